@@ -1,0 +1,1 @@
+"""Which examples to label next: one file per strategy, arrays in, row numbers out."""

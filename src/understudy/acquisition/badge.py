@@ -1,0 +1,23 @@
+"""BADGE (Ash et al. 2020): k-means++ on the gradient that the last layer would feel if the prediction were
+the label.
+
+g = (f − onehot(argmax f)) ⊗ h, with f the class probabilities and h the penultimate features. Large where the
+model is unsure, different where features or the confused classes differ. The first pick has the largest norm.
+g itself, N × C·d numbers, is never built: `maths/spread.py` works on the two factors.
+"""
+
+import torch
+from torch import Tensor
+
+from understudy.maths.spread import factored, kmeans_plus_plus
+
+
+def badge(n: int, *, probs: Tensor, hidden: Tensor, available: Tensor, generator: torch.Generator) -> Tensor:
+    rows = factored(hidden, left=logit_gradient(probs).to(hidden.dtype))
+    return kmeans_plus_plus(rows, n, available=available, generator=generator)
+
+
+def logit_gradient(probs: Tensor) -> Tensor:
+    """f − onehot(argmax f), (N, C): the gradient of −log f_ŷ with respect to the logits."""
+    predicted = probs.argmax(1, keepdim=True)
+    return probs.scatter_add(1, predicted, -torch.ones_like(probs[:, :1]).expand_as(predicted))

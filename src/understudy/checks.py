@@ -1,0 +1,105 @@
+"""What is checked before the first step, so that a training that starts can also end."""
+
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.examples import Gold, Pool
+from understudy.data.labels import Hard
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.evaluate import device_of, eval_mode, to_device
+from understudy.features import forward
+
+
+def usable_folder(out: str | Path | None) -> Path | None:
+    """``out`` must be new or empty: a run never mixes with what is there."""
+    if out is None:
+        return None
+    folder = Path(out)
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; choose a new folder or remove it")
+    return folder
+
+
+def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
+    """The pool rows with a label, and which they are (None: all)."""
+    if pool is None:
+        return None, None
+    if pool.teacher is None:
+        raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
+    said = pool.teacher.labelled()
+    if bool(said.all()):
+        return pool, None
+    kept = said.nonzero().squeeze(1)
+    if not len(kept):
+        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or pass pool=None")
+    return pool.take(kept), kept
+
+
+def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
+    """The student's class count, checked against every label set by one small forward pass."""
+    rows = gold.rows if gold is not None else pool.rows if pool is not None else None
+    assert rows is not None
+    first = rows.take(torch.arange(min(2, len(rows))))
+    try:
+        with eval_mode(student), torch.inference_mode():
+            logits = forward(student, to_device(first, device_of(student)))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
+        reason = " ".join(str(error).split())[:200]
+        raise UnderstudyError(f"the student cannot take rows of shape {shape}: {reason}; match its input") from error
+    if logits.dim() != 2:
+        raise UnderstudyError(
+            f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
+        )
+    classes = logits.shape[1]
+    for name, examples in {"gold": gold, **others}.items():
+        if examples is not None and int(examples.y.max()) >= classes:
+            raise UnderstudyError(
+                f"{name}.y holds class {int(examples.y.max())}, but the student has {classes} outputs; "
+                "give its last layer as many outputs as there are classes"
+            )
+    for name, teacher in (
+        ("gold.teacher", gold.teacher if gold is not None else None),
+        ("pool.teacher", pool.teacher if pool is not None else None),
+    ):
+        if teacher is None:
+            continue
+        if teacher.classes is not None and teacher.classes != classes:
+            raise UnderstudyError(
+                f"{name} knows {teacher.classes} classes, but the student has {classes} outputs; they must be equal"
+            )
+        if isinstance(teacher, Hard) and len(teacher) and int(teacher.labels.max()) >= classes:
+            raise UnderstudyError(
+                f"{name} names class {int(teacher.labels.max())}, but the student has {classes} outputs"
+            )
+    if gold is not None and pool is not None and gold.teacher is not None and pool.teacher is not None:
+        forms = type(gold.teacher.simplest()), type(pool.teacher.simplest())
+        if forms[0] is not forms[1] and type(gold.teacher) is not type(pool.teacher):
+            raise UnderstudyError(
+                f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form for both"
+            )
+    return classes
+
+
+def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:
+    """Counts worth keeping with the run; a warning where gold misses a class."""
+    facts: dict[str, float] = {}
+    if gold is not None:
+        facts["gold_rows"] = len(gold)
+        facts["estimate_rows"] = len(gold.estimate_rows())
+        missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
+        if missing:
+            shown = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
+            warnings.warn(
+                f"gold holds no example of class {shown} ({len(missing)} of {classes}); what is estimated on gold says "
+                "nothing about it: add a few such rows",
+                UnderstudyWarning,
+                stacklevel=3,
+            )
+    if pool is not None and full_pool is not None:
+        facts["pool_rows"] = len(pool)
+        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
+    return facts

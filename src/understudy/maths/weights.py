@@ -1,0 +1,110 @@
+"""Example weights: debiasing (Weighted Distillation), fidelity, and how weights are scaled.
+
+Weighted Distillation (Iliopoulos et al., NeurIPS 2022, Equation 4) weighs a pool example by
+
+    w(x) = min(1, 1 / (1 + p(x) (distortion(x) − 1)))
+
+where p(x) is the chance that the teacher is wrong and distortion(x) the ratio of the loss on the teacher's label to
+the loss on the true one. Both are means over the nearest gold rows in the plane of (teacher, student) confidence.
+Here the weights are clipped and never differentiated; the paper's Appendix E, which differentiates through smooth
+weights, is in ``understudy.theory``.
+
+    w = debias_weights(teacher_gold, y_gold, student_gold, teacher_pool, student_pool)
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.maths import confidence as measures
+from understudy.maths.losses import cross_entropy
+from understudy.maths.neighbours import neighbour_means
+
+CONFIDENCES: dict[str, Callable[[Tensor], Tensor]] = {"margin": measures.margin, "entropy": measures.entropy}
+# A student that has fitted the gold rows would make the distortion infinite.
+LOSS_FLOOR = 1e-3
+
+
+def debias(wrong: Tensor, distortion: Tensor) -> Tensor:
+    """min(1, 1 / (1 + p (d − 1))); 1 where the denominator vanishes (p = 1 and d = 0)."""
+    denominator = 1 + wrong * (distortion - 1)
+    return torch.where(denominator > 0, 1 / denominator.clamp(min=torch.finfo(denominator.dtype).tiny), 1.0).clamp(
+        max=1.0
+    )
+
+
+def distortion_of(teacher: Tensor, labels: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
+    """Per gold row: is the teacher wrong (0/1), and the loss ratio ℓ(teacher, f) / ℓ(y, f), 1 where it is right."""
+    log_f = student.double().clamp(min=torch.finfo(torch.float32).tiny).log()
+    on_teacher = cross_entropy(log_f, teacher.double())
+    on_truth = -log_f.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    wrong = teacher.argmax(-1) != labels
+    ratio = on_teacher / on_truth.clamp(min=LOSS_FLOOR)
+    return wrong.double(), torch.where(wrong, ratio, 1.0)
+
+
+def neighbour_count(gold_rows: int) -> int:
+    """The paper's k = ⌈√|V| / 2⌉."""
+    return math.ceil(math.sqrt(gold_rows) / 2)
+
+
+def debias_in_plane(
+    gold_plane: Tensor, wrong: Tensor, distortion: Tensor, pool_plane: Tensor, k: int | None = None
+) -> Tensor:
+    """Debiasing weights ``(N,)`` from (teacher, student) confidences ``(n, 2)`` and ``(N, 2)``."""
+    response = torch.stack([wrong, distortion], dim=-1)
+    k = neighbour_count(len(gold_plane)) if k is None else k
+    if k < 1:
+        raise UnderstudyError(f"debiasing averages over k = {k} neighbours; k must be at least 1")
+    means = torch.from_numpy(
+        neighbour_means(
+            np.asarray(pool_plane.double().cpu()),
+            np.asarray(gold_plane.double().cpu()),
+            np.asarray(response.double().cpu()),
+            k,
+        )
+    )
+    return debias(means[:, 0], means[:, 1])
+
+
+def debias_weights(
+    teacher_gold: Tensor,
+    y_gold: Tensor,
+    student_gold: Tensor,
+    teacher_pool: Tensor,
+    student_pool: Tensor,
+    confidence: str = "entropy",
+    k: int | None = None,
+) -> Tensor:
+    """Weights ``(N,)`` for pool rows from class probabilities of teacher and student on gold and pool."""
+    if confidence not in CONFIDENCES:
+        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(CONFIDENCES)}")
+    measure = CONFIDENCES[confidence]
+    teacher_gold, student_gold, teacher_pool, student_pool = (
+        torch.as_tensor(p) for p in (teacher_gold, student_gold, teacher_pool, student_pool)
+    )
+    wrong, distortion = distortion_of(teacher_gold, torch.as_tensor(y_gold).long(), student_gold)
+    gold_plane = torch.stack([measure(teacher_gold), measure(student_gold)], dim=-1)
+    pool_plane = torch.stack([measure(teacher_pool), measure(student_pool)], dim=-1)
+    return debias_in_plane(gold_plane, wrong, distortion, pool_plane, k)
+
+
+def fidelity(uncertainty: Tensor, beta: float = 1.0) -> Tensor:
+    """exp(−β u / mean u): certain labels count more. All-zero uncertainty (hard labels) gives weight 1.
+
+    The mean, not the total, keeps β free of the pool's size.
+    """
+    mean = uncertainty.double().mean()
+    return torch.exp(-beta * uncertainty / mean) if mean > 0 else torch.ones_like(uncertainty)
+
+
+def normalise(weights: Tensor) -> Tensor:
+    """Rectify and scale to mean 1, n · max(w, 0) / Σ; all zero stays all zero (Ren et al., 2018, Algorithm 1)."""
+    positive = weights.clamp(min=0)
+    total = positive.sum()
+    # No branch on the value: it would make an accelerator wait.
+    return positive * (len(positive) / torch.where(total > 0, total, 1.0))

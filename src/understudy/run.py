@@ -1,0 +1,190 @@
+"""A run: everything a training produced, in memory or as a directory.
+
+    config.json            what was asked for, how the student is built, facts found on the way; has a format version
+    metrics.jsonl          one line per epoch
+    columns.parquet        per pool row: id, and every column the method prepared
+    student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
+    modules.safetensors    what the method trained beside the student, where it did (VID's head)
+
+Tensors are safetensors, the rest is JSON and Parquet; nothing is ever unpickled.
+"""
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from understudy import models
+from understudy.errors import UnderstudyError
+from understudy.evaluate import predict
+from understudy.files import read_json, write_bytes, write_json, write_text
+from understudy.types import Columns
+
+FORMAT = 1
+
+
+@dataclass
+class Run:
+    student: nn.Module
+    """The trained student (last epoch)."""
+    history: list[dict[str, float]]
+    """One dict per epoch."""
+    columns: Columns
+    """Per-example values in pool order; NaN (or −1) where the pool row had no teacher label."""
+    config: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
+    """Numbers the method or the loop found worth telling."""
+    selected_epoch: int | None = None
+    """The epoch with the best accuracy on the ``select`` rows, counted from 1."""
+    selected_state: dict[str, Tensor] | None = None
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    """What the method trained beside the student."""
+    ids: np.ndarray[Any, Any] | None = None
+    """The pool's ids."""
+    path: Path | None = None
+
+    def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
+        """Class probabilities ``(n, C)`` of the student."""
+        return predict(self.student, x, batch_size=batch_size)
+
+    def selected(self) -> nn.Module:
+        """The student as it was at the epoch chosen on the ``select`` rows."""
+        if self.selected_state is None:
+            raise UnderstudyError("no epoch was selected; pass select=us.Gold(…) to us.train")
+        student = copy.deepcopy(self.student)
+        student.load_state_dict(self.selected_state)
+        return student
+
+    def metrics(self, prefix: str = "test") -> dict[str, dict[str, float]]:
+        """The ``prefix`` metrics of the last epoch, and of the selected one where there is one."""
+
+        def at(record: dict[str, float]) -> dict[str, float]:
+            start = f"{prefix}_"
+            return {name[len(start) :]: value for name, value in record.items() if name.startswith(start)}
+
+        found = {"last": at(self.history[-1])} if self.history else {}
+        if self.selected_epoch is not None:
+            found["selected"] = at(self.history[self.selected_epoch - 1])
+        return found
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
+        folder = Path(folder)
+        write_text(folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in self.history))
+        write_bytes(folder / "columns.parquet", _columns_to_parquet(self.columns, self.ids))
+        write_bytes(folder / "student.safetensors", _state_to_bytes(self.student.state_dict()))
+        if self.selected_state is not None:
+            write_bytes(folder / "selected.safetensors", _state_to_bytes(self.selected_state))
+        if self.modules:
+            write_bytes(folder / "modules.safetensors", _state_to_bytes(nn.ModuleDict(self.modules).state_dict()))
+        config = {
+            **self.config,
+            "format": FORMAT,
+            "student": models.spec_of(self.student),
+            "facts": self.facts,
+            "selected_epoch": self.selected_epoch,
+        }
+        write_json(folder / "config.json", config)
+        self.path = folder
+
+    @classmethod
+    def load(cls, folder: str | Path, student: nn.Module | None = None) -> "Run":
+        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``."""
+        folder = Path(folder)
+        if not (folder / "config.json").exists():
+            raise UnderstudyError(f"{folder} is not a finished run (no config.json); train with out={str(folder)!r}")
+        config = read_json(folder / "config.json")
+        if config.get("format") != FORMAT:
+            raise UnderstudyError(
+                f"{folder} has run format {config.get('format')}, this version reads {FORMAT}; update understudy"
+            )
+        if student is None:
+            if config["student"] is None:
+                raise UnderstudyError(
+                    f"{folder} holds a student of your own class; pass one: us.Run.load(folder, student=MyNet())"
+                )
+            student = models.build(config["student"])
+        load_state(student, folder / "student.safetensors")
+        columns, ids = _columns_from_parquet(folder / "columns.parquet")
+        selected = folder / "selected.safetensors"
+        return cls(
+            student=student.eval(),
+            history=[json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],
+            columns=columns,
+            config=config,
+            facts=config["facts"],
+            selected_epoch=config["selected_epoch"],
+            selected_state=read_state(selected) if selected.exists() else None,
+            ids=ids,
+            path=folder,
+        )
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(safetensors.torch.load(path.read_bytes()))
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
+    except SafetensorError as error:
+        raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
+
+
+def load_state(module: nn.Module, path: Path) -> None:
+    try:
+        module.load_state_dict(read_state(path))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UnderstudyError(f"{path} does not fit {type(module).__name__}: {reason}") from error
+
+
+def _state_to_bytes(state: dict[str, Tensor]) -> bytes:
+    # Tied parameters share memory, which safetensors refuses: each name gets its own copy.
+    return bytes(safetensors.torch.save({name: value.detach().cpu().clone() for name, value in state.items()}))
+
+
+def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> bytes:
+    arrays: dict[str, Any] = {}
+    rows = len(next(iter(columns.values()))) if columns else 0
+    if ids is not None:
+        arrays["id"] = pa.array(ids)
+        rows = len(ids)
+    if ids is None:
+        arrays["row"] = pa.array(np.arange(rows))
+    for name, column in columns.items():
+        values = column.cpu().numpy()
+        if values.ndim == 1:
+            arrays[name] = pa.array(values)
+        else:
+            flat = values.reshape(len(values), -1)
+            arrays[name] = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), sink)
+    return bytes(sink.getvalue())
+
+
+def _columns_from_parquet(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UnderstudyError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    ids = table["id"].to_numpy() if "id" in table.column_names else None
+    columns: Columns = {}
+    for name in table.column_names:
+        if name in ("id", "row"):
+            continue
+        values = table[name].combine_chunks()
+        if pa.types.is_fixed_size_list(values.type):
+            flat = values.flatten().to_numpy(zero_copy_only=False)
+            columns[name] = torch.from_numpy(flat.reshape(len(values), -1).copy())
+        else:
+            columns[name] = torch.from_numpy(values.to_numpy(zero_copy_only=False).copy())
+    return columns, ids

@@ -1,0 +1,39 @@
+"""One thread everywhere, so that sums, timings and random draws do not depend on the machine."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+settings.register_profile("understudy", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("understudy")
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """Real data for slow tests: $UNDERSTUDY_DATA, else ../shared/data beside the checkout."""
+    root = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+    def find(name: str) -> Path:
+        if not (root / name).exists():
+            pytest.skip(f"{name} is not in {root}; set UNDERSTUDY_DATA to the folder that holds it")
+        return root / name
+
+    return find
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
