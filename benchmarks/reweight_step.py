@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/reweight_step.py
 
-About a minute on one thread. A step is whole: gold pass, weights, backward pass, SGD with momentum; 100 pool and 20 gold rows.
-The double-backward form differentiates through one virtual SGD step and reuses its own forward pass for the
+About a minute on one thread. A step is whole: gold pass, weights, backward pass, SGD with momentum; 100 pool and 20
+gold rows. The double-backward form differentiates through one virtual SGD step and reuses its own forward pass for the
 weighted update. The contestants take turns, and rows compare medians, so a busy machine slows all of them alike.
 """
 
@@ -104,6 +104,5 @@ if __name__ == "__main__":
     print(f"{'net':20} {'over':16} {'ours ms':>9} {'peer ms':>9} {'ratio':>6} {'target':>7}")
     for row in run():
         target = "" if row["target"] is None else f"≤ {row['target']:.2f}"
-        print(
-            f"{row['name']:20} {row['peer']:16} {row['ours_ms']:9.1f} {row['peer_ms']:9.1f} {row['ratio']:6.2f} {target:>7}"
-        )
+        figures = f"{row['ours_ms']:9.1f} {row['peer_ms']:9.1f} {row['ratio']:6.2f} {target:>7}"
+        print(f"{row['name']:20} {row['peer']:16} {figures}")

@@ -79,7 +79,7 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
         forms = type(gold.teacher.simplest()), type(pool.teacher.simplest())
         if forms[0] is not forms[1] and type(gold.teacher) is not type(pool.teacher):
             raise UnderstudyError(
-                f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form for both"
+                f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form"
             )
     return classes
 

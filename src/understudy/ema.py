@@ -40,7 +40,8 @@ class EMA:
         """Move the average towards the model as it is now."""
         decay = min(1 - 1 / (self.updates + 1), self.decay)
         average, current = self._parameters(model)
-        torch._foreach_lerp_(average, current, 1 - decay)
+        if average:
+            torch._foreach_lerp_(average, current, 1 - decay)
         self._copy_buffers(model)
         self.updates += 1
 
@@ -48,7 +49,8 @@ class EMA:
     def reset(self, model: nn.Module) -> None:
         """Forget everything and start from the model as it is now."""
         average, current = self._parameters(model)
-        torch._foreach_copy_(average, current)
+        if average:
+            torch._foreach_copy_(average, current)
         self._copy_buffers(model)
         self.updates = 0
 

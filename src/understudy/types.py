@@ -52,6 +52,8 @@ class Step:
     """The prepared columns of these rows, each ``(B, …)``."""
     modules: Mapping[str, nn.Module] = field(default_factory=dict)
     """The slots' own modules, by slot name."""
+    alignment: Tensor | None = None
+    """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights that asked for it."""
     temperature: float = 1.0
     epoch: int = 0
     progress: float = 0.0
@@ -137,6 +139,9 @@ class Link(Slot):
 
 
 class Weight(Slot):
+    alignment_rows: int = 0
+    """Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step."""
+
     @abstractmethod
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached."""
@@ -182,6 +187,10 @@ class TeacherTarget(Target):
         return (step.teacher.log() / step.temperature).softmax(-1)
 
 
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    return logits if temperature == 1.0 else logits / temperature
+
+
 @dataclass(frozen=True)
 class Objective:
     """How one student step is scored. Build it with a method (``us.slam()``); vary it with ``replace``."""
@@ -198,6 +207,10 @@ class Objective:
     """Multiply the pool loss by T²; None means yes without a link, no with one (there it does not balance)."""
     refresh_every: int | None = None
     """Prepare the columns again every so many epochs, with the student as it then is."""
+    gold_trains: bool = True
+    """Whether gold rows join the batches (learning to reweight only steers by them)."""
+    scorer: Callable[..., Any] | None = None
+    """For a method whose step has another shape (Co-teaching trains two nets): a ``scoring.Scorer`` of its own."""
     traits: frozenset[str] = frozenset()
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
@@ -228,14 +241,13 @@ class Objective:
         return replace(self, **changes)
 
     def gold_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Gold rows: the method's loss on the student's own prediction and the trusted label, ``(B,)``."""
-        log_prediction = (logits / self.temperatures[0]).log_softmax(-1)
-        return self.loss(log_prediction, nn.functional.one_hot(labels, logits.shape[-1]).to(logits.dtype))
+        """Gold rows: the method's loss on the student's own prediction and the trusted label (one-hot), ``(B,)``."""
+        return self.loss(_tempered(logits, self.temperatures[0]).log_softmax(-1), labels)
 
     def pool_losses(self, step: Step) -> Tensor:
         """Pool rows, before their weight: ``(B,)``."""
         temperature = self.temperatures[1]
-        logits = step.outputs.logits / temperature
+        logits = _tempered(step.outputs.logits, temperature)
         log_prediction = logits.log_softmax(-1) if self.link is None else self.link(logits, step)
         losses = self.loss(log_prediction, self.target(step))
         if temperature != 1.0 and (self.link is None if self.temperature_scale is None else self.temperature_scale):
@@ -244,6 +256,13 @@ class Objective:
             losses = losses + term(step)
         return losses
 
-    def pool_weights(self, losses: Tensor, step: Step) -> Tensor | None:
+    def pool_weights(self, losses: Tensor, step: Step, alignment: Tensor | None = None) -> Tensor | None:
         """``(B,)`` detached, or None for all ones."""
-        return None if self.weight is None else self.weight(losses.detach(), step).detach()
+        if self.weight is None:
+            return None
+        return self.weight(losses.detach(), replace(step, alignment=alignment)).detach()
+
+    @property
+    def alignment_rows(self) -> int:
+        """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
+        return max((slot.alignment_rows for slot in self.slots() if isinstance(slot, Weight)), default=0)

@@ -75,9 +75,7 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
         (partial(pad_crop, padding=1), (1, 1)),
     ],
 )
-def test_moves_by_loop(
-    augment: Callable[[Tensor, Generator], Tensor], reach: tuple[int, int], images: Tensor
-) -> None:
+def test_moves_by_loop(augment: Callable[[Tensor, Generator], Tensor], reach: tuple[int, int], images: Tensor) -> None:
     out = augment(images, seeded())
     draws = seeded()
     downs = reach[0] - torch.randint(2 * reach[0] + 1, (40,), generator=draws)

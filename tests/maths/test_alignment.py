@@ -94,7 +94,7 @@ def meta_gradient(model: nn.Module, x: Tensor, y: Tensor, gold_x: Tensor, gold_y
     epsilon = torch.zeros(len(y), dtype=x.dtype if x.is_floating_point() else next(model.parameters()).dtype)
     epsilon.requires_grad_()
     losses = F.cross_entropy(functional_call(model, {**theta, **buffers}, (x,)), y, reduction="none")
-    gradients = torch.autograd.grad((epsilon * losses).sum(), list(theta.values()), create_graph=True)
+    gradients = torch.autograd.grad((epsilon * losses).sum(), list(theta.values()), create_graph=True, materialize_grads=True)
     stepped = {name: p - lr * g for (name, p), g in zip(theta.items(), gradients, strict=True)}
     gold_loss = F.cross_entropy(functional_call(model, {**stepped, **buffers}, (gold_x,)), gold_y)
     return -torch.autograd.grad(gold_loss, epsilon)[0] / lr
@@ -262,7 +262,9 @@ def test_dropout_shares_one_mask_between_loss_and_tangent() -> None:
     torch.manual_seed(7)
     kept = model[0](x)
     residual = F.softmax(kept @ model[1].weight.T, 1) - F.one_hot(y, 3)
-    torch.testing.assert_close(u, torch.einsum("bc,cd,bd->b", residual, g[0], kept))
+    torch.testing.assert_close(
+        u, torch.einsum("bc,cd,bd->b", residual, g.multiplied().gradients[model[1].weight], kept)
+    )
 
 
 def test_tied_and_frozen_parameters() -> None:
@@ -293,3 +295,124 @@ def test_a_broken_model_raises_its_own_error() -> None:
     x, y, gold_x, gold_y = images(6)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         alignment(nn.Linear(6, 10).double(), x[:, :5], y, gold_x, gold_y)
+
+
+@pytest.mark.parametrize("stopped", ["detach", "no_grad"])
+@pytest.mark.parametrize("net", [mlp, Opaque], ids=["forward", "difference"])
+@pytest.mark.filterwarnings("ignore::understudy.errors.UnderstudyWarning")
+def test_a_target_made_of_the_prediction_is_constant(net: Callable[[], nn.Module], stopped: str) -> None:
+    model = build(net).eval()
+    x, y, gold_x, gold_y = images(784 if net is mlp else 12)
+
+    def self_distilled(logits: Tensor, labels: Tensor) -> Tensor:
+        if stopped == "detach":
+            target = (2 * logits.detach()).softmax(1)
+        else:
+            with torch.no_grad():
+                target = (2 * logits).softmax(1)
+        return F.cross_entropy(logits, 0.5 * target + 0.5 * F.one_hot(labels, 10), reduction="none")
+
+    parameters = list(model.parameters())
+    g = torch.autograd.grad(self_distilled(model(gold_x), gold_y).mean(), parameters)
+    losses = self_distilled(model(x), y)
+    rows = [torch.autograd.grad(loss, parameters, retain_graph=True) for loss in losses]
+    expected = torch.stack([sum((a * b).sum() for a, b in zip(row, g, strict=True)) for row in rows])
+    assert relative_error(alignment(model, x, y, gold_x, gold_y, loss=self_distilled), expected) < 1e-6
+
+
+class Odd(nn.Module):
+    """Wide linear weights in every use: without bias, before an in-place ReLU, twice, transposed, in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(40, 40, bias=False)
+        self.again = nn.Linear(40, 40)
+        self.decode = nn.Linear(40, 40)
+        self.listed = nn.Linear(40, 40, bias=False)
+        self.last = nn.Linear(40, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu_(self.first(x))
+        h = self.again(self.again(h)).tanh()
+        h = self.decode(h) @ self.decode.weight
+        h = h + F.linear(torch.stack([h, h], 1), self.listed.weight).sum(1) @ torch.cat([self.listed.weight])
+        return self.last(h)
+
+
+class OddWhenTraining(Odd):
+    """Gold sees plain linear maps only (few rows); the pool also meets the same weights elsewhere."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.decode(self.again(F.relu_(self.first(x))))
+        if len(x) > 4:
+            h = h @ self.decode.weight + (h @ torch.cat([self.again.weight, self.again.weight]).T)[:, :40]
+        return self.last(h)
+
+
+@pytest.mark.parametrize("net", [Odd, OddWhenTraining])
+def test_factored_gradients_reach_every_use_of_a_weight(net: Callable[[], nn.Module]) -> None:
+    model, batch = build(net), images(40, m=3)
+    assert relative_error(alignment(model, *batch), meta_gradient(model, *batch)) < 1e-8
+
+
+def test_direction_is_the_gold_gradient() -> None:
+    model, (_, _, gold_x, gold_y) = build(OddWhenTraining), images(40, m=3)
+    direction = Aligner(model).direction(lambda: F.cross_entropy(model(gold_x), gold_y))
+    assert {model.first.weight, model.again.weight, model.decode.weight} <= set(direction.factors)
+    found = direction.multiplied().gradients
+    F.cross_entropy(model(gold_x), gold_y).backward()
+    for name, p in model.named_parameters():
+        expected = torch.zeros_like(p) if p.grad is None else p.grad
+        torch.testing.assert_close(found[p], expected, rtol=1e-12, atol=1e-15, msg=name)
+
+
+class Mixed(nn.Module):
+    """Grouped and dilated convolutions, BatchNorm of every kind (one in eval mode), frozen weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps = nn.Sequential(
+            nn.Conv2d(4, 8, 3, groups=2, dilation=2),
+            nn.BatchNorm2d(8, track_running_stats=False),
+            nn.GELU(),
+            nn.Conv2d(8, 8, 3, stride=(2, 1), padding=(0, 1)),
+            nn.BatchNorm2d(8),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.LayerNorm(16),
+        )
+        self.head = nn.Sequential(nn.Linear(16, 12), nn.BatchNorm1d(12), nn.SiLU(), nn.Linear(12, 10))
+        self.maps[4].eval()
+        self.maps[0].weight.requires_grad_(False)
+        self.head[1].weight.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.maps(x))
+
+
+def test_rules_cover_layers_in_every_state() -> None:
+    model, batch = build(Mixed), images(4, 9, 9)
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    x, y, gold_x, gold_y = batch
+    g = torch.autograd.grad(F.cross_entropy(model(gold_x), gold_y), trainable)
+    losses = F.cross_entropy(model(x), y, reduction="none")
+    rows = [torch.autograd.grad(loss, trainable, retain_graph=True) for loss in losses]
+    expected = torch.stack([sum((a * b).sum() for a, b in zip(row, g, strict=True)) for row in rows])
+    assert relative_error(alignment(build(Mixed), *batch), expected) < 1e-8
+
+
+def test_logits_inside_an_output_object() -> None:
+    class Output:
+        def __init__(self, logits: Tensor) -> None:
+            self.logits = logits
+
+    class Wrapped(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Tensor) -> Output:
+            return Output(self.inner(x))
+
+    model, batch = build(mlp), images(784)
+    assert torch.equal(alignment(Wrapped(model), *batch), alignment(model, *batch))

@@ -93,9 +93,7 @@ def test_text_gives_hidden_sizes_and_options() -> None:
         "args": {"inputs": [28, 28], "classes": 10, "hidden": [64, 32], "dropout": 0.1},
     }
     assert net(torch.zeros(2, 28, 28)).shape == (2, 10)
-    sizes = [
-        (layer.in_features, layer.out_features) for layer in net.modules() if isinstance(layer, nn.Linear)
-    ]
+    sizes = [(layer.in_features, layer.out_features) for layer in net.modules() if isinstance(layer, nn.Linear)]
     assert sizes == [(784, 64), (64, 32), (32, 10)]
 
 

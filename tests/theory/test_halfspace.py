@@ -1,4 +1,4 @@
-"""Algorithm 3 of paper 001 and its baseline: one update by hand, the gradient by autograd, the claim by experiment."""
+"""Algorithm 3 of paper 001 and its baseline: updates by hand and by autograd, then the claim."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def one_update(model: SlamHalfspace | BackwardHalfspace, w: Any, x: Any, y: floa
 
 
 def test_first_slam_update_by_hand() -> None:
-    # At w = 0, f0 = 1/2 and mix = 1/2 for every alpha; a label 1 pulls by 1 − 1/2, and alpha < 1/2 turns it round.
+    # At w = 0, f0 = 1/2 and mix = 1/2 for every alpha; label 1 pulls by 1/2, and alpha < 1/2 turns it round.
     assert one_update(SlamHalfspace(), [0, 0], [0.6, 0.8], 1, 0.9) == pytest.approx([0.3, 0.4])
     assert one_update(SlamHalfspace(), [0, 0], [0.6, 0.8], 0, 0.9) == pytest.approx([-0.3, -0.4])
     assert one_update(SlamHalfspace(), [0, 0], [0.6, 0.8], 1, 0.2) == pytest.approx([-0.3, -0.4])
@@ -38,7 +38,7 @@ def test_second_slam_update_by_hand() -> None:
 
 
 def test_backward_update_by_hand() -> None:
-    # alpha = 0.8, w·x > 0: mix = 0.8; a label 1 gives (1 − 0.8) / 0.6 = 1/3, a label 0 gives −0.8 / 0.6 = −4/3.
+    # alpha = 0.8, w·x > 0: mix = 0.8; label 1 gives (1 − 0.8) / 0.6 = 1/3, label 0 gives −0.8 / 0.6 = −4/3.
     assert one_update(BackwardHalfspace(), [2, 0], [1, 0], 1, 0.8) == pytest.approx([1 / 3, 0])
     assert one_update(BackwardHalfspace(), [2, 0], [1, 0], 0, 0.8) == pytest.approx([-4 / 3, 0])
     assert one_update(BackwardHalfspace(), [2, 0], [1, 0], 0, 0.5) == pytest.approx([0, 0])
@@ -76,7 +76,7 @@ def test_expected_updates_are_those_of_clean_labels(alpha: float, clean: float, 
 
 
 def test_backward_update_is_the_gradient_of_the_leaky_perceptron_loss(rng: np.random.Generator) -> None:
-    """Known form of the corrected perceptron under constant noise: slopes 1 − p on the wrong side, p on the right."""
+    """Its known form under constant noise: slope 1 − p on the wrong side, p on the right one."""
     p = 0.3
     for _ in range(20):
         w, x, y = rng.normal(size=3), rng.normal(size=3), float(rng.integers(2))
@@ -136,7 +136,7 @@ def test_scale_of_the_features_does_not_matter(rng: np.random.Generator) -> None
 
 
 def test_intercept_is_learned_only_when_asked_for(rng: np.random.Generator) -> None:
-    x = rng.normal(size=(3000, 2)) + [3.0, 0.0]
+    x = rng.normal((3.0, 0.0), size=(3000, 2))
     y = (x[:, 0] > 3.5).astype(int)
     without, with_it = SlamHalfspace().fit(x, y), SlamHalfspace(fit_intercept=True, epochs=30).fit(x, y)
     assert without.intercept_ == 0
@@ -193,7 +193,7 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
 
 @pytest.mark.slow
 def test_example_dependent_noise_does_not_hurt_slam() -> None:
-    """γ = 0.1, 20 dimensions, 50,000 rows, positives flipped with 0.45 or 0.05: ≤ 0.5% where logistic has 2%."""
+    """Margin 0.1, 20 dimensions, positives flipped with 0.45 or 0.05: ≤ 0.5% where logistic has 2%."""
     slam, logistic = [], []
     for seed in range(5):
         rng = np.random.default_rng(seed)

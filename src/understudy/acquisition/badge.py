@@ -1,5 +1,4 @@
-"""BADGE (Ash et al. 2020): k-means++ on the gradient that the last layer would feel if the prediction were
-the label.
+"""BADGE (Ash et al. 2020): k-means++ on the last layer's gradient, with the prediction taken as the label.
 
 g = (f − onehot(argmax f)) ⊗ h, with f the class probabilities and h the penultimate features. Large where the
 model is unsure, different where features or the confused classes differ. The first pick has the largest norm.

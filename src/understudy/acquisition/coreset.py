@@ -1,5 +1,6 @@
-"""Core-set (Sener and Savarese 2018), greedy: each pick is the row farthest, in penultimate features, from
-everything labelled or picked before.
+"""Core-set (Sener and Savarese 2018): each pick is the row farthest from everything labelled or picked before.
+
+Distances are Euclidean in penultimate features h, and the choice is greedy: argmax_i min_c ‖hᵢ − h_c‖.
 
 The paper adds a mixed-integer refinement of the greedy solution; as in most comparisons, it is left out. With
 nothing labelled yet, the row with the largest norm is first.

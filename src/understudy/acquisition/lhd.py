@@ -1,5 +1,4 @@
-"""LHD, the later variant of S-Badge: k-means++ on the hidden-state difference itself, scaled by the loss
-difference.
+"""LHD, a later variant of S-Badge: k-means++ on the hidden-state difference, scaled by the loss difference.
 
 v = |ℓ_ema − ℓ| · (h_ema − h), both losses being cross-entropies on the moving average's pseudo-label ŷ =
 argmax f_ema: ℓ = −log f_ŷ, ℓ_ema = −log f_ema,ŷ. Probabilities of 0 count as the smallest normal number of

@@ -1,5 +1,4 @@
-"""Choose the n examples most worth a label, by name: `select("badge", 100, probs=p, hidden=h,
-labelled=done)`.
+"""Choose the n examples most worth a label, by name: `select("badge", 100, probs=p, hidden=h)`.
 
 | strategy | needs | picks |
 | --- | --- | --- |

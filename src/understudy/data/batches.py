@@ -23,9 +23,19 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 
 def plan_epoch(
-    gold_rows: int, pool_rows: int, *, batch_size: int, gold_repeat: int = 1, seed: int = 0, epoch: int = 0
+    gold_rows: int,
+    pool_rows: int,
+    *,
+    batch_size: int,
+    gold_repeat: int = 1,
+    seed: int = 0,
+    epoch: int = 0,
+    sampling: Tensor | None = None,
 ) -> Plan:
-    """Every pool row once and every gold row ``gold_repeat`` times, shuffled together."""
+    """Every pool row once and every gold row ``gold_repeat`` times, shuffled together.
+
+    With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead.
+    """
     generator = torch.Generator().manual_seed(epoch_seed(seed, epoch))
     from_gold = gold_rows * gold_repeat
     order = torch.randperm(from_gold + pool_rows, generator=generator)
@@ -34,6 +44,9 @@ def plan_epoch(
         # BatchNorm cannot take a batch of one row: it joins the batch before it.
         batch[-1] -= 1
     is_gold = order < from_gold
+    if sampling is not None:
+        drawn = torch.multinomial(sampling.double(), pool_rows, replacement=True, generator=generator)
+        order[~is_gold] = drawn + from_gold
     order = order[(2 * batch + ~is_gold).argsort(stable=True)]
     sizes = torch.bincount(batch)
     golds = torch.bincount(batch[is_gold], minlength=len(sizes))

@@ -19,7 +19,7 @@ worked around: attention by its unfused kernel, which is still exact, anything e
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from typing import Literal
 
@@ -30,6 +30,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.maths.alignment_constants import Constants
+from understudy.maths.alignment_direction import Direction, gradient_of
 from understudy.maths.alignment_rules import FusedRules
 from understudy.maths.alignment_swap import buffers_untouched, parameters_as
 
@@ -61,16 +63,18 @@ def alignment(
     """
     aligner = Aligner(model)
     direction = aligner.direction(lambda: loss(_logits(model(gold_x)), gold_y).mean())
-    with torch.no_grad(), buffers_untouched(model):
+    with torch.enable_grad(), buffers_untouched(model):
         return aligner.along(direction, lambda: loss(_logits(model(x)), y))[1]
 
 
 class Aligner:
     """Alignment for one model through a training: remembers which route works, and says a workaround only once.
 
-    Both methods take closures, because a route that fails half-way is replaced by one that evaluates again; on the usual
-    route each closure runs exactly once. They must call the model given here and draw randomness, if any (dropout), from
-    PyTorch's global generators, whose state is put back before every repetition.
+    Both methods take closures, because a route that fails half-way is replaced by one that evaluates again; on the
+    usual route each closure runs exactly once. They must call the model given here and draw randomness, if any
+    (dropout), from PyTorch's global generators, whose state is put back before every repetition. What they detach or
+    compute under `no_grad` is constant. Activation checkpointing inside the model is not supported: it repeats parts of
+    the pass after the tangents are gone.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -83,18 +87,13 @@ class Aligner:
                 f"{type(model).__name__} has no trainable parameter to align; unfreeze some with requires_grad_(True)"
             )
 
-    def direction(self, gold_loss: Callable[[], Tensor]) -> tuple[Tensor, ...]:
-        """The gradient of a scalar gold loss, one tensor per entry of `parameters`; zeros where it does not reach."""
+    def direction(self, gold_loss: Callable[[], Tensor]) -> Direction:
+        """The gradient of a scalar gold loss with respect to the trainable parameters; buffers stay as they are."""
         with torch.enable_grad(), buffers_untouched(self.model):
-            loss = gold_loss()
-            if loss.dim() != 0:
-                raise UnderstudyError(
-                    f"the gold loss has shape {tuple(loss.shape)}; reduce it to one number, e.g. .mean()"
-                )
-            return torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+            return gradient_of(lambda: _scalar(gold_loss()), self.parameters)
 
-    def along(self, direction: tuple[Tensor, ...], losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-        """(losses, u): the per-example losses with their usual graph, and their detached derivative along `direction`."""
+    def along(self, direction: Direction, losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+        """(losses, u): the per-example losses with their usual graph, and their derivative along `direction`."""
         if self._proven:
             return self._by_route(direction, losses)
         cause = ""
@@ -103,9 +102,7 @@ class Aligner:
                 with _undone_on_failure(self.model):
                     result = self._by_route(direction, losses)
                 break
-            except (
-                RuntimeError
-            ) as failure:  # includes NotImplementedError, PyTorch's word for "no forward rule"
+            except RuntimeError as failure:  # includes NotImplementedError, PyTorch's word for "no forward rule"
                 cause = cause or str(failure).split(". ")[0].split("\n")[0]
         else:
             self.route = "difference"  # raises again what was not forward mode's fault
@@ -115,7 +112,7 @@ class Aligner:
             warnings.warn(_SAID[self.route].format(cause=cause), UnderstudyWarning, stacklevel=2)
         return result
 
-    def _by_route(self, direction: tuple[Tensor, ...], losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    def _by_route(self, direction: Direction, losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
         if self.route == "difference":
             return self._central_difference(direction, losses)
         _load_forward_rules()
@@ -123,31 +120,35 @@ class Aligner:
             stack.enter_context(forward_ad.dual_level())
             if self.route == "unfused attention":
                 stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            duals = {p: forward_ad.make_dual(p, g) for p, g in zip(self.parameters, direction, strict=True)}
+            duals = {p: forward_ad.make_dual(p, g) for p, g in direction.gradients.items()}
             stack.enter_context(parameters_as(self.model, duals))
-            with FusedRules():
+            with FusedRules(direction.factors):
                 dual_losses = _per_example(losses())
             primal, tangent = forward_ad.unpack_dual(dual_losses)
             return primal, torch.zeros_like(primal) if tangent is None else tangent.detach()
 
-    def _central_difference(
-        self, direction: tuple[Tensor, ...], losses: Callable[[], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """(ℓ(θ + h ĝ) − ℓ(θ − h ĝ)) ‖g‖ / 2h with ĝ = g/‖g‖; all three passes see the same random draws."""
-        norm = torch.stack([g.norm() for g in direction]).norm()
+    def _central_difference(self, direction: Direction, losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+        """(ℓ(θ + h ĝ) − ℓ(θ − h ĝ)) ‖g‖ / 2h with ĝ = g/‖g‖; all passes see the same random draws and constants."""
+        gradients = direction.multiplied().gradients
+        norm = torch.stack([g.norm() for g in gradients.values()]).norm()
         size = torch.stack([p.detach().norm() for p in self.parameters]).norm()
         # Truncation grows as h², rounding as eps/h; they meet near the cube root of eps, relative to the parameters.
         step = torch.finfo(size.dtype).eps ** (1 / 3) * size.clamp(min=1e-3)
 
-        @torch.no_grad()
-        def shifted(h: Tensor) -> Tensor:
-            moved = {p: p + (h / norm) * g for p, g in zip(self.parameters, direction, strict=True)}
-            with parameters_as(self.model, moved), buffers_untouched(self.model), _repeatable(self.model):
-                return _per_example(losses())
+        constants = Constants()
 
-        difference = (shifted(step) - shifted(-step)) * (norm / (2 * step)) if norm > 0 else None
-        primal = _per_example(losses())
-        return primal, torch.zeros_like(primal) if difference is None else difference
+        def shifted(h: Tensor) -> Tensor:
+            moved = {p: p.detach() + (h / norm) * g for p, g in gradients.items()}
+            with parameters_as(self.model, moved), buffers_untouched(self.model), _repeatable(self.model), constants:
+                value = _per_example(losses())
+            return value.detach()
+
+        if norm == 0:
+            primal = _per_example(losses())
+            return primal, torch.zeros_like(primal)
+        shifted(torch.zeros_like(step))
+        difference = (shifted(step) - shifted(-step)) * (norm / (2 * step))
+        return _per_example(losses()), difference
 
 
 @cache
@@ -156,6 +157,12 @@ def _load_forward_rules() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         importlib.import_module("torch._decomp.decompositions_for_jvp")
+
+
+def _scalar(loss: Tensor) -> Tensor:
+    if loss.dim() != 0:
+        raise UnderstudyError(f"the gold loss has shape {tuple(loss.shape)}; reduce it to one number, e.g. .mean()")
+    return loss
 
 
 def _per_example(losses: Tensor) -> Tensor:
@@ -170,7 +177,7 @@ def _logits(output: Tensor) -> Tensor:
     return output if isinstance(output, Tensor) else output.logits
 
 
-def _repeatable(model: nn.Module) -> torch.random.fork_rng:  # type: ignore[valid-type]
+def _repeatable(model: nn.Module) -> AbstractContextManager[None]:
     """On leaving, the random state of the CPU and of every device the model is on is what it was."""
     devices = {p.device for p in model.parameters() if p.device.type != "cpu"}
     return torch.random.fork_rng(

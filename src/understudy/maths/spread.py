@@ -1,5 +1,4 @@
-"""k-means++ and farthest-first on factored rows: exactly the plain algorithms, without a pass over the data
-per pick.
+"""k-means++ and farthest-first on factored rows: the plain algorithms exactly, without a pass per pick.
 
 Both repeat: find each row's squared distance Dᵢ to its nearest pick so far, then pick. k-means++ (Arthur and
 Vassilvitskii 2007) draws row i with probability Dᵢ / Σ D; farthest-first (greedy k-centre, Gonzalez 1985)
@@ -24,6 +23,7 @@ are always exactly n distinct rows.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,10 +44,10 @@ def kmeans_plus_plus(
     available: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """n distinct row numbers in the order picked: the largest norm, then draws in proportion to weightᵢ Dᵢ.
+    """n distinct row numbers in the order picked: the largest weightᵢ ‖gᵢ‖², then draws by weightᵢ Dᵢ / Σ.
 
-    `available` (N,) bool: the rows that may be picked. `weights` (N,): multiply the chances, not the
-    distances.
+    `available` (N,) bool: the rows that may be picked. `weights` (N,): how many times a row counts. They
+    multiply the chances, not the distances.
     """
     picking = _Picking(rows, n, available)
     picking.start_at_largest(rows.squared_norms if weights is None else rows.squared_norms * weights)
@@ -83,16 +83,15 @@ def _accept_in_order(picking: _Picking, index: Tensor, threshold: Tensor) -> int
     alive = (threshold < true).nonzero().squeeze(1)  # distances only fall: a candidate rejected now stays so
     if len(alive) == 0:
         return 0
-    index, threshold, true = index[alive], threshold[alive], true[alive]
-    candidates = picking.rows.take(index)
-    mutual = squared_distances(candidates, candidates)
-    accepted = 0
-    for position, row in enumerate(index.tolist()):
-        if picking.missing > 0 and threshold[position] < true[position] and picking.free[row]:
+    candidates = picking.rows.take(index[alive])
+    mutual = squared_distances(candidates, candidates).numpy()
+    nearest = true[alive].numpy()  # numpy: a comparison of two numbers costs a tenth of torch's
+    before = picking.missing
+    for position, (row, needed) in enumerate(zip(index[alive].tolist(), threshold[alive].tolist(), strict=True)):
+        if picking.missing > 0 and needed < nearest[position] and picking.free[row]:
             picking.take(row)
-            true = torch.minimum(true, mutual[position])
-            accepted += 1
-    return accepted
+            nearest = np.minimum(nearest, mutual[position])
+    return before - picking.missing
 
 
 def farthest_first(
@@ -103,10 +102,10 @@ def farthest_first(
     centres: Tensor | None = None,
     available: Tensor | None = None,
 ) -> Tensor:
-    """n distinct row numbers, each the farthest from all before it and from `centres` (row numbers, never
-    picked).
+    """n distinct row numbers, each the farthest from all before it and from the centres.
 
-    Without centres the row with the largest norm is first. `generator` serves only rows at distance 0.
+    `centres`: row numbers, never picked; without any, the row with the largest norm is first. `generator`
+    serves only rows at distance 0.
     """
     picking = _Picking(rows, n, available)
     if centres is not None and len(centres) > 0:

@@ -18,9 +18,7 @@ from understudy.models.registry import model
 class PreBottleneck(nn.Module):
     """1×1, 3×3, 1×1, each after batch normalisation and ReLU; a `fresh` input has just had both."""
 
-    def __init__(
-        self, inputs: int, middle: int, outputs: int, *, stride: int, project: bool, fresh: bool
-    ) -> None:
+    def __init__(self, inputs: int, middle: int, outputs: int, *, stride: int, project: bool, fresh: bool) -> None:
         super().__init__()
         activation: list[nn.Module] = [] if fresh else [nn.BatchNorm2d(inputs), nn.ReLU()]
         self.residual = nn.Sequential(

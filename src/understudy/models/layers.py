@@ -27,9 +27,7 @@ def image_shape(inputs: Shape, *, smallest: int = 1) -> tuple[int, int, int]:
         )
     channels, height, width = sizes
     if min(height, width) < smallest:
-        raise UnderstudyError(
-            f"this net needs images of at least {smallest}×{smallest}, not {height}×{width}"
-        )
+        raise UnderstudyError(f"this net needs images of at least {smallest}×{smallest}, not {height}×{width}")
     return channels, height, width
 
 

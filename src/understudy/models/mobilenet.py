@@ -29,15 +29,11 @@ def mobilenet(
 ) -> nn.Module:
     """MobileNet: a convolution, thirteen depthwise-separable ones, the classifier."""
     if not width > 0 or depth_multiplier < 1:
-        raise UnderstudyError(
-            f"mobilenet needs width > 0 and depth_multiplier ≥ 1, not {width} and {depth_multiplier}"
-        )
+        raise UnderstudyError(f"mobilenet needs width > 0 and depth_multiplier ≥ 1, not {width} and {depth_multiplier}")
     colours, _, _ = image_shape(inputs)
     channels = max(1, int(32 * width))
     stride = 1 if choose_stem(inputs, stem) == "small" else 2
-    way_in = nn.Sequential(
-        AsImages(), conv(colours, channels, stride=stride), nn.BatchNorm2d(channels), nn.ReLU()
-    )
+    way_in = nn.Sequential(AsImages(), conv(colours, channels, stride=stride), nn.BatchNorm2d(channels), nn.ReLU())
     blocks: list[nn.Module] = []
     for outputs, stride in SEPARABLE:
         scaled = max(1, int(outputs * width))

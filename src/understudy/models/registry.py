@@ -85,9 +85,7 @@ def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
     for option in filter(None, (part.strip() for part in options.split(","))):
         key, equals, value = option.partition("=")
         if key in args:
-            raise UnderstudyError(
-                f"model {text!r}: {key!r} is said twice or comes from the data; leave it out"
-            )
+            raise UnderstudyError(f"model {text!r}: {key!r} is said twice or comes from the data; leave it out")
         if equals:
             args[key] = _value(value)
         elif key.isdecimal():
@@ -95,9 +93,7 @@ def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
         else:
             raise UnderstudyError(f"model {text!r}: {key!r} is neither a layer size nor like dropout=0.1")
     if hidden and "hidden" not in inspect.signature(_factory(name)).parameters:
-        raise UnderstudyError(
-            f"model {text!r}: {name} has no hidden layers to size; write its options as name=value"
-        )
+        raise UnderstudyError(f"model {text!r}: {name} has no hidden layers to size; write its options as name=value")
     if hidden:
         args["hidden"] = hidden
     return build({"name": name, "args": args})
@@ -121,7 +117,5 @@ def _jsonable(name: str, args: dict[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(args, default=operator.index))
     except TypeError as error:
-        raise UnderstudyError(
-            f"model {name!r}: arguments are numbers, text or lists of these: {error}"
-        ) from error
+        raise UnderstudyError(f"model {name!r}: arguments are numbers, text or lists of these: {error}") from error
     return plain

@@ -27,9 +27,7 @@ class ResidualBlock(nn.Module):
         self.residual = residual
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                conv(inputs, outputs, kernel=1, stride=stride), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(conv(inputs, outputs, kernel=1, stride=stride), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.shortcut(x) + self.residual(x))
@@ -105,8 +103,6 @@ def entry(inputs: Shape, stem: Stem | None) -> nn.Sequential:
 def choose_stem(inputs: Shape, stem: Stem | None) -> Stem:
     """The stem asked for, or the one that suits the image's size."""
     if stem not in (None, "imagenet", "small"):
-        raise UnderstudyError(
-            f'stem is "imagenet" or "small" (or left out: by the image\'s size), not {stem!r}'
-        )
+        raise UnderstudyError(f'stem is "imagenet" or "small" (or left out: by the image\'s size), not {stem!r}')
     _, height, width = image_shape(inputs)
     return stem or ("small" if min(height, width) < 64 else "imagenet")

@@ -77,14 +77,10 @@ def branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 @model
-def shake_shake(
-    inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 26, width: int = 32
-) -> nn.Module:
+def shake_shake(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 26, width: int = 32) -> nn.Module:
     """Shake-shake of depth 6n + 2, two branches of `width` channels to start with; 2.9M parameters."""
     if depth < 8 or depth % 6 != 2 or width < 1:
-        raise UnderstudyError(
-            f"shake-shake has depth 6n + 2 (26) and width ≥ 1 (32, 64, 96), not {depth} and {width}"
-        )
+        raise UnderstudyError(f"shake-shake has depth 6n + 2 (26) and width ≥ 1 (32, 64, 96), not {depth} and {width}")
     channels, _, _ = image_shape(inputs)
     blocks: list[nn.Module] = []
     size = 16

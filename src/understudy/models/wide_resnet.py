@@ -39,9 +39,7 @@ def wide_resnet(
 ) -> nn.Module:
     """WRN-depth-width."""
     if depth < 10 or depth % 6 != 4 or width < 1:
-        raise UnderstudyError(
-            f"a wide ResNet has depth 6n + 4 (10, 16, 28, 40) and width ≥ 1, not {depth} and {width}"
-        )
+        raise UnderstudyError(f"a wide ResNet has depth 6n + 4 (10, 16, 28, 40) and width ≥ 1, not {depth} and {width}")
     channels, _, _ = image_shape(inputs)
     blocks: list[nn.Module] = []
     size = 16

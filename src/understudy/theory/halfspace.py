@@ -104,9 +104,7 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         inputs, radius = _into_unit_ball(rows, self.fit_intercept)
         random = check_random_state(self.random_state)
-        candidates = np.concatenate(
-            [self._run(inputs, y0, accuracy, random) for _ in range(self.repetitions)], axis=0
-        )
+        candidates = np.concatenate([self._run(inputs, y0, accuracy, random) for _ in range(self.repetitions)], axis=0)
         agreement = _agreement(inputs, y0, np.sign(2 * accuracy - 1), candidates)
         best = candidates[agreement.argmax()]
 

@@ -50,9 +50,7 @@ def noisy_halfspace(
     return NoisyHalfspace(x=x, y=y, clean=clean, alpha=1 - chance)
 
 
-def rotated_labels(
-    n: int, *, noise: float, dimensions: int, radius: float, generator: torch.Generator
-) -> NoisyRows:
+def rotated_labels(n: int, *, noise: float, dimensions: int, radius: float, generator: torch.Generator) -> NoisyRows:
     """Proposition E.3: x uniform on a sphere, clean labels sign(θ*·x), noisy labels sign(θ̃·x), angle πc.
 
     θ* is the first axis and θ̃ lies in the plane of the first two; `noise` is c, the share of wrong labels.
@@ -85,13 +83,9 @@ def failing_radius(noise: float, dimensions: int) -> float:
     return 2 * math.sqrt(dimensions) / noise
 
 
-def _sphere_outside_slab(
-    n: int, dimensions: int, margin: float, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _sphere_outside_slab(n: int, dimensions: int, margin: float, rng: np.random.Generator) -> NDArray[np.float64]:
     if not 0 <= margin < 1 or dimensions < 2:
-        raise UnderstudyError(
-            f"margin {margin} in {dimensions} dimensions; give 0 ≤ margin < 1 and dimensions ≥ 2"
-        )
+        raise UnderstudyError(f"margin {margin} in {dimensions} dimensions; give 0 ≤ margin < 1 and dimensions ≥ 2")
     # The first coordinate's square is Beta(1/2, (d − 1)/2); its tail is drawn exactly, by inversion.
     law = beta(0.5, (dimensions - 1) / 2)
     first = np.sqrt(law.isf(rng.random(n) * law.sf(margin**2))) * rng.choice([-1.0, 1.0], n)

@@ -1,0 +1,1 @@
+"""Speed and memory beside named peers, as ratios within one run: ``make bench``."""

@@ -1,0 +1,61 @@
+"""What ``us.train`` costs over a bare PyTorch loop: MLP 784-256-256-10, batch 128, 20,000 rows, Adam, one thread.
+
+Both train on soft labels for one epoch. Ours also draws 500 of the rows from gold, and keeps the refined labels. The
+optimizer is the same fused Adam in both, so that the ratio is the loop's own; against PyTorch's default (unfused) Adam,
+which most hand-written loops use, the third line tells. Target: at most 1.05.
+
+    python -m benchmarks.train_overhead
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import understudy as us
+from benchmarks.timing import interleave
+
+ROWS, GOLD, BATCH = 20_000, 500, 128
+
+
+def run(repeats: int = 15) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(ROWS, 784, generator=generator)
+    probs = torch.randn(ROWS, 10, generator=generator).softmax(-1)
+    student = us.models.mlp(inputs=784, hidden=(256, 256), classes=10)
+    gold, pool = us.Gold(x[:GOLD], probs[:GOLD].argmax(1)), us.Pool(x[GOLD:], probs[GOLD:])
+
+    def ours() -> None:
+        us.train(student, gold, pool, us.vanilla(), epochs=1, batch_size=BATCH, progress=False)
+
+    def bare(fused: bool) -> None:
+        model = us.models.mlp(inputs=784, hidden=(256, 256), classes=10)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=fused)
+        loss_of = nn.CrossEntropyLoss()
+        for rows in torch.randperm(ROWS).split(BATCH):
+            loss = loss_of(model(x[rows]), probs[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    times = interleave(
+        {"ours": ours, "bare, fused Adam": lambda: bare(True), "bare, default Adam": lambda: bare(False)},
+        repeats=repeats,
+    )
+    return [
+        {
+            "what": "us.train(vanilla), one epoch",
+            "peer": peer,
+            "ours_s": times["ours"],
+            "peer_s": times[peer],
+            "ratio": times["ours"] / times[peer],
+            "target": "≤ 1.05",
+        }
+        for peer in ("bare, fused Adam", "bare, default Adam")
+    ]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for row in run():
+        print(f"{row['what']} / {row['peer']}: {row['ratio']:.3f} ({row['ours_s']:.3f} s / {row['peer_s']:.3f} s)")

@@ -1,0 +1,94 @@
+"""How the command line speaks when something is wrong: one line on stderr, never a traceback for a user's mistake.
+
+Exit codes: 2 for a mistake (in the arguments, the files or the data), 130 for Ctrl-C.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+import typer.core
+
+from understudy.errors import UnderstudyError, UnderstudyWarning
+
+# What typer raises for a misspelt option or a missing argument; it does not export the name.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class OneLineErrors(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with shown_warnings():
+                return super().invoke(ctx)
+        except UnderstudyError as error:
+            _complain(f"error: {error}")
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as stop:
+            _complain("stopped")
+            raise typer.Exit(130) from stop
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except _UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "understudy"
+            # "understudy" alone is a request for help: its text is the message.
+            _complain(
+                error.format_message()
+                if type(error).__name__ == "NoArgsIsHelpError"
+                else f"error: {' '.join(error.format_message().split())} ({command} --help explains)"
+            )
+            code = 2
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+@contextmanager
+def shown_warnings() -> Iterator[None]:
+    """Warnings of this package as one line on stderr, each once; others as usual."""
+    usual = warnings.showwarning
+    said: set[str] = set()
+
+    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, UnderstudyWarning):
+            usual(message, category, *rest, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            _complain(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnderstudyWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """Collect the texts of this package's warnings for the report, and show them as before."""
+    noted: list[str] = []
+    show = warnings.showwarning
+
+    def note(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, UnderstudyWarning) and str(message) not in noted:
+            noted.append(str(message))
+        show(message, category, *rest, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = note
+        yield noted
+
+
+def _complain(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,112 @@
+"""Gold and Pool keep rows, labels, ids and the teacher's word together."""
+
+import numpy as np
+import pytest
+import torch
+
+import understudy as us
+
+X = torch.arange(10.0).reshape(5, 2)
+Y = torch.tensor([0, 1, 2, 1, 0])
+PROBS = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3], [0.2, 0.2, 0.6]])
+
+
+def test_gold_keeps_what_it_was_given() -> None:
+    gold = us.Gold(X, Y.tolist(), PROBS, ids=list("abcde"))
+    assert len(gold) == 5
+    assert gold.x.equal(X)
+    assert gold.y.equal(Y)
+    assert gold.estimate_rows().tolist() == [0, 1, 2, 3, 4]
+    assert us.Gold(X, Y).estimate_rows().tolist() == []
+    assert "5 rows" in repr(gold)
+    assert "5 rows" in repr(us.Pool(X, PROBS))
+
+
+def test_rows_without_the_teachers_word_do_not_estimate() -> None:
+    gold = us.Gold(X, Y, [0, -1, 2, -1, 2])
+    rows, said = gold.estimates()
+    assert rows.tolist() == [0, 2, 4]
+    assert said is not None
+    assert said.top1().tolist() == [0, 2, 2]
+
+
+def test_chosen_rows_never_estimate() -> None:
+    assert us.Gold(X, Y, PROBS, chosen=True).estimates()[0].tolist() == []
+    gold = us.Gold(X[:3], Y[:3], PROBS[:3]) + us.Gold(X[3:], Y[3:], PROBS[3:], chosen=True)
+    rows, said = gold.estimates()
+    assert rows.tolist() == [0, 1, 2]
+    assert said is not None
+    assert len(said) == 3
+
+
+def test_take_keeps_everything_aligned() -> None:
+    gold = us.Gold(X, Y, [0, -1, 2, 1, 2], ids=[10, 11, 12, 13, 14], chosen=torch.tensor([0, 0, 0, 1, 0]).bool())
+    part = gold.take(torch.tensor([4, 1, 3]))
+    assert part.rows.take(torch.arange(3)).equal(X[[4, 1, 3]])
+    assert part.y.tolist() == [0, 1, 1]
+    assert part.ids is not None
+    assert part.ids.tolist() == [14, 11, 13]
+    assert part.teacher_rows.tolist() == [0, 2]
+    assert part.teacher is not None
+    assert part.teacher.top1().tolist() == [2, 1]
+    rows, said = part.estimates()
+    assert rows.tolist() == [0]
+    assert said is not None
+    assert said.top1().tolist() == [2]
+
+
+def test_concatenation_keeps_everything_aligned() -> None:
+    silent, spoken = us.Gold(X[:2], Y[:2]), us.Gold(X[2:], Y[2:], PROBS[2:])
+    both = silent + spoken
+    assert both.x.equal(X)
+    assert both.y.equal(Y)
+    assert both.teacher_rows.tolist() == [2, 3, 4]
+    rows, said = both.estimates()
+    assert rows.tolist() == [2, 3, 4]
+    assert said is not None
+    assert said.dense(torch.arange(3), 3).equal(PROBS[2:])
+    named = us.Gold(X[:2], Y[:2], ids=["a", "b"]) + us.Gold(X[2:3], Y[2:3], ids=["c"])
+    assert named.ids is not None
+    assert named.ids.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (us.Gold(X, Y, ids=range(5)), "ids"),
+        (us.Gold(X, Y, teacher=Y), "form"),
+        (us.Gold(X, Y, teacher=torch.full((5, 4), 0.25)), "classes"),
+    ],
+)
+def test_sets_that_do_not_fit_together(other: us.Gold, message: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=message):
+        us.Gold(X, Y, PROBS) + other
+
+
+def test_the_same_row_twice_is_refused() -> None:
+    with pytest.raises(us.UnderstudyError, match="more than once"):
+        us.Gold(X, Y, ids=range(5)) + us.Gold(X[:1], Y[:1], ids=[3])
+
+
+def test_pool() -> None:
+    pool = us.Pool(X.numpy(), PROBS.numpy().astype(np.float16), ids=np.arange(5) * 2)
+    part = pool.take(torch.tensor([3, 0]))
+    assert part.rows.take(torch.tensor([0])).equal(X[[3]])
+    assert part.teacher is not None
+    assert part.teacher.top1().tolist() == [0, 0]
+    assert part.ids is not None
+    assert part.ids.tolist() == [6, 0]
+    assert us.Pool(X).teacher is None
+
+
+def test_the_teacher_must_know_every_gold_class() -> None:
+    with pytest.raises(us.UnderstudyError, match=r"gold\.y row 2 is class 2, but the teacher knows 2 classes"):
+        us.Gold(X, Y, teacher=torch.full((5, 2), 0.5))
+
+
+def test_digits() -> None:
+    x, y = us.digits()
+    assert x.shape == (1797, 64)
+    assert x.dtype == torch.float32
+    assert (x.min(), x.max()) == (0, 1)
+    assert y.unique().tolist() == list(range(10))

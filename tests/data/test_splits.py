@@ -1,0 +1,68 @@
+"""Gold cut by purpose: disjoint, seeded, with the classes' shares kept."""
+
+import pytest
+import torch
+
+import understudy as us
+
+
+def _gold(rows: int = 100, classes: int = 4) -> us.Gold:
+    y = torch.arange(rows) % classes
+    return us.Gold(torch.arange(float(rows))[:, None], y, torch.eye(classes)[y], ids=range(rows))
+
+
+def _ids(part: us.Gold | None) -> list[int]:
+    return [] if part is None or part.ids is None else part.ids.tolist()
+
+
+def test_parts_are_disjoint_and_whole() -> None:
+    parts = us.split(_gold(), estimate=30, select=0.2, test=10)
+    assert [len(_ids(part)) for part in (parts.estimate, parts.select, parts.test, parts.train)] == [30, 20, 10, 40]
+    assert sorted(sum((_ids(part) for part in parts), [])) == list(range(100))
+    assert parts.estimate is not None
+    # Rows travel with their label and the teacher's word.
+    assert parts.estimate.y.tolist() == [i % 4 for i in _ids(parts.estimate)]
+    assert parts.estimate.teacher is not None
+    assert parts.estimate.teacher.top1().equal(parts.estimate.y)
+
+
+def test_the_same_seed_gives_the_same_parts() -> None:
+    first, again, other = (us.split(_gold(), test=30, seed=seed) for seed in (1, 1, 2))
+    assert _ids(first.test) == _ids(again.test)
+    assert _ids(first.test) != _ids(other.test)
+
+
+def test_every_part_has_the_classes_shares() -> None:
+    y = torch.tensor([0] * 80 + [1] * 16 + [2] * 4)
+    gold = us.Gold(torch.zeros(100, 1), y, ids=range(100))
+    for seed in range(5):
+        parts = us.split(gold, estimate=25, test=25, seed=seed)
+        for part in (parts.estimate, parts.test):
+            assert part is not None
+            counts = torch.bincount(part.y, minlength=3)
+            assert ((counts - torch.tensor([20, 4, 1])).abs() <= 1).all()
+
+
+def test_stratification_can_be_left_out() -> None:
+    counts = {
+        int(us.split(_gold(), test=20, seed=seed, stratify=False).test.y.bincount(minlength=4)[0])  # type: ignore[union-attr]
+        for seed in range(8)
+    }
+    assert len(counts) > 1
+
+
+def test_parts_that_were_not_asked_for_are_none() -> None:
+    parts = us.split(_gold(), estimate=1.0)
+    assert (parts.train, parts.select, parts.test) == (None, None, None)
+    assert len(us.split(_gold(), train=7).train) == 7  # type: ignore[arg-type]
+
+
+def test_halves_of_an_odd_number_fit() -> None:
+    parts = us.split(_gold(3), estimate=0.5, select=0.5)
+    assert len(_ids(parts.estimate)) + len(_ids(parts.select)) == 3
+
+
+@pytest.mark.parametrize("sizes", [{"test": 101}, {"test": 60, "train": 50}, {"select": 1.5}, {"test": -1}])
+def test_impossible_sizes(sizes: dict[str, float]) -> None:
+    with pytest.raises(us.UnderstudyError):
+        us.split(_gold(), **sizes)
