@@ -4,7 +4,8 @@
 
 About a minute on one thread. A step is whole: gold pass, weights, backward pass, SGD with momentum; 100 pool and 20
 gold rows. The double-backward form differentiates through one virtual SGD step and reuses its own forward pass for the
-weighted update. The contestants take turns, and rows compare medians, so a busy machine slows all of them alike.
+weighted update. The contestants take turns and rows compare medians of wall-clock time. Use an idle machine:
+with two cores, LeNet's ratio over a plain step read 1.54 at a load below 2 and up to 1.82 at a load of 4.
 """
 
 import statistics

@@ -5,7 +5,7 @@
 The peers live in an environment of their own (pip install torch==2.13.0 bmdal_reg==3.0.2 scikit-activeml==1.0.1);
 its Python comes from --peers or $UNDERSTUDY_PEERS, and without it their rows say "not installed". Every measurement is
 a fresh process: it loads the arrays, warms up on 1,000 rows, then times the selection alone and reads how far the
-resident memory rose above the loaded arrays (Linux). Libraries alternate, the table shows medians. About 3 minutes;
+resident memory rose above the loaded arrays (Linux). Libraries alternate, the table shows medians. About 5 minutes;
 --once-slow adds one run of scikit-activeml, which builds the whole embedding (about 80 s and 4 GB).
 """
 
@@ -51,7 +51,7 @@ def make_arrays(task: str, folder: Path) -> None:
     np.save(folder / "probs.npy", probs)
 
 
-def ours(task: str, probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
+def ours(probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
     from understudy.acquisition.select import select
 
     if labelled:
@@ -59,7 +59,7 @@ def ours(task: str, probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int
     return select("badge", n, probs=probs, hidden=hidden)
 
 
-def bmdal(task: str, probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
+def bmdal(probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
     import torch
 
     np.Inf = np.inf  # noqa: NPY201  (bmdal_reg 3.0.2 uses the name that numpy 2 dropped)
@@ -79,7 +79,7 @@ def bmdal(task: str, probs: np.ndarray, hidden: np.ndarray, n: int, labelled: in
     return KmeansppSelectionMethod(pool, pool, sel_with_train=False, verbosity=0).select(n)
 
 
-def skactiveml(task: str, probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
+def skactiveml(probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
     from skactiveml.base import SkactivemlClassifier
     from skactiveml.pool import Badge
 
@@ -111,11 +111,11 @@ def worker(library: str, task: str, folder: Path) -> None:
     _, _, _, n, labelled = TASKS[task]
     probs, hidden = np.load(folder / "probs.npy"), np.load(folder / "hidden.npy")
     run = RUNNERS[library]
-    run(task, probs[:1000], hidden[:1000], 5, min(labelled, 100))
+    run(probs[:1000], hidden[:1000], 5, min(labelled, 100))
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
     before = resident_megabytes("VmRSS")
     start = time.perf_counter()
-    picks = run(task, probs, hidden, n, labelled)
+    picks = run(probs, hidden, n, labelled)
     seconds = time.perf_counter() - start
     extra = resident_megabytes("VmHWM") - before
     distinct = len({int(i) for i in picks})

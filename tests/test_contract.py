@@ -1,6 +1,6 @@
 """Every method through the same properties.
 
-A method needs nothing here: it is found in ``us.METHODS``, and its columns and modules are prepared as the training loop
+A method needs nothing here: it is found in ``us.METHODS``; its columns and modules are prepared as the training loop
 would. Where that is not enough, its own test file ``tests/methods/test_<name>.py`` says so:
 
     CONTRACT = {
@@ -183,6 +183,22 @@ def test_weights_are_detached(name: str) -> None:
     assert weights is None or (not weights.requires_grad and weights.shape == losses.shape)
 
 
+def test_a_weight_that_reads_the_student_sends_no_gradient() -> None:
+    class Reading(Weight):
+        name = "reading"
+
+        def __call__(self, losses: Tensor, step: Step) -> Tensor:
+            assert not losses.requires_grad
+            return step.outputs.logits.sum(-1)
+
+    logits = torch.randn(3, CLASSES, requires_grad=True)
+    objective = us.vanilla(weight=Reading())
+    step = Step(Outputs(logits), torch.full((3, CLASSES), 1 / CLASSES), torch.arange(3))
+    weights = objective.pool_weights(objective.pool_losses(step), step)
+    assert weights is not None
+    assert not weights.requires_grad
+
+
 @each_method
 def test_gradients_match_numeric_ones(name: str) -> None:
     objective = _slots_of(name, "gradients")
@@ -319,13 +335,11 @@ def test_one_class_alone_is_refused() -> None:
         us.Pool(torch.zeros(3, 2), torch.ones(3, 1))
 
 
-def test_every_entry_is_named_like_its_file() -> None:
-    for name, factory in us.METHODS.items():
-        assert factory.__module__ == f"understudy.methods.{name}"
-        assert factory.__name__ == name
-        assert getattr(us, name) is factory
-        assert factory.__module__ and (Path(__file__).parent / "methods" / f"test_{name}.py").exists(), (
-            f"tests/methods/test_{name}.py is missing"
-        )
-
-
+@each_method
+def test_it_is_named_like_its_file_and_has_a_test(name: str) -> None:
+    factory = us.METHODS[name]
+    assert factory.__module__ == f"understudy.methods.{name}"
+    assert factory.__name__ == name
+    assert getattr(us, name) is factory
+    path = Path(__file__).parent / "methods" / f"test_{name}.py"
+    assert path.exists(), f"tests/methods/test_{name}.py is missing"

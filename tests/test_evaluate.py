@@ -9,7 +9,7 @@ from torch import nn
 import understudy as us
 from understudy.evaluate import calibration_error, eval_mode, metrics, penultimate, predict
 
-PROBS = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7], [0.45, 0.55]])
+PROBS = torch.tensor([[0.81, 0.19], [0.62, 0.38], [0.27, 0.73], [0.45, 0.55]])
 LABELS = torch.tensor([0, 1, 1, 1])
 
 
@@ -17,14 +17,14 @@ def test_metrics_worked_by_hand() -> None:
     found = metrics(PROBS, LABELS)
     assert found["accuracy"] == 0.75
     assert found["worst_class"] == pytest.approx(2 / 3)
-    assert found["loss"] == pytest.approx(-sum(map(math.log, [0.8, 0.4, 0.7, 0.55])) / 4, rel=1e-6)
+    assert found["loss"] == pytest.approx(-sum(map(math.log, [0.81, 0.38, 0.73, 0.55])) / 4, rel=1e-6)
 
 
 def test_calibration_error_worked_by_hand() -> None:
-    # 2 bins: [0.5, 1] holds all four rows, accuracy ¾ against mean confidence 0.6625.
-    assert calibration_error(PROBS, LABELS, bins=2) == pytest.approx(0.75 - 0.6625, abs=1e-7)
-    # 10 bins, each row alone: |1 − 0.8|, |0 − 0.6|, |1 − 0.7|, |1 − 0.55|, averaged.
-    assert calibration_error(PROBS, LABELS, bins=10) == pytest.approx((0.2 + 0.6 + 0.3 + 0.45) / 4, abs=1e-7)
+    # 2 bins: [0.5, 1] holds all four rows, accuracy ¾ against mean confidence 0.6775.
+    assert calibration_error(PROBS, LABELS, bins=2) == pytest.approx(0.75 - 0.6775, abs=1e-7)
+    # 10 bins, each row alone: |1 − 0.81|, |0 − 0.62|, |1 − 0.73|, |1 − 0.55|, averaged.
+    assert calibration_error(PROBS, LABELS, bins=10) == pytest.approx((0.19 + 0.62 + 0.27 + 0.45) / 4, abs=1e-7)
     sure = torch.tensor([[1.0, 0.0]])
     assert calibration_error(sure, torch.tensor([0])) == 0
     assert calibration_error(sure, torch.tensor([1])) == 1

@@ -1,6 +1,5 @@
 """Schedules at points worked by hand; optimizers by name."""
 
-
 import pytest
 import torch
 from torch import nn

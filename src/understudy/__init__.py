@@ -1,20 +1,27 @@
 """Understudy: train a small model from a few trusted labels and many imperfect ones.
 
-import understudy as us
-run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool), us.slam(), epochs=30)
+    import understudy as us
+    run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool), us.slam(), epochs=30)
 """
 
 from typing import Any
 
-from understudy import maths, models
+from understudy import active, maths, models, theory
+from understudy.acquisition.select import select
+from understudy.data import augment, noise
 from understudy.data.builtin import digits
+from understudy.data.crossfit import cross_fit
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Soft
 from understudy.data.splits import Splits, split
+from understudy.data.topk import TopK
+from understudy.data.votes import Votes
+from understudy.ema import EMA
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import evaluate
-from understudy.maths.weights import debias_weights
+from understudy.maths.alignment import alignment
 from understudy.methods import METHODS, PUBLIC
+from understudy.passes import Passes, stochastic_passes, teacher_features
 from understudy.reliability import Reliability
 from understudy.run import Run
 from understudy.teach import teach
@@ -24,24 +31,36 @@ from understudy.types import Objective
 __version__ = "0.1.0"
 
 __all__ = [
+    "EMA",
     "METHODS",
     "Gold",
     "Hard",
     "Objective",
+    "Passes",
     "Pool",
     "Reliability",
     "Run",
     "Soft",
     "Splits",
+    "TopK",
     "UnderstudyError",
     "UnderstudyWarning",
-    "debias_weights",
+    "Votes",
+    "active",
+    "alignment",
+    "augment",
+    "cross_fit",
     "digits",
     "evaluate",
     "maths",
     "models",
+    "noise",
+    "select",
     "split",
+    "stochastic_passes",
     "teach",
+    "teacher_features",
+    "theory",
     "train",
 ]
 

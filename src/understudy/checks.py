@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.labels import Hard
+from understudy.data.labels import Hard, Labels
+from understudy.data.shift import class_shift
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import device_of, eval_mode, to_device
 from understudy.features import forward
@@ -29,6 +30,8 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
         return None, None
     if pool.teacher is None:
         raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
+    if not len(pool):
+        raise UnderstudyError("the pool is empty; give it rows, or pass pool=None to train on gold alone")
     said = pool.teacher.labelled()
     if bool(said.all()):
         return pool, None
@@ -42,6 +45,8 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     """The student's class count, checked against every label set by one small forward pass."""
     rows = gold.rows if gold is not None else pool.rows if pool is not None else None
     assert rows is not None
+    if next(student.parameters(), None) is None:
+        raise UnderstudyError("the student has no parameters to train; pass a module that has some")
     first = rows.take(torch.arange(min(2, len(rows))))
     try:
         with eval_mode(student), torch.inference_mode():
@@ -103,3 +108,35 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
         facts["pool_rows"] = len(pool)
         facts["pool_rows_without_label"] = len(full_pool) - len(pool)
     return facts
+
+
+def enough_estimates(said: Labels, classes: int) -> int:
+    """How many gold rows an estimate of trust should have at least.
+
+    Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
+    classes: 30 rows, and one per class so that the classes' mixture can be right. The bands tell what they buy.
+    """
+    plain = said.simplest()
+    return 10 * classes if isinstance(plain, Hard) and plain.given is None else max(30, classes)
+
+
+def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, float]:
+    """Warnings where the rows that measure the teacher are few, or not a sample of what the pool holds."""
+    wanted = enough_estimates(said, classes)
+    if len(said) < wanted:
+        warnings.warn(
+            f"{len(said)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
+            "steady estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing",
+            UnderstudyWarning,
+            stacklevel=4,
+        )
+    shift = class_shift(said, pool, classes)
+    if shift.alarming:
+        warnings.warn(
+            f"gold and pool hold different classes: the teacher names class {shift.most} on {shift.gold_share:.0%} of "
+            f"the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
+            f"{shift.p_value:.1g}); draw gold at random from the pool, or trust measured on it will not carry over",
+            UnderstudyWarning,
+            stacklevel=4,
+        )
+    return {"class_shift": shift.distance, "class_shift_p": shift.p_value}

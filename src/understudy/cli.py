@@ -14,12 +14,11 @@ import understudy
 from understudy import models
 from understudy.checks import usable_folder
 from understudy.compare import Outcome, percent
-from understudy.console import OneLineErrors, noted_warnings
-from understudy.data.checks import check_labels
+from understudy.console import OneLineErrors, complain, noted_warnings
 from understudy.data.read import find_features, read_examples, read_features, read_ids
 from understudy.data.tables import check_new_table, read_table, write_table
 from understudy.errors import UnderstudyError
-from understudy.evaluate import metrics, predict
+from understudy.evaluate import predict
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.run import Run
@@ -63,11 +62,12 @@ def demo(
             line.clear()
 
     result = run_demo(out, Setting(seeds=seeds), on_done=on_done)
-    console = Console()
-    console.print(result.comparison.table())
+    for warning in result.warnings:
+        complain(f"warning: {warning}")
+    Console().print(result.comparison.table())
     for sentence in result.verdict:
-        console.print(sentence, highlight=False, soft_wrap=True)
-    console.print(f"Report: {result.report}", highlight=False, soft_wrap=True)
+        typer.echo(sentence)
+    typer.echo(f"Report: {result.report}")
 
 
 @app.command("train")
@@ -207,9 +207,11 @@ def predict_command(
             "probabilities": probs.numpy(),
         },
     )
-    if "label" in table:
-        truth = check_labels(table.columns["label"], table.where("label"))
-        typer.echo(f"accuracy {percent(metrics(probs, truth)['accuracy'])}% against the file's label column")
+    truth = table.columns.get("label")
+    if truth is not None and truth.dtype.kind in "iu" and (truth >= 0).any():
+        known = truth >= 0
+        right = float((label.numpy() == truth)[known].mean())
+        typer.echo(f"accuracy {percent(right)}% against the file's label column ({int(known.sum())} rows)")
     typer.echo(f"{len(probs)} predictions: {out}")
 
 

@@ -161,8 +161,9 @@ def percent(share: float) -> str:
 
 
 def signed(difference: float) -> str:
-    """A difference in points, with its sign."""
-    return f"{100 * difference:+.1f}".replace("-", "−")
+    """A difference in points, with its sign (none on what rounds to 0)."""
+    text = f"{100 * difference:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
 
 
 def span(interval: Interval, show: Callable[[float], str]) -> str:

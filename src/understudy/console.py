@@ -24,10 +24,10 @@ class OneLineErrors(typer.core.TyperGroup):
             with shown_warnings():
                 return super().invoke(ctx)
         except UnderstudyError as error:
-            _complain(f"error: {error}")
+            complain(f"error: {error}")
             raise typer.Exit(2) from error
         except KeyboardInterrupt as stop:
-            _complain("stopped")
+            complain("stopped")
             raise typer.Exit(130) from stop
 
     def main(
@@ -43,12 +43,12 @@ class OneLineErrors(typer.core.TyperGroup):
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except _UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "understudy"
-            # "understudy" alone is a request for help: its text is the message.
-            _complain(
-                error.format_message()
-                if type(error).__name__ == "NoArgsIsHelpError"
-                else f"error: {' '.join(error.format_message().split())} ({command} --help explains)"
-            )
+            message = error.format_message()
+            # "understudy" alone is a request for help, which is its own message.
+            if type(error).__name__ != "NoArgsIsHelpError":
+                message = f"error: {' '.join(message.split())} ({command} --help explains)"
+            if message.strip():
+                typer.echo(message, err=True)
             code = 2
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
@@ -66,7 +66,7 @@ def shown_warnings() -> Iterator[None]:
             usual(message, category, *rest, **more)
         elif str(message) not in said:
             said.add(str(message))
-            _complain(f"warning: {message}")
+            complain(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnderstudyWarning)
@@ -90,5 +90,5 @@ def noted_warnings() -> Iterator[list[str]]:
         yield noted
 
 
-def _complain(line: str) -> None:
-    typer.echo(line, err=True)
+def complain(line: str) -> None:
+    typer.echo(" ".join(line.splitlines()), err=True)

@@ -49,6 +49,7 @@ class DemoResult:
     comparison: Comparison
     verdict: list[str]
     report: Path
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ def run_demo(
 ) -> DemoResult:
     """Train everything, judge it, write ``report.html`` into ``out``."""
     setting = setting or Setting()
-    first: list[Situation] = []
+    situations: list[Situation] = []
 
     def trainings(seed: int) -> Mapping[str, Callable[[], Run | float]]:
         situation = deal(seed, setting)
-        first.append(situation) if not first else None
+        situations.append(situation)
         return methods(situation, seed, setting)
 
     with warnings.catch_warnings(record=True) as caught:
@@ -81,10 +82,15 @@ def run_demo(
         comparison = run_cells(trainings, range(setting.seeds), reference=VANILLA, on_done=on_done)
     verdict = judge(comparison)
     report = Path(out) / "report.html"
-    said = sorted({str(w.message) for w in caught if issubclass(w.category, UnderstudyWarning)})
-    trust = measure_teacher(first[0].gold, first[0].pool)
+    said = []
+    for warning in caught:
+        if not issubclass(warning.category, UnderstudyWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif str(warning.message) not in said:
+            said.append(str(warning.message))
+    trust = measure_teacher(situations[0].gold, situations[0].pool)
     _write(report, comparison, verdict, setting, trust, said)
-    return DemoResult(comparison, verdict, report)
+    return DemoResult(comparison, verdict, report, said)
 
 
 def deal(seed: int, setting: Setting) -> Situation:

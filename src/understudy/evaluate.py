@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold
 from understudy.data.rows import Rows, as_rows
+from understudy.errors import UnderstudyError
 from understudy.features import FeatureTap, forward
 
 CALIBRATION_BINS = 15
@@ -73,6 +74,10 @@ def calibration_error(probs: Tensor, labels: Tensor, bins: int = CALIBRATION_BIN
 
 def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
     """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss."""
+    if int(labels.max()) >= probs.shape[1]:
+        raise UnderstudyError(
+            f"the labels hold class {int(labels.max())}, but the model has {probs.shape[1]} outputs; match them"
+        )
     right = (probs.argmax(-1) == labels).double()
     counts = torch.bincount(labels)
     per_class = torch.bincount(labels, weights=right) / counts

@@ -16,30 +16,32 @@ MOST_ENTRIES = 100_000_000
 
 
 class Refinery:
-    """Sums of the student's predictions and of the example weights, per pool row; one indexed addition a step."""
+    """Sums of the student's predictions and of the example weights, per pool row; a few indexed additions a step."""
 
     def __init__(self, rows: int, classes: int) -> None:
         self.probs = torch.zeros(rows, classes)
         self.weights = torch.zeros(rows)
-        self.weighted = False
+        self.visits = torch.zeros(rows)
 
     @staticmethod
     def fits(rows: int, classes: int) -> bool:
         return rows * classes <= MOST_ENTRIES
 
     def add(self, rows: Tensor, logits: Tensor, weights: Tensor | None) -> None:
+        once = torch.ones(len(rows))
         self.probs.index_add_(0, rows, logits.detach().float().softmax(-1).cpu())
-        if weights is not None:
-            self.weights.index_add_(0, rows, weights.float().cpu())
-            self.weighted = True
+        self.weights.index_add_(0, rows, once if weights is None else weights.float().cpu())
+        self.visits.index_add_(0, rows, once)
 
     def columns(self, teacher: Labels) -> Columns:
-        """``refined.wrong`` (chance that the label is wrong), ``refined.label`` (suggestion), ``refined.weight``."""
-        # Each visit added a distribution, so a row's sum counts its visits.
-        visits = self.probs.sum(1).clamp(min=1)
-        on_label = self.probs.gather(1, teacher.top1().unsqueeze(1)).squeeze(1) / visits
+        """``refined.wrong`` (chance that the label is wrong), ``refined.label`` (suggestion), ``refined.weight``.
+
+        A row never drawn (``resample``) keeps its label, with wrong = NaN and weight 0: nothing is known of it.
+        """
+        seen, label = self.visits > 0, teacher.top1()
+        on_label = self.probs.gather(1, label.unsqueeze(1)).squeeze(1) / self.visits
         return {
             "refined.wrong": (1 - on_label).clamp(0, 1),
-            "refined.label": self.probs.argmax(1),
-            "refined.weight": self.weights / visits if self.weighted else torch.ones(len(visits)),
+            "refined.label": torch.where(seen, self.probs.argmax(1), label),
+            "refined.weight": self.weights / self.visits.clamp(min=1),
         }

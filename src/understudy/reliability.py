@@ -3,34 +3,41 @@
 ``alpha(teacher)`` is the chance that the teacher's best class is right, ``k(teacher)`` how many of its favourites
 must be kept so that the truth is among them with the wanted chance. For soft labels both come from isotonic curves of
 top-k accuracy against the top-k margin, one curve per k. The paper prints the top-1 error as every curve's response;
-its text means top-k accuracy, which is what is fitted. Hard labels without a score get one accuracy per class.
+its text means top-k accuracy, which is what is fitted. Top-k lists have curves up to their length; past it only k = C
+is sure. Hard labels without a score get one accuracy per class. ``bands`` tells how sure alpha itself is.
 
     trust = us.Reliability.fit(teacher_on_gold, y_gold, lower_bound=0.5, threshold=0.9)
     trust.alpha(teacher_on_pool), trust.k(teacher_on_pool)
+    trust.bands(teacher_on_pool).gold_for_width(0.1)
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_labels, check_length
+from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.data.labels import Hard, Labels, Ranking, as_labels
 from understudy.errors import UnderstudyError
+from understudy.maths.accuracies import NeighbourCurve, class_accuracies
+from understudy.maths.bands import Bands, class_bands, curve_bands
 from understudy.maths.isotonic import StepCurve, fit_steps
-from understudy.maths.neighbours import neighbour_means
-from understudy.maths.ranking import Ranked, grouped_certainties, hits, topk_margins
-from understudy.maths.weights import neighbour_count
+from understudy.maths.ranking import Leading, certainties_in_turn, margins_in_turn
 
-COVARIATES: dict[str, Callable[[Ranked], Tensor]] = {"margin": topk_margins, "entropy": grouped_certainties}
-# A class with few gold rows leans on the overall accuracy as if it had this many more rows of it.
-PSEUDO_COUNT = 10
-# float64 entries held at once while predicting: 64 MB.
-_BUDGET = 1 << 23
+COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
+    "margin": margins_in_turn,
+    "entropy": certainties_in_turn,
+}
+# Scores looked at together while predicting: their float64 copies (2 MB) stay in the cache.
+_BUDGET = 1 << 18
+# Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
+_FIRST_DEPTH = 16
 
 
 class Reliability(ABC):
@@ -73,6 +80,11 @@ class Reliability(ABC):
                 f"only {len(y)} gold rows carry a teacher label; at least 2 are needed (some hundred are better): "
                 "pass teacher= for gold rows the teacher had not trained on"
             )
+        labelled = teacher.labelled()
+        if not bool(labelled.all()):
+            raise UnderstudyError(
+                f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
+            )
         if isinstance(teacher, Hard):
             return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
         assert isinstance(teacher, Ranking)
@@ -80,15 +92,22 @@ class Reliability(ABC):
 
     @abstractmethod
     def alpha(self, probs: Any) -> Tensor:
-        """Chance that the teacher's best class is right, ``(N,)`` float64 in [lower_bound, 1]."""
+        """Chance that the teacher's best class is right, ``(N,)`` float64 in [lower_bound, 1]; NaN without a label."""
 
     @abstractmethod
     def k(self, probs: Any) -> Tensor:
-        """Smallest k >= 2 whose estimated top-k accuracy reaches the threshold, ``(N,)``; C where none does."""
+        """Smallest k >= 2 whose estimated top-k accuracy reaches the threshold, ``(N,)``; C where none does.
+
+        −1 where a row has no label.
+        """
 
     @abstractmethod
     def topk_accuracy(self, probs: Any, k: int) -> Tensor:
         """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
+
+    @abstractmethod
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
 
     def fixed_k(self, share: float = 0.6) -> int:
         """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
@@ -107,40 +126,92 @@ class RankedReliability(Reliability):
     lower_bound: float
     threshold: float
     top_k_accuracy_on_gold: Tensor
+    gold_covariate: Tensor
+    """The top-1 covariate of the gold rows, and whether the teacher was right there: what the bands redraw."""
+    gold_right: Tensor
 
     def alpha(self, probs: Any) -> Tensor:
-        return self._by_chunk(probs, lambda covariates: self.alpha_curve(covariates[:, 0]))
-
-    def k(self, probs: Any) -> Tensor:
-        # α_k(c) >= t exactly where c exceeds the curve's cutoff: one comparison instead of C − 1 curve lookups.
-        cutoffs = torch.tensor([curve.cutoff(self.threshold) for curve in self.curves[1:]], dtype=torch.float64)
-        beyond = torch.ones(1, dtype=torch.bool)
-
-        def smallest(covariates: Tensor) -> Tensor:
-            reached = covariates[:, 1:] > cutoffs
-            first = torch.cat([reached, beyond.expand(len(reached), 1)], dim=1).byte().argmax(1)
-            # Listed depths are k = 2 … depths; past them only k = C is sure.
-            return torch.where(first < len(cutoffs), first + 2, self.classes)
-
-        return self._by_chunk(probs, smallest)
+        return self.topk_accuracy(probs, 1)
 
     def topk_accuracy(self, probs: Any, k: int) -> Tensor:
         if not 1 <= k <= self.classes:
             raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
+        teacher = self._scores(probs)
         if k > len(self.curves):
-            return torch.ones(len(as_labels(probs)), dtype=torch.float64)
-        return self._by_chunk(probs, lambda covariates: self.curves[k - 1](covariates[:, k - 1]))
+            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
+        curve = self.alpha_curve if k == 1 else self.curves[k - 1]
+        return _blank(
+            self._by_chunk(teacher, k, lambda turns: curve(next(islice(turns, k - 1, None)))), teacher, float("nan")
+        )
 
-    def _by_chunk(self, probs: Any, read: Callable[[Tensor], Tensor]) -> Tensor:
+    def k(self, probs: Any) -> Tensor:
+        teacher = self._scores(probs)
+        return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher, -1)
+
+    @cached_property
+    def _cutoffs(self) -> Tensor:
+        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup. k starts at 2.
+        never = torch.full((1,), float("inf"), dtype=torch.float64)
+        reached = [curve.cutoff(self.threshold) for curve in self.curves[1:]]
+        return torch.cat([never, torch.tensor(reached, dtype=torch.float64)])
+
+    def _smallest_k(self, teacher: Ranking, depth: int) -> Tensor:
+        deepest = min(len(self.curves), teacher.listed, self.classes - 1)
+        depth = min(depth, deepest)
+        cutoffs = self._cutoffs[:depth].tolist()
+
+        def first_reached(covariates: Iterator[Tensor]) -> Tensor:
+            found = left = torch.empty(0)
+            for k, (covariate, cutoff) in enumerate(zip(covariates, cutoffs, strict=False), start=1):
+                if k == 1:
+                    found = torch.full((len(covariate),), self.classes, dtype=torch.int32)
+                    left = torch.ones(len(covariate), dtype=torch.bool)
+                    continue
+                reached = (covariate > cutoff).logical_and_(left)
+                found.masked_fill_(reached, k)
+                left.logical_xor_(reached)
+                if k % 8 == 0 and not bool(left.any()):
+                    break
+            return found
+
+        found = self._by_chunk(teacher, depth, first_reached).long()
+        if depth < deepest:
+            left = (found == self.classes).nonzero().squeeze(1)
+            if len(left):
+                found[left] = self._smallest_k(teacher.take(left), 4 * depth)
+        return found
+
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        teacher = self._scores(probs)
+        asked = self._by_chunk(teacher, 1, next)
+        return curve_bands(
+            self.gold_covariate,
+            self.gold_right,
+            _blank(asked, teacher, float("nan")),
+            lower=self.lower_bound,
+            level=level,
+            repeats=repeats,
+            rng=np.random.default_rng(seed),
+        )
+
+    def _scores(self, probs: Any) -> Ranking:
         teacher = as_labels(probs)
         if not isinstance(teacher, Ranking) or teacher.classes != self.classes:
             raise UnderstudyError(
                 f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
                 f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
             )
-        step = max(1, _BUDGET // self.classes)
-        covariates = COVARIATES[self.covariate]
-        parts = [read(covariates(teacher.ranked(i, i + step))) for i in range(0, len(teacher), step)]
+        return teacher
+
+    def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
+        """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
+        if depth > min(teacher.listed, self.classes - 1):
+            raise UnderstudyError(f"these labels list {teacher.listed} classes, too few for a top-{depth} accuracy")
+        # Entropies need all the mass, and must add it up in the same order as on gold.
+        ranked_to = depth if self.covariate == "margin" else self.classes
+        in_turn = COVARIATES[self.covariate]
+        step = max(1, _BUDGET // teacher.listed)
+        parts = [read(in_turn(teacher.leading(i, i + step, ranked_to))) for i in range(0, len(teacher), step)]
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
 
@@ -154,55 +225,93 @@ class HardReliability(Reliability):
     lower_bound: float
     threshold: float
     top_k_accuracy_on_gold: Tensor
+    gold: Hard
+    """What the teacher said of the gold rows, and whether it was right: what the bands redraw."""
+    gold_right: Tensor
 
     def alpha(self, probs: Any) -> Tensor:
         teacher = self._hard(probs)
         if self.curve is not None:
-            if teacher.given is None:
-                raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
-            return self.curve(teacher.given)
-        labels = teacher.top1()
-        if len(labels) and int(labels.max()) >= self.classes:
-            raise UnderstudyError(
-                f"the teacher named class {int(labels.max())}, but the estimate knows {self.classes} classes; "
-                "pass classes= to Reliability.fit"
-            )
-        return self.per_class[labels]
+            assert teacher.given is not None
+            return _blank(self.curve(teacher.given), teacher, float("nan"))
+        return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
 
     def k(self, probs: Any) -> Tensor:
         # No ranking to cut: the truth may be any class.
-        return torch.full((len(self._hard(probs)),), self.classes)
+        teacher = self._hard(probs)
+        return _blank(torch.full((len(teacher),), self.classes), teacher, -1)
 
     def topk_accuracy(self, probs: Any, k: int) -> Tensor:
         if k == 1:
             return self.alpha(probs)
         if k == self.classes:
-            return torch.ones(len(self._hard(probs)), dtype=torch.float64)
+            teacher = self._hard(probs)
+            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
         raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
 
-    @staticmethod
-    def _hard(probs: Any) -> Hard:
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        teacher = self._hard(probs)
+        if self.curve is not None:
+            assert teacher.given is not None and self.gold.given is not None
+            asked = _blank(teacher.given, teacher, float("nan"))
+            return curve_bands(
+                self.gold.given,
+                self.gold_right,
+                asked,
+                lower=self.lower_bound,
+                level=level,
+                repeats=repeats,
+                rng=np.random.default_rng(seed),
+            )
+        return class_bands(
+            self.gold.top1(),
+            self.gold_right,
+            teacher.top1(),
+            lambda named, correct: class_accuracies(named, correct, self.lower_bound),
+            classes=self.classes,
+            level=level,
+            repeats=repeats,
+            rng=np.random.default_rng(seed),
+        )
+
+    def _hard(self, probs: Any) -> Hard:
         teacher = as_labels(probs).simplest()
         if not isinstance(teacher, Hard):
             raise UnderstudyError(
                 "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
             )
+        if self.curve is not None and teacher.given is None:
+            raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
+        if len(teacher) and int(teacher.labels.max()) >= self.classes:
+            raise UnderstudyError(
+                f"the teacher named class {int(teacher.labels.max())}, but the estimate knows {self.classes} classes; "
+                "pass classes= to Reliability.fit"
+            )
         return teacher
 
 
+def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
+    """No estimate where there is no label."""
+    labelled = teacher.labelled()
+    return values if bool(labelled.all()) else torch.where(labelled, values, filler)
+
+
 def _fit_ranked(
-    teacher: Labels, y: Tensor, lower_bound: float, threshold: float, covariate: str, estimator: str
+    teacher: Ranking, y: Tensor, lower_bound: float, threshold: float, covariate: str, estimator: str
 ) -> RankedReliability:
-    assert isinstance(teacher, Ranking) and teacher.classes is not None
     if int(y.max()) >= teacher.classes:
         raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
-    ranked = teacher.ranked(0, len(teacher))
-    covariates = COVARIATES[covariate](ranked).numpy()
-    responses = hits(ranked, y).double().numpy()
-    curves = [fit_steps(covariates[:, j], responses[:, j], lower=lower_bound) for j in range(covariates.shape[1])]
+    scores = teacher.leading(0, len(teacher), teacher.listed)
+    places = teacher.places(y).numpy()
+    right = (places == 0).astype(np.float64)
+    first = next(COVARIATES[covariate](scores))
+    curves = [
+        fit_steps(column.numpy(), (places < k).astype(np.float64), lower=lower_bound)
+        for k, column in enumerate(COVARIATES[covariate](scores), start=1)
+    ]
     alpha_curve: Callable[[Tensor], Tensor] = curves[0]
     if estimator == "knn":
-        alpha_curve = _NeighbourCurve(covariates[:, :1], responses[:, :1], lower_bound)
+        alpha_curve = NeighbourCurve(first.numpy(), right, lower_bound)
     return RankedReliability(
         curves=curves,
         alpha_curve=alpha_curve,
@@ -210,40 +319,30 @@ def _fit_ranked(
         classes=teacher.classes,
         lower_bound=lower_bound,
         threshold=threshold,
-        top_k_accuracy_on_gold=torch.from_numpy(responses.mean(0)),
+        top_k_accuracy_on_gold=torch.from_numpy(np.bincount(places, minlength=len(curves)).cumsum() / len(y))[
+            : len(curves)
+        ],
+        gold_covariate=first,
+        gold_right=torch.from_numpy(right),
     )
-
-
-@dataclass(frozen=True)
-class _NeighbourCurve:
-    """Mean response of the nearest gold rows; offered beside isotonic regression for the paper's Figure 1."""
-
-    points: np.ndarray[Any, Any]
-    responses: np.ndarray[Any, Any]
-    lower: float
-
-    def __call__(self, covariate: Tensor) -> Tensor:
-        k = neighbour_count(len(self.points))
-        means = neighbour_means(covariate.double().unsqueeze(1).numpy(), self.points, self.responses, k)
-        return torch.from_numpy(means[:, 0]).clamp(self.lower, 1.0)
 
 
 def _fit_hard(teacher: Hard, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> HardReliability:
     said = teacher.top1()
     classes = classes or max(int(said.max()), int(y.max())) + 1
     right = (said == y).double()
-    overall = right.mean()
-    named = torch.bincount(said, minlength=classes)
+    named = torch.bincount(said, minlength=classes).double()
     correct = torch.bincount(said, weights=right, minlength=classes)
-    per_class = ((correct + PSEUDO_COUNT * overall) / (named + PSEUDO_COUNT)).clamp(min=lower_bound)
     curve = None
     if teacher.given is not None:
         curve = fit_steps(teacher.given.numpy(), right.numpy(), lower=lower_bound)
     return HardReliability(
-        per_class=per_class,
+        per_class=class_accuracies(named, correct, lower_bound),
         curve=curve,
         classes=classes,
         lower_bound=lower_bound,
         threshold=threshold,
-        top_k_accuracy_on_gold=overall.reshape(1),
+        top_k_accuracy_on_gold=right.mean().reshape(1),
+        gold=teacher,
+        gold_right=right,
     )

@@ -48,9 +48,15 @@ class Run:
     selected_state: dict[str, Tensor] | None = None
     modules: dict[str, nn.Module] = field(default_factory=dict)
     """What the method trained beside the student."""
+    module_states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    """The weights of those modules by name; a loaded run has these alone (``us.VidHead.from_state`` rebuilds one)."""
     ids: np.ndarray[Any, Any] | None = None
     """The pool's ids."""
     path: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.modules:
+            self.module_states = {name: module.state_dict() for name, module in self.modules.items()}
 
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
         """Class probabilities ``(n, C)`` of the student."""
@@ -84,8 +90,8 @@ class Run:
         write_bytes(folder / "student.safetensors", _state_to_bytes(self.student.state_dict()))
         if self.selected_state is not None:
             write_bytes(folder / "selected.safetensors", _state_to_bytes(self.selected_state))
-        if self.modules:
-            write_bytes(folder / "modules.safetensors", _state_to_bytes(nn.ModuleDict(self.modules).state_dict()))
+        if self.module_states:
+            write_bytes(folder / "modules.safetensors", _state_to_bytes(_flat(self.module_states)))
         config = {
             **self.config,
             "format": FORMAT,
@@ -102,11 +108,7 @@ class Run:
         folder = Path(folder)
         if not (folder / "config.json").exists():
             raise UnderstudyError(f"{folder} is not a finished run (no config.json); train with out={str(folder)!r}")
-        config = read_json(folder / "config.json")
-        if config.get("format") != FORMAT:
-            raise UnderstudyError(
-                f"{folder} has run format {config.get('format')}, this version reads {FORMAT}; update understudy"
-            )
+        config = _read_config(folder / "config.json")
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(
@@ -115,18 +117,43 @@ class Run:
             student = models.build(config["student"])
         load_state(student, folder / "student.safetensors")
         columns, ids = _columns_from_parquet(folder / "columns.parquet")
-        selected = folder / "selected.safetensors"
+        selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
         return cls(
             student=student.eval(),
-            history=[json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],
+            history=_read_history(folder / "metrics.jsonl"),
             columns=columns,
             config=config,
             facts=config["facts"],
             selected_epoch=config["selected_epoch"],
             selected_state=read_state(selected) if selected.exists() else None,
+            module_states=_nested(read_state(modules)) if modules.exists() else {},
             ids=ids,
             path=folder,
         )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise UnderstudyError(f"{path} is not a run's config; restore it or train again")
+    if config.get("format") != FORMAT:
+        raise UnderstudyError(f"{path} has run format {config.get('format')}, this version reads {FORMAT}")
+    missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
+    if missing:
+        raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
+    return config
+
+
+def _read_history(path: Path) -> list[dict[str, float]]:
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
+    if not all(isinstance(line, dict) for line in lines):
+        raise UnderstudyError(f"{path} is damaged (a line is not a record); restore it or train again")
+    return lines
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
@@ -151,6 +178,19 @@ def _state_to_bytes(state: dict[str, Tensor]) -> bytes:
     return bytes(safetensors.torch.save({name: value.detach().cpu().clone() for name, value in state.items()}))
 
 
+def _flat(states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{module}.{name}": value for module, state in states.items() for name, value in state.items()}
+
+
+def _nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Undoes ``_flat``: a slot's name, which heads every key, holds no dot."""
+    states: dict[str, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        module, _, name = key.partition(".")
+        states.setdefault(module, {})[name] = value
+    return states
+
+
 def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> bytes:
     arrays: dict[str, Any] = {}
     rows = len(next(iter(columns.values()))) if columns else 0
@@ -164,8 +204,10 @@ def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> b
         if values.ndim == 1:
             arrays[name] = pa.array(values)
         else:
-            flat = values.reshape(len(values), -1)
-            arrays[name] = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+            nested = pa.array(values.reshape(-1))
+            for size in reversed(values.shape[1:]):
+                nested = pa.FixedSizeListArray.from_arrays(nested, size)
+            arrays[name] = nested
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays), sink)
     return bytes(sink.getvalue())
@@ -182,9 +224,9 @@ def _columns_from_parquet(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | N
         if name in ("id", "row"):
             continue
         values = table[name].combine_chunks()
-        if pa.types.is_fixed_size_list(values.type):
-            flat = values.flatten().to_numpy(zero_copy_only=False)
-            columns[name] = torch.from_numpy(flat.reshape(len(values), -1).copy())
-        else:
-            columns[name] = torch.from_numpy(values.to_numpy(zero_copy_only=False).copy())
+        shape = [len(values)]
+        while pa.types.is_fixed_size_list(values.type):
+            shape.append(values.type.list_size)
+            values = values.flatten()
+        columns[name] = torch.from_numpy(values.to_numpy(zero_copy_only=False).reshape(shape).copy())
     return columns, ids

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from understudy.checks import report_estimates
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.evaluate import penultimate, predict, to_device
 from understudy.features import FeatureTap, forward
 from understudy.maths.alignment import Aligner
 from understudy.refine import Refinery
-from understudy.types import Columns, Context, Objective, Outputs, Step
+from understudy.types import Columns, Context, Objective, Outputs, Step, Weight
 
 
 class Scored(NamedTuple):
@@ -43,10 +44,13 @@ class Scorer:
         autocast: torch.dtype | None = None,
         compile: bool = False,
         refine: bool = True,
+        kept: Tensor | None = None,
+        pool_size: int | None = None,
     ) -> None:
         self.student, self.objective, self.gold, self.pool = student, objective, gold, pool
         self.classes, self.device, self.seed, self.gold_weight = classes, device, seed, gold_weight
         self.feature_layer, self.autocast = feature_layer, autocast
+        self.kept, self.pool_size = kept, pool_size
         self.model: Any = torch.compile(student) if compile else student
         self.columns: Columns = {}
         self.modules: dict[str, nn.Module] = {}
@@ -54,6 +58,7 @@ class Scorer:
         slots = list(objective.slots())
         self.tap = FeatureTap(student, feature_layer) if any(slot.wants_features for slot in slots) else None
         self.aligner = Aligner(student) if objective.alignment_rows else None
+        self.can_vanish = any(isinstance(slot, Weight) and slot.can_vanish for slot in slots)
         self.draws = torch.Generator()
         self.refinery = None
         if pool is not None and refine and Refinery.fits(len(pool), classes):
@@ -74,13 +79,33 @@ class Scorer:
             features=lambda x: penultimate(self.student, x, layer=self.feature_layer),
             seed=self.seed,
             epoch=epoch,
+            kept=self.kept,
+            pool_size=self.pool_size,
         )
         for slot in self.objective.slots():
             for name, column in slot.prepare(context).items():
                 self.columns[f"{slot.name}.{name}"] = column
             if epoch == 0 and (module := slot.module(context)) is not None:
                 self.modules[slot.name] = module.to(self.device)
+        if epoch == 0 and "estimates" in vars(context):
+            # Said only where a slot really measured the teacher on gold.
+            self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
         self.facts |= context.facts
+
+    def on_gold_alone(self) -> "Scorer":
+        """The same student and objective without a pool: for pretraining and fine-tuning."""
+        return Scorer(
+            self.student,
+            self.objective,
+            self.gold,
+            None,
+            classes=self.classes,
+            device=self.device,
+            seed=self.seed,
+            gold_weight=self.gold_weight,
+            feature_layer=self.feature_layer,
+            autocast=self.autocast,
+        )
 
     def parameters(self) -> list[nn.Parameter]:
         return [*self.student.parameters(), *nn.ModuleDict(self.modules).parameters()]
@@ -117,7 +142,7 @@ class Scorer:
             self.refinery.add(pool_rows, steps[0].outputs.logits, weights)
         total = total + (losses if weights is None else weights * losses).sum()
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
-        moves = alignment is None or split > 0 or weights is None or bool((weights != 0).any())
+        moves = not self.can_vanish or split > 0 or weights is None or bool((weights != 0).any())
         return Scored(total, moves)
 
     def _forward(self, x: Any) -> Outputs:

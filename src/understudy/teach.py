@@ -54,6 +54,12 @@ def teach(
     for block in missing.split(batch_size * save_every):
         if len(block):
             answers = _label(teacher, rows, block, kind, batch_size).numpy()
+            width = len(next(iter(known.values()))) if known else answers.shape[1]
+            if width != answers.shape[1]:
+                raise UnderstudyError(
+                    f"the label cache {path} holds {width} classes, but the teacher gave {answers.shape[1]}; "
+                    "use another cache file for another teacher"
+                )
             known.update(zip(names[block.numpy()].tolist(), answers, strict=True))
             _write_cache(path, known)
     return torch.from_numpy(np.stack([known[name] for name in names.tolist()]))
@@ -73,11 +79,10 @@ def _label(teacher: nn.Module | Callable[[Any], Any], rows: Any, index: Tensor, 
             raise UnderstudyError(
                 f"the teacher returned shape {tuple(said.shape)} for {len(batch)} rows; it must return (rows, classes)"
             )
-        answers.append(said.softmax(-1) if kind == "logits" else said)
-    probs = torch.cat(answers).clone() if answers else torch.empty(0, 0)
-    if len(probs):
-        check_probabilities(probs, "the teacher's answer")
-    return probs
+        said = said.softmax(-1) if kind == "logits" else said
+        check_probabilities(said, "the teacher's answer", rows=batch)
+        answers.append(said)
+    return torch.cat(answers).clone() if answers else torch.empty(0, 0)
 
 
 def _read_cache(path: Path) -> dict[Any, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from understudy.data.checks import check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Labels
 from understudy.errors import UnderstudyError
@@ -73,8 +74,12 @@ class Context:
         features: Callable[[Any], Tensor],
         seed: int = 0,
         epoch: int = 0,
+        kept: Tensor | None = None,
+        pool_size: int | None = None,
     ) -> None:
         self.gold, self.pool, self.classes, self.seed, self.epoch = gold, pool, classes, seed, epoch
+        self.kept, self.pool_size = kept, len(pool) if pool_size is None else pool_size
+        """Which rows of the user's pool these are, where some had no label and were dropped; None for all."""
         self.predict = predict
         """Student probabilities ``(n, C)`` for any rows."""
         self.features = features
@@ -92,6 +97,11 @@ class Context:
                 "rows the teacher had not trained on, or use us.vanilla(), which estimates nothing"
             )
         return self.gold.take(rows), labels
+
+    def per_row(self, values: Tensor, where: str) -> Tensor:
+        """What a user passed for every row of their pool, cut to the rows that have a label."""
+        check_length(len(values), self.pool_size, where, "the pool")
+        return values if self.kept is None else values[self.kept]
 
     @property
     def teacher(self) -> Labels:
@@ -141,6 +151,8 @@ class Link(Slot):
 class Weight(Slot):
     alignment_rows: int = 0
     """Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step."""
+    can_vanish: bool = False
+    """Whether a whole batch may get weight 0; such a batch makes no step."""
 
     @abstractmethod
     def __call__(self, losses: Tensor, step: Step) -> Tensor:

@@ -21,7 +21,9 @@ def test_arrays_are_shared_not_copied(tmp_path: Path) -> None:
     assert checks.to_tensor(read_only, "x").sum() == 6
 
 
-@pytest.mark.parametrize("values", [["a", "b"], [object()], [[1, 2], [3]], np.array(["2020-01-01"], dtype="datetime64")])
+@pytest.mark.parametrize(
+    "values", [["a", "b"], [object()], [[1, 2], [3]], np.array(["2020-01-01"], dtype="datetime64")]
+)
 def test_what_is_not_numeric_is_refused(values: object) -> None:
     with pytest.raises(UnderstudyError, match=r"gold\.x is not a numeric array.*pass a tensor"):
         checks.to_tensor(values, "gold.x")

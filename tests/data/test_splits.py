@@ -18,7 +18,7 @@ def _ids(part: us.Gold | None) -> list[int]:
 def test_parts_are_disjoint_and_whole() -> None:
     parts = us.split(_gold(), estimate=30, select=0.2, test=10)
     assert [len(_ids(part)) for part in (parts.estimate, parts.select, parts.test, parts.train)] == [30, 20, 10, 40]
-    assert sorted(sum((_ids(part) for part in parts), [])) == list(range(100))
+    assert sorted(i for part in parts for i in _ids(part)) == list(range(100))
     assert parts.estimate is not None
     # Rows travel with their label and the teacher's word.
     assert parts.estimate.y.tolist() == [i % 4 for i in _ids(parts.estimate)]

@@ -164,7 +164,9 @@ def test_float32_loss_and_gradient_agree_with_exact_arithmetic(k: int, normalise
     logits = torch.tensor([row for row, _ in cases], requires_grad=True)
     alpha = torch.tensor([a for _, a in cases])
     target = q.expand(len(cases), 4)
-    loss = cross_entropy(slam_mix(logits, alpha, top_mask(target, torch.full((len(cases),), k)), normalise=normalise), target)
+    loss = cross_entropy(
+        slam_mix(logits, alpha, top_mask(target, torch.full((len(cases),), k)), normalise=normalise), target
+    )
     loss.sum().backward()
     assert logits.grad is not None
     top = [c < k for c in range(4)]

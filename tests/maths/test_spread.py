@@ -82,7 +82,7 @@ def test_kmeans_plus_plus_has_the_plain_algorithms_distribution(
     rows = factored(RIGHT, left=left)
     distances = plain_distances(materialised(left, RIGHT))
     used = torch.ones(6) if weights is None else weights
-    probabilities = sequence_probabilities(distances, int((rows.squared_norms * used).argmax()), 4, used.double())
+    probabilities = sequence_probabilities(distances, int((rows.squared_norms * used).argmax()), 3, used.double())
     assert sum(probabilities.values()) == pytest.approx(1)
     options = {} if weights is None else {"weights": weights}
     assert chi_square_p(rows, probabilities, draws, **options) > 1e-3
@@ -125,6 +125,17 @@ def test_farthest_first_by_hand(generator: torch.Generator) -> None:
     """On the line 0, 1, 4, 10 with centre 0: first 10, then 4 (16 against 1), then 1."""
     rows = factored(torch.tensor([[0.0], [1.0], [4.0], [10.0]]))
     assert farthest_first(rows, 3, centres=torch.tensor([0]), generator=generator).tolist() == [3, 2, 1]
+
+
+def test_farthest_first_with_centres_and_rows_that_are_neither(generator: torch.Generator) -> None:
+    rows = factored(torch.tensor([[0.0], [1.0], [4.0], [10.0]]))
+    available = torch.tensor([True, True, True, False])
+    assert farthest_first(rows, 2, centres=torch.tensor([0]), available=available, generator=generator).tolist() == [
+        2,
+        1,
+    ]
+    with pytest.raises(UnderstudyError, match="n = 3 rows asked for, 2 are"):
+        farthest_first(rows, 3, centres=torch.tensor([0]), available=available, generator=generator)
 
 
 @pytest.mark.parametrize("classes", [None, 1, 10])
@@ -195,6 +206,15 @@ def test_always_n_distinct_available_rows(case: tuple[Factored, int, Tensor], se
         assert picks.dtype == torch.long
         assert len(picks) == n == len(set(picks.tolist()))
         assert available[picks].all()
+
+
+def test_rows_too_small_for_float32_are_still_picked_once(generator: torch.Generator) -> None:
+    """Squared norms near 1e-44 keep one or two bits: a row may seem to be at some distance from itself."""
+    rows = factored(1e-22 * torch.randn(300, 3, generator=generator))
+    assert 0 < rows.squared_norms.max() < 1e-42
+    for n in (100, 299, 300):
+        assert len(set(kmeans_plus_plus(rows, n, generator=generator).tolist())) == n
+        assert len(set(farthest_first(rows, n, generator=generator).tolist())) == n
 
 
 def test_distinct_values_come_before_duplicates(generator: torch.Generator) -> None:

@@ -10,7 +10,6 @@ import understudy as us
 from understudy.maths.weights import (
     debias,
     debias_in_plane,
-    debias_weights,
     distortion_of,
     fidelity,
     neighbour_count,
@@ -93,14 +92,18 @@ def test_weights_equal_a_loop_over_the_algorithm(confidence: str, rng: np.random
             if int(teacher_gold[i].argmax()) == int(y[i]):
                 distortion += 1
             else:
-                on_teacher = -sum(a * math.log(b) for a, b in zip(teacher_gold[i].tolist(), student_gold[i].tolist(), strict=True))
+                on_teacher = -sum(
+                    a * math.log(b) for a, b in zip(teacher_gold[i].tolist(), student_gold[i].tolist(), strict=True)
+                )
                 wrong += 1
                 distortion += on_teacher / max(-math.log(student_gold[i, y[i]].item()), 1e-3)
         p, d = wrong / len(near), distortion / len(near)
         expected.append(min(1.0, 1 / (1 + p * (d - 1))))
-    found = debias_weights(teacher_gold, y, student_gold, teacher_pool, student_pool, confidence=confidence)
+    found = us.debias_weights(teacher_gold, y, student_gold, teacher_pool, student_pool, confidence=confidence)
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
-    torch.testing.assert_close(found, us.debias_weights(teacher_gold, y, student_gold, teacher_pool, student_pool, confidence))
+    torch.testing.assert_close(
+        found, us.debias_weights(teacher_gold, y, student_gold, teacher_pool, student_pool, confidence)
+    )
 
 
 def test_one_neighbour_is_the_nearest() -> None:

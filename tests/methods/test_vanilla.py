@@ -38,9 +38,9 @@ def test_pair_of_temperatures() -> None:
     objective = us.vanilla(temperature=(1.0, 2.0))
     assert objective.temperatures == (1.0, 2.0)
     assert _loss(objective) == pytest.approx(_loss(us.vanilla(temperature=2)))
-    own = objective.gold_losses(LOGITS, torch.tensor([0]))
+    own = objective.gold_losses(LOGITS, torch.tensor([[1.0, 0.0]]))
     assert own.item() == pytest.approx(-math.log(0.75), rel=1e-6)
-    swapped = us.vanilla(temperature=(2.0, 1.0)).gold_losses(LOGITS, torch.tensor([0]))
+    swapped = us.vanilla(temperature=(2.0, 1.0)).gold_losses(LOGITS, torch.tensor([[1.0, 0.0]]))
     f = math.sqrt(3) / (1 + math.sqrt(3))
     assert swapped.item() == pytest.approx(-math.log(f), rel=1e-6)
 

@@ -98,7 +98,11 @@ def test_weights_are_refreshed_every_so_many_epochs() -> None:
     # The last refresh came before the last epoch: the student after 3 epochs made these weights.
     three = us.train(problem.net, problem.gold, problem.pool, us.weighted(refresh_every=1), **(options | {"epochs": 3}))
     expected = us.debias_weights(
-        problem.teacher_gold, problem.y, three.predict(problem.x_gold), problem.teacher_pool, three.predict(problem.x_pool)
+        problem.teacher_gold,
+        problem.y,
+        three.predict(problem.x_gold),
+        problem.teacher_pool,
+        three.predict(problem.x_pool),
     )
     torch.testing.assert_close(often.columns["debias.weight"], expected.float(), rtol=1e-4, atol=1e-5)
 

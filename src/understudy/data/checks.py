@@ -41,8 +41,11 @@ def check_length(actual: int, expected: int, what: str, other: str) -> None:
         raise UnderstudyError(f"{what} has {actual} rows but {other} has {expected}; they must match row by row")
 
 
-def check_probabilities(probs: Tensor, where: str) -> None:
-    """Every row finite, non-negative, summing to 1. Nothing is renormalised behind the user's back."""
+def check_probabilities(probs: Tensor, where: str, rows: Tensor | None = None) -> None:
+    """Every row finite, non-negative, summing to 1. Nothing is renormalised behind the user's back.
+
+    ``rows``: the numbers the user knows these rows by, for the message.
+    """
     if probs.dim() != 2 or probs.shape[1] < 2:
         raise UnderstudyError(
             f"{where} has shape {tuple(probs.shape)}; probabilities are (rows, classes) with 2 classes or more"
@@ -56,7 +59,8 @@ def check_probabilities(probs: Tensor, where: str) -> None:
         bad = ~((total - 1).abs() <= SUM_TOLERANCE) | (chunk < 0).any(-1)
         if bool(bad.any()):
             row = first_bad(bad)
-            raise UnderstudyError(_describe_bad_row(chunk[row], start + row, where))
+            number = start + row if rows is None else int(rows[start + row])
+            raise UnderstudyError(_describe_bad_row(chunk[row], number, where))
 
 
 def _describe_bad_row(row: Tensor, number: int, where: str) -> str:

@@ -34,19 +34,22 @@ class Gold:
         teacher: Any = None,
         ids: Iterable[Any] | None = None,
         chosen: bool | Tensor = False,
+        *,
+        name: str = "gold",
     ) -> None:
-        self.rows = as_rows(x, "gold.x")
-        self.y = check_labels(y, "gold.y")
-        check_length(len(self.y), len(self.rows), "gold.y", "gold.x")
+        self.rows = as_rows(x, f"{name}.x")
+        self.y = check_labels(y, f"{name}.y")
+        check_length(len(self.y), len(self.rows), f"{name}.y", f"{name}.x")
         if not len(self.y):
-            raise UnderstudyError("gold is empty; give at least one row with a trusted label")
-        self.ids = check_ids(ids, len(self), "gold")
-        self.chosen = chosen if isinstance(chosen, Tensor) else torch.full((len(self),), chosen)
+            raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
+        self.ids = check_ids(ids, len(self), name)
+        self.chosen = chosen.bool() if isinstance(chosen, Tensor) else torch.full((len(self),), bool(chosen))
+        check_length(len(self.chosen), len(self), "gold.chosen", "gold.x")
         self.teacher: Labels | None = None
         self.teacher_rows = torch.empty(0, dtype=torch.long)
         if teacher is not None:
-            labels = as_labels(teacher, "gold.teacher")
-            check_length(len(labels), len(self), "gold.teacher", "gold.x")
+            labels = as_labels(teacher, f"{name}.teacher")
+            check_length(len(labels), len(self), f"{name}.teacher", f"{name}.x")
             self._set_teacher(labels, torch.arange(len(self)))
 
     def _set_teacher(self, labels: Labels, rows: Tensor) -> None:

@@ -6,6 +6,8 @@ form can say its best class, give dense rows for a batch, say how confident it i
     us.Pool(x, probs)                     # (N, C) array: soft
     us.Pool(x, answers)                   # (N,) integers: hard, −1 where there is no answer
     us.Pool(x, us.Hard(answers, confidence))
+    us.Pool(x, us.TopK(indices, probs, classes=1000))     # understudy.data.topk
+    us.Pool(x, us.Votes(votes, classes=2))                # understudy.data.votes
 """
 
 from abc import ABC, abstractmethod
@@ -18,8 +20,10 @@ from torch import Tensor
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import entropy, margin
-from understudy.maths.ranking import Ranked, rank
+from understudy.maths.ranking import Leading, Ranked, leading, places, rank
 
+# Rows per look where every class needs a comparison.
+_WIDE = 1 << 12
 MEASURES = {"margin": margin, "entropy": entropy}
 
 
@@ -61,13 +65,28 @@ class Labels(ABC):
 
 
 class Ranking(Labels):
-    """Labels that score the classes, so that "the teacher's top k" means something."""
+    """Labels that score the classes, so that "the teacher's top k" means something.
+
+    A row without a label has ``top1`` −1 and all scores 0; training drops it, and no estimate is made from or for it.
+    """
 
     classes: int
+    listed: int
+    """How many classes a row scores one by one: all of them, or the K of a top-k list."""
 
     @abstractmethod
     def ranked(self, start: int, stop: int) -> Ranked:
         """Rows start … stop − 1 in descending order of probability."""
+
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        """Only the ``depth`` largest scores of these rows, without their classes."""
+        ranked = self.ranked(start, stop)
+        following = torch.cat([ranked.probs, ranked.rest.unsqueeze(1)], dim=1)
+        return Leading(ranked.probs[:, :depth], following[:, min(depth, ranked.probs.shape[1])], self.classes)
+
+    @abstractmethod
+    def places(self, labels: Tensor) -> Tensor:
+        """How many classes stand before the given one in each row's ranking, ``(N,)``; C where it is not listed."""
 
 
 class Soft(Ranking):
@@ -77,13 +96,16 @@ class Soft(Ranking):
         self.probs = to_tensor(probs, where)
         if not trusted:
             check_probabilities(self.probs, where)
-        self.classes = self.probs.shape[1]
+        self.classes = self.listed = self.probs.shape[1]
 
     def __len__(self) -> int:
         return len(self.probs)
 
     def top1(self) -> Tensor:
         return self.probs.argmax(-1)
+
+    def labelled(self) -> Tensor:
+        return torch.ones(len(self), dtype=torch.bool)
 
     def dense(self, rows: Tensor, classes: int) -> Tensor:
         return self.probs.index_select(0, rows).float()
@@ -95,11 +117,19 @@ class Soft(Ranking):
     def ranked(self, start: int, stop: int) -> Ranked:
         return rank(self.probs[start:stop])
 
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        return leading(self.probs[start:stop], depth)
+
+    def places(self, labels: Tensor) -> Tensor:
+        chunks = zip(self.probs.split(_WIDE), labels.split(_WIDE), strict=True)
+        return torch.cat([places(probs, mine) for probs, mine in chunks])
+
     def take(self, rows: Tensor) -> "Soft":
         return Soft(self.probs[rows], trusted=True)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":
+        same_classes(parts)
         return cls(torch.cat([part.probs for part in parts]), trusted=True)
 
     def simplest(self) -> Labels:
@@ -158,6 +188,14 @@ class Hard(Labels):
             torch.cat([part.labels for part in parts]),
             torch.cat(confidences) if confidences else None,
             classes=max((part.classes for part in parts if part.classes), default=None),
+        )
+
+
+def same_classes(parts: Sequence[Labels]) -> None:
+    counts = sorted({part.classes for part in parts if part.classes is not None})
+    if len(counts) > 1:
+        raise UnderstudyError(
+            f"labels over {' and '.join(map(str, counts))} classes cannot be joined; score the same classes in both"
         )
 
 

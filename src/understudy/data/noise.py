@@ -114,7 +114,7 @@ def imbalance(labels: Labels, ratio: float, *, rare: Sequence[int], total: int |
     common = [label for label in present if label not in set(rare)]
     if ratio < 1 or not common or not set(rare) <= set(present):
         raise UnderstudyError(
-            f"imbalance needs a ratio ≥ 1 (got {ratio:g}), and some but not all of the classes {present} as rare classes"
+            f"imbalance needs a ratio ≥ 1 (got {ratio:g}) and some, not all, of the classes {present} as rare classes"
         )
     held = {label: int((truth == label).sum()) for label in present}
     if total is None:

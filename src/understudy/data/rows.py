@@ -5,6 +5,7 @@ indexing call per batch; a Dataset is asked row by row and collated, which is wh
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,8 @@ def as_rows(x: Any, where: str) -> Rows:
         if tensor.is_floating_point() and not isinstance(x, np.memmap):
             check_finite(tensor, where)
         return TensorRows(tensor)
-    if hasattr(x, "__getitem__") and hasattr(x, "__len__"):
+    is_frame = hasattr(x, "columns")  # a DataFrame is indexed by column, not by row
+    if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping) and not is_frame:
         return DatasetRows(x)
     raise UnderstudyError(
         f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map or a map-style Dataset"
@@ -141,5 +143,7 @@ def as_rows(x: Any, where: str) -> Rows:
 
 def concatenate(a: Rows, b: Rows) -> Rows:
     if isinstance(a, TensorRows) and isinstance(b, TensorRows) and a.x.shape[1:] == b.x.shape[1:]:
-        return TensorRows(torch.cat([a.x, b.x.to(a.x.dtype)]))
+        # The wider of the two types: integers joined to floats must not be cut, nor the other way round.
+        kind = torch.promote_types(a.x.dtype, b.x.dtype)
+        return TensorRows(torch.cat([a.x.to(kind), b.x.to(kind)]))
     return ConcatRows([a, b])

@@ -33,10 +33,19 @@ def split(
     stratify: bool = True,
 ) -> Splits:
     """Cut gold into disjoint parts. Sizes are row counts (int) or shares (float); ``train=None`` takes the rest."""
-    wanted = {"estimate": estimate, "select": select, "test": test}
-    counts = {name: _rows(size, len(gold), name) for name, size in wanted.items()}
-    left = len(gold) - sum(counts.values())
-    counts["train"] = max(left, 0) if train is None else _rows(train, len(gold), "train")
+    wanted = {"estimate": estimate, "select": select, "test": test} | ({} if train is None else {"train": train})
+    counts: dict[str, int] = {}
+    share = 0.0
+    for name, size in wanted.items():
+        _check_size(name, size)
+        if isinstance(size, float):
+            # Rounded where the shares so far end, so that shares that add up to 1 take every row exactly once.
+            counts[name] = round((share + size) * len(gold)) - round(share * len(gold))
+            share += size
+        else:
+            counts[name] = size
+    if train is None:
+        counts["train"] = max(len(gold) - sum(counts.values()), 0)
     if sum(counts.values()) > len(gold):
         asked = ", ".join(f"{name}={count}" for name, count in counts.items() if count)
         raise UnderstudyError(f"gold has {len(gold)} rows, too few for {asked}; ask for less or add gold")
@@ -50,14 +59,11 @@ def split(
     return Splits(**parts)
 
 
-def _rows(size: int | float, total: int, name: str) -> int:
-    if isinstance(size, float):
-        if not 0 <= size <= 1:
-            raise UnderstudyError(f"split({name}={size}): a share lies between 0 and 1; use an int for a row count")
-        return round(size * total)
+def _check_size(name: str, size: int | float) -> None:
+    if isinstance(size, float) and not 0 <= size <= 1:
+        raise UnderstudyError(f"split({name}={size}): a share lies between 0 and 1; use an int for a row count")
     if size < 0:
         raise UnderstudyError(f"split({name}={size}): a row count is not negative")
-    return size
 
 
 def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:

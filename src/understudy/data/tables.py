@@ -73,9 +73,10 @@ def read_table(path: str | Path) -> Table:
 def read_npz(path: Path) -> dict[str, Array]:
     """Arrays by name, as ``np.savez(path, id=…, x=…, label=…)`` writes them."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez")
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez")
+        with file:
             return {name: _npz_member(file, name, path) for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UnderstudyError(

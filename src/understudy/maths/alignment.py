@@ -103,7 +103,7 @@ class Aligner:
                     result = self._by_route(direction, losses)
                 break
             except RuntimeError as failure:  # includes NotImplementedError, PyTorch's word for "no forward rule"
-                cause = cause or str(failure).split(". ")[0].split("\n")[0]
+                cause = cause or str(failure).split("\n")[0].split(". ")[0].rstrip(".")
         else:
             self.route = "difference"  # raises again what was not forward mode's fault
             result = self._by_route(direction, losses)
@@ -190,10 +190,13 @@ def _undone_on_failure(model: nn.Module) -> Iterator[None]:
     """A pass that breaks off half-way leaves neither half-updated buffers nor a moved random state behind."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     state = torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     try:
         yield
     except RuntimeError:
         for buffer, value in before:
             buffer.copy_(value)
         torch.set_rng_state(state)
+        for device, cuda_state in enumerate(cuda_states):
+            torch.cuda.set_rng_state(cuda_state, device)
         raise

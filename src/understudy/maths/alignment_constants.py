@@ -29,7 +29,7 @@ class Constants(TorchFunctionMode):
     def __enter__(self) -> "Constants":
         self._replay = iter(self.noted) if self._entered else None
         self._entered += 1
-        self._grad_enabled = torch.is_grad_enabled()
+        self._stopped = False
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -41,8 +41,12 @@ class Constants(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        constant = func is Tensor.detach or (self._grad_enabled and not torch.is_grad_enabled())
-        if not constant or not _has_tensor([*args, *kwargs.values()]):  # switching grad mode itself has none
+        if func is torch._C._set_grad_enabled:
+            # Seen for `no_grad` blocks only: inside a custom autograd.Function grad mode is off as well, unseen, but
+            # there it does not mean "constant", and neither does a `detach`.
+            self._stopped = not args[0]
+        constant = self._stopped or (func is Tensor.detach and torch.is_grad_enabled())
+        if not constant or not _has_tensor([*args, *kwargs.values()]):
             return func(*args, **kwargs)
         noted = next(self._replay, None) if self._replay is not None else None
         if noted is not None:

@@ -21,16 +21,18 @@ def parameters_as(model: nn.Module, substitutes: Mapping[nn.Parameter, Tensor]) 
         for name, parameter in module._parameters.items()
         if parameter is not None and parameter in substitutes
     ]
-    recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     try:
         for module, name, parameter in held:
             module._parameters[name] = substitutes[parameter]  # type: ignore[assignment]
-        _renew_flat_weights(recurrent)
         yield
     finally:
         for module, name, parameter in held:
             module._parameters[name] = parameter
-        _renew_flat_weights(recurrent)
+        for module in model.modules():
+            if isinstance(
+                module, nn.RNNBase
+            ):  # it caches its weights, and would keep the substitutes till its next call
+                module._init_flat_weights()
 
 
 @contextmanager
@@ -49,9 +51,3 @@ def buffers_untouched(model: nn.Module) -> Iterator[None]:
     finally:
         for module, name, buffer in held:
             module._buffers[name] = buffer
-
-
-def _renew_flat_weights(recurrent: list[nn.RNNBase]) -> None:
-    # RNN modules run on a list of their own beside the parameter dict; a stale one would silently ignore the swap.
-    for module in recurrent:
-        module._flat_weights = [getattr(module, name, None) for name in module._flat_weights_names]

@@ -6,6 +6,7 @@ covariate >= c, and the last value beyond the end. The pool-adjacent-violators f
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,8 +23,15 @@ class StepCurve:
     values: Tensor
 
     def __call__(self, covariate: Tensor) -> Tensor:
-        place = torch.searchsorted(self.knots, covariate.double().contiguous())
+        covariate = covariate.double().contiguous()
+        if len(covariate) >= _MANY and self._buckets is not None:
+            return self._buckets(covariate)
+        place = torch.searchsorted(self.knots, covariate)
         return self.values[place.clamp(max=len(self.knots) - 1)]
+
+    @cached_property
+    def _buckets(self) -> "_Buckets | None":
+        return _Buckets.of(self)
 
     def cutoff(self, level: float) -> float:
         """The curve is >= level exactly for covariates strictly greater than this (−∞ always, +∞ never)."""
@@ -31,6 +39,54 @@ class StepCurve:
         if reached == len(self.values):
             return float("inf")
         return float("-inf") if reached == 0 else float(self.knots[reached - 1])
+
+
+# From this many lookups on, a table of buckets (built once, 20 µs) beats binary search about threefold.
+_MANY = 4096
+_BUCKETS = 4096
+# Knots that may share a bucket before the extra comparisons cost more than binary search.
+_CROWDED = 6
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    """Exact lookups without binary search: a bucket tells which knots lie surely below, a few comparisons the rest.
+
+    ``bucket`` never decreases in its argument (also in floating point), so a knot in an earlier bucket is smaller.
+    """
+
+    low: float
+    scale: float
+    below: Tensor
+    """How many knots lie in earlier buckets, per bucket."""
+    crowd: int
+    """The most knots in one bucket."""
+    knots: Tensor
+    values: Tensor
+
+    @staticmethod
+    def of(curve: StepCurve) -> "_Buckets | None":
+        low, high = float(curve.knots[0]), float(curve.knots[-1])
+        scale = _BUCKETS / (high - low) if high > low else 1.0
+        if not np.isfinite([low, high, scale]).all():
+            return None
+        counts = torch.bincount(_bucket(curve.knots, low, scale), minlength=_BUCKETS)
+        if int(counts.max()) > _CROWDED:
+            return None
+        # One more knot at +∞ with the last value: places beyond the end need no care.
+        knots = torch.cat([curve.knots, curve.knots.new_full((1,), float("inf"))])
+        values = torch.cat([curve.values, curve.values[-1:]])
+        return _Buckets(low, scale, counts.cumsum(0) - counts, int(counts.max()), knots, values)
+
+    def __call__(self, covariate: Tensor) -> Tensor:
+        place = self.below[_bucket(covariate, self.low, self.scale)]
+        for _ in range(self.crowd):
+            place += self.knots[place] < covariate
+        return self.values[place]
+
+
+def _bucket(covariate: Tensor, low: float, scale: float) -> Tensor:
+    return ((covariate - low) * scale).clamp_(0, _BUCKETS - 1).long()
 
 
 def fit_steps(

@@ -9,6 +9,8 @@ are at most 1 but need not sum to 1. Soft targets give the target-weighted sum o
 
 from torch import Tensor
 
+from understudy.maths.mixing import log_one_minus
+
 
 def cross_entropy(log_prediction: Tensor, target: Tensor) -> Tensor:
     """−Σ_c q_c log f_c."""
@@ -38,3 +40,12 @@ def truncated_gce(log_prediction: Tensor, target: Tensor, g: float = 0.7, thresh
     ceiling = (1 - threshold**g) / g
     per_class = (-(g * log_prediction).expm1() / g).clamp(max=ceiling)
     return (target * per_class).sum(-1)
+
+
+def ups(log_prediction: Tensor, target: Tensor) -> Tensor:
+    """Signed selection: Σ_{t>0} −t log f + Σ_{t<0} t log(1 − f), the logarithm not below −100 (Rizve et al., 2021).
+
+    For a log-softmax only: 1 − f is taken as the mass of the other classes, so that it is exact where f rounds to 1.
+    """
+    against = log_one_minus(log_prediction).clamp(min=-100.0)
+    return -(target.clamp(min=0) * log_prediction + (-target).clamp(min=0) * against).sum(-1)

@@ -22,11 +22,16 @@ def top_mask(teacher: Tensor, k: Tensor) -> Tensor:
     return torch.empty_like(order, dtype=torch.bool).scatter_(-1, order, ranks < k.unsqueeze(-1))
 
 
-def log_one_minus(log_f: Tensor) -> Tensor:
-    """log(1 − f) for a log-softmax, exact also where f rounds to 1."""
-    # Only the largest entry can exceed ½; for it, 1 − f is the mass of all the others.
+def log_one_minus(logits: Tensor) -> Tensor:
+    """log(1 − f) for f = softmax(logits), exact also where f rounds to 1."""
+    log_f = logits.log_softmax(-1)
+    # Only the largest entry can exceed ½; for it, 1 − f is the mass of all the others. Each sum is taken relative to
+    # its own maximum: at a gap of 1e4 float32 keeps 3 digits after the point, too few for the gradient's softmax.
     best = log_f.argmax(-1, keepdim=True)
-    others = log_f.scatter(-1, best, -torch.inf).logsumexp(-1, keepdim=True)
+    rest = logits.scatter(-1, best, -torch.inf)
+    peak, runner_up = logits.detach().amax(-1, keepdim=True), rest.detach().amax(-1, keepdim=True)
+    mass = (logits - peak).logsumexp(-1, keepdim=True)
+    others = (rest - runner_up).logsumexp(-1, keepdim=True) - mass + (runner_up - peak)
     # The clamp bounds the branch that is not taken, whose gradient would otherwise be NaN.
     small = torch.log1p(-log_f.exp().clamp(max=0.75))
     is_best = torch.zeros_like(log_f, dtype=torch.bool).scatter_(-1, best, True)
@@ -44,7 +49,7 @@ def slam_mix(logits: Tensor, alpha: Tensor, top: Tensor, *, normalise: bool = Fa
     # On a top entry mix = β + γ f. Where γ < 0 that is a difference; the same value as a sum is α + (β − α)(1 − f).
     mixed = torch.logaddexp(beta.log(), gamma.clamp(min=0).log() + log_f)
     if bool((gamma < 0).any()):
-        flipped = torch.logaddexp(alpha.log(), (-gamma).clamp(min=0).log() + log_one_minus(log_f))
+        flipped = torch.logaddexp(alpha.log(), (-gamma).clamp(min=0).log() + log_one_minus(logits))
         mixed = torch.where(gamma < 0, flipped, mixed)
     return torch.where(top, mixed, alpha.clamp(min=_SMALLEST).log() + log_f)
 

@@ -1,11 +1,14 @@
 """Class probabilities in descending order, possibly only the first K of C, and what can be read off them for every k.
 
 For the k-th column the covariate is ``topk_margin(p, k)`` or minus ``grouped_entropy(p, k)``; computing all of them
-from one sort costs O(C) per row instead of O(C²).
+from one sort costs O(C) per row instead of O(C²). The covariate of the k-th column needs no order of the classes and,
+for margins, only the k + 1 largest entries: ``leading`` gives just those, over ten times faster than a stable sort.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,22 +27,71 @@ class Ranked(NamedTuple):
         return min(self.probs.shape[1], self.classes - 1)
 
 
+class Leading(NamedTuple):
+    """The K largest entries ``(n, K)``, descending float64, without their classes; ``rest (n,)`` is the next largest.
+
+    Grouped certainties need all the mass: read them off only where each unlisted class holds ``rest``.
+    """
+
+    probs: Tensor
+    rest: Tensor
+    classes: int
+
+    @property
+    def depths(self) -> int:
+        return min(self.probs.shape[1], self.classes - 1)
+
+
+def leading(probs: Tensor, depth: int) -> Leading:
+    """The ``depth`` largest entries of dense rows and the one after them."""
+    classes = probs.shape[1]
+    # numpy's float sorts are vectorised: 5 µs for 1,000 entries where a stable argsort takes 65.
+    entries = (probs if probs.dtype in (torch.float32, torch.float64) else probs.float()).cpu().numpy()
+    if depth + 1 < classes:
+        cut = classes - depth - 1
+        entries = np.partition(entries, cut, axis=1)[:, cut:]
+    # Column by column in memory, as the covariates are read.
+    largest = torch.from_numpy(np.sort(entries, axis=1)[:, ::-1].astype(np.float64, order="F"))
+    rest = largest[:, depth] if depth < classes else largest.new_zeros(len(largest))
+    return Leading(largest[:, :depth], rest, classes)
+
+
+def places(probs: Tensor, labels: Tensor) -> Tensor:
+    """How many classes stand before the label in a row's ranking (equal entries in class order), ``(n,)``."""
+    own = probs.gather(1, labels.unsqueeze(1))
+    earlier = torch.arange(probs.shape[1]) < labels.unsqueeze(1)
+    return ((probs > own) | ((probs == own) & earlier)).sum(1)
+
+
 def rank(probs: Tensor) -> Ranked:
     """Dense rows, fully sorted; ties keep class order."""
     ordered = probs.double().sort(dim=-1, descending=True, stable=True)
     return Ranked(ordered.values, ordered.indices, torch.zeros(len(probs), dtype=torch.float64), probs.shape[1])
 
 
-def _next_best(ranked: Ranked) -> Tensor:
+def _next_best(ranked: Ranked | Leading) -> Tensor:
     return torch.cat([ranked.probs[:, 1:], ranked.rest.unsqueeze(1)], dim=1)[:, : ranked.depths]
 
 
-def topk_margins(ranked: Ranked) -> Tensor:
+def topk_margins(ranked: Ranked | Leading) -> Tensor:
     """``topk_margin(p, k)`` for every k = 1 … depths, ``(n, depths)``."""
     return ranked.probs.cumsum(1)[:, : ranked.depths] - _next_best(ranked)
 
 
-def grouped_certainties(ranked: Ranked) -> Tensor:
+def margins_in_turn(ranked: Leading) -> Iterator[Tensor]:
+    """``topk_margin(p, k)`` for k = 1, 2, … one ``(n,)`` at a time, bit for bit the columns of ``topk_margins``."""
+    head = torch.zeros_like(ranked.rest)
+    for k in range(ranked.depths):
+        head = head + ranked.probs[:, k]
+        yield head - (ranked.probs[:, k + 1] if k + 1 < ranked.probs.shape[1] else ranked.rest)
+
+
+def certainties_in_turn(ranked: Leading) -> Iterator[Tensor]:
+    """``−grouped_entropy(p, k)`` for k = 1, 2, … one ``(n,)`` at a time; every class must be listed or hold ``rest``."""
+    yield from grouped_certainties(ranked).unbind(1)
+
+
+def grouped_certainties(ranked: Ranked | Leading) -> Tensor:
     """``−grouped_entropy(p, k)`` for every k = 1 … depths, ``(n, depths)``: larger is surer, like a margin."""
     head = ranked.probs.cumsum(1)
     pieces = ranked.probs.xlogy(ranked.probs)

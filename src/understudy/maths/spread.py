@@ -68,7 +68,7 @@ def _draw_block(picking: _Picking, cumulative: Tensor, generator: torch.Generato
     tried = accepted = 0
     while picking.missing > 0 and tried < _REFRESH_SHARE * len(picking.rows):
         expected = 1.25 * picking.missing * (tried + 1) / (accepted + 1)
-        size = min(max(int(expected), 32), _LARGEST_BATCH)
+        size = min(max(int(expected), 16), _LARGEST_BATCH)
         place, chance = torch.rand(2, size, generator=generator, dtype=torch.float64)
         # right=True never lands on a row without mass; rounding up to the total would land past the end.
         index = torch.searchsorted(cumulative, place * cumulative[-1], right=True).clamp_(max=len(cumulative) - 1)
@@ -199,12 +199,11 @@ class _Picking:
         self.pending.clear()
 
     def true_distances(self, index: Tensor) -> Tensor:
-        """Squared distances to the nearest pick, for a few rows; 0 for rows that cannot be picked."""
-        bound = self.bound[index]
-        if self.pending:
-            centres = self.rows.take(torch.tensor(self.pending))
-            bound = nearest_centre(self.rows.take(index), centres, bound)
-        return bound.mul_(self.free[index])
+        """Squared distances to the nearest pick, for a few rows: their bounds, brought up to date."""
+        if not self.pending:
+            return self.bound[index]
+        centres = self.rows.take(torch.tensor(self.pending))
+        return nearest_centre(self.rows.take(index), centres, self.bound[index])
 
     def finish_uniformly(self, generator: torch.Generator) -> None:
         rest = self.free.nonzero().squeeze(1)

@@ -8,8 +8,6 @@ where p(x) is the chance that the teacher is wrong and distortion(x) the ratio o
 the loss on the true one. Both are means over the nearest gold rows in the plane of (teacher, student) confidence.
 Here the weights are clipped and never differentiated; the paper's Appendix E, which differentiates through smooth
 weights, is in ``understudy.theory``.
-
-    w = debias_weights(teacher_gold, y_gold, student_gold, teacher_pool, student_pool)
 """
 
 import math
@@ -69,28 +67,6 @@ def debias_in_plane(
         )
     )
     return debias(means[:, 0], means[:, 1])
-
-
-def debias_weights(
-    teacher_gold: Tensor,
-    y_gold: Tensor,
-    student_gold: Tensor,
-    teacher_pool: Tensor,
-    student_pool: Tensor,
-    confidence: str = "entropy",
-    k: int | None = None,
-) -> Tensor:
-    """Weights ``(N,)`` for pool rows from class probabilities of teacher and student on gold and pool."""
-    if confidence not in CONFIDENCES:
-        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(CONFIDENCES)}")
-    measure = CONFIDENCES[confidence]
-    teacher_gold, student_gold, teacher_pool, student_pool = (
-        torch.as_tensor(p) for p in (teacher_gold, student_gold, teacher_pool, student_pool)
-    )
-    wrong, distortion = distortion_of(teacher_gold, torch.as_tensor(y_gold).long(), student_gold)
-    gold_plane = torch.stack([measure(teacher_gold), measure(student_gold)], dim=-1)
-    pool_plane = torch.stack([measure(teacher_pool), measure(student_pool)], dim=-1)
-    return debias_in_plane(gold_plane, wrong, distortion, pool_plane, k)
 
 
 def fidelity(uncertainty: Tensor, beta: float = 1.0) -> Tensor:

@@ -13,19 +13,20 @@ the top k: with α near the lower bound the mass outside it would otherwise pull
     us.train(student, gold, pool, us.slam(lower_bound=0.6), epochs=30)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_length, to_tensor
+from understudy.data.checks import to_tensor
 from understudy.data.labels import Ranking
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
 from understudy.reliability import Reliability
-from understudy.types import Columns, Context, Link, Loss, Objective, Step, Target, TeacherTarget, Weight
+from understudy.types import Columns, Context, Link, Loss, Objective, Slot, Step, Target, TeacherTarget, Term, Weight
 
 __all__ = ["slam", "slam_link"]
 
@@ -43,28 +44,34 @@ class SlamLink(Link):
 
     def prepare(self, context: Context) -> Columns:
         teacher = context.teacher.simplest()
-        k: Tensor | None = None
+        ranks = isinstance(teacher, Ranking)
+        if isinstance(self.k, int) and not ranks and self.k < context.classes:
+            raise UnderstudyError(f"slam(k={self.k}): hard labels do not rank the classes; leave k out")
+        # With alpha known, only a k that is estimated still asks for gold.
+        estimates_k = ranks and not isinstance(self.k, int)
+        trust = self._fit(context) if self.alpha is None or estimates_k else None
         if self.alpha is not None:
-            alpha = to_tensor(self.alpha, "slam(alpha=…)").double()
-            check_length(len(alpha), len(teacher), "slam(alpha=…)", "the pool")
-            if bool(((alpha < 0) | (alpha > 1)).any()):
-                raise UnderstudyError("slam(alpha=…) holds values outside [0, 1]; alpha is a chance of being right")
-            if float(alpha.min()) < 0.5 and not self.normalise:
-                raise UnderstudyError("slam(alpha=…) below 0.5 flips the gradient; use normalise=True with it")
-            # With alpha known, only a k estimated per row still asks for gold.
-            k = torch.full((len(teacher),), context.classes)
-            if isinstance(teacher, Ranking) and self.k in (None, "auto"):
-                k = self._k(self._fit(context), teacher, context)
+            alpha = self._known_alpha(context)
         else:
-            trust = self._fit(context)
+            assert trust is not None
             alpha = trust.alpha(teacher)
-            k = self._k(trust, teacher, context)
             context.facts[f"{self.name}.share_at_lower_bound"] = float((alpha <= self.lower_bound).double().mean())
-        if isinstance(self.k, int):
-            k = torch.full((len(teacher),), min(self.k, context.classes))
+        if trust is not None and estimates_k and self.k is None:
+            k = trust.k(teacher)
+        else:
+            fixed = trust.fixed_k() if trust is not None and self.k == "auto" else self.k
+            k = torch.full((len(teacher),), min(fixed, context.classes) if isinstance(fixed, int) else context.classes)
         context.facts[f"{self.name}.mean_alpha"] = float(alpha.mean())
         context.facts[f"{self.name}.mean_k"] = float(k.double().mean())
         return {"alpha": alpha.float(), "k": k}
+
+    def _known_alpha(self, context: Context) -> Tensor:
+        alpha = context.per_row(to_tensor(self.alpha, "slam(alpha=…)").double(), "slam(alpha=…)")
+        if not bool(((alpha >= 0) & (alpha <= 1)).all()):
+            raise UnderstudyError("slam(alpha=…) holds values outside [0, 1]; alpha is a chance of being right")
+        if float(alpha.min()) < 0.5 and not self.normalise:
+            raise UnderstudyError("slam(alpha=…) below 0.5 flips the gradient; use normalise=True with it")
+        return alpha
 
     def _fit(self, context: Context) -> Reliability:
         gold, said = context.estimates
@@ -80,11 +87,6 @@ class SlamLink(Link):
             classes=context.classes,
         )
 
-    def _k(self, trust: Reliability, teacher: Any, context: Context) -> Tensor:
-        if self.k == "auto" and isinstance(teacher, Ranking):
-            return torch.full((len(teacher),), trust.fixed_k())
-        return trust.k(teacher)
-
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         top = top_mask(step.teacher, step.columns[f"{self.name}.k"])
         return slam_mix(logits, step.columns[f"{self.name}.alpha"], top, normalise=self.normalise)
@@ -97,6 +99,10 @@ class TopTarget(Target):
     base: Target
     link: str
     name: str = "top"
+
+    def slots(self) -> Iterator[Slot]:
+        yield self
+        yield from self.base.slots()
 
     def __call__(self, step: Step) -> Tensor:
         kept = self.base(step) * top_mask(step.teacher, step.columns[f"{self.link}.k"])
@@ -140,6 +146,7 @@ def slam(
     alpha: Any = None,
     loss: Loss = cross_entropy,
     weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
     temperature_scale: bool | None = None,
 ) -> Objective:
     if tail not in ("keep", "drop"):
@@ -159,6 +166,7 @@ def slam(
         ),
         loss=loss,
         weight=weight,
+        terms=terms,
         temperature=temperature,
         temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla"}),

@@ -8,7 +8,7 @@ baseline of every paper here. With a temperature T the pool loss is multiplied b
 """
 
 from understudy.maths.losses import cross_entropy
-from understudy.types import Loss, Objective, TeacherTarget, Weight
+from understudy.types import Loss, Objective, TeacherTarget, Term, Weight
 
 __all__ = ["vanilla"]
 
@@ -18,6 +18,7 @@ def vanilla(
     hard: bool = False,
     loss: Loss = cross_entropy,
     weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
     temperature: float | tuple[float, float] = 1.0,
     temperature_scale: bool | None = None,
 ) -> Objective:
@@ -26,6 +27,7 @@ def vanilla(
         target=TeacherTarget(hard=hard),
         loss=loss,
         weight=weight,
+        terms=terms,
         temperature=temperature,
         temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),

@@ -2,25 +2,28 @@
 
 Iliopoulos et al., "Weighted Distillation with Unlabeled Examples" (NeurIPS 2022), Algorithms 1 and 2. The weight is
 ``min(1, 1 / (1 + p (distortion − 1)))``; p and the distortion are means over the ⌈√|V| / 2⌉ gold rows nearest in the
-plane of (teacher confidence, student confidence). Gold rows may be trained on as well (Remark 2.1). Decided here: the loss on
-the true label is floored at 1e-3, ties with the last neighbour are all included, and the weights are computed once
-before training unless ``refresh_every`` is set. Pretrain the student (``us.train(..., pretrain_epochs=…)``): the
+plane of (teacher confidence, student confidence). Gold rows may be trained on as well (Remark 2.1). Decided here: the
+loss on the true label is floored at 1e-3, ties with the last neighbour are all included, and the weights are computed
+once before training unless ``refresh_every`` is set. Pretrain the student (``us.train(..., pretrain_epochs=…)``): the
 weights read its confidence.
 
     us.train(student, gold, pool, us.weighted(refresh_every=5), epochs=30, pretrain_epochs=10)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from understudy.data.checks import check_labels, check_length, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
-from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Weight
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
-__all__ = ["debias_weight", "weighted"]
+__all__ = ["debias_weight", "debias_weights", "weighted"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,7 @@ def debias_weight(
     *, confidence: str = "entropy", k: int | None = None, hard: bool = False, name: str = "debias"
 ) -> Weight:
     """The debiasing weight as a slot, to combine with any method: ``us.vanilla(weight=us.debias_weight())``."""
-    if confidence not in CONFIDENCES:
-        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(CONFIDENCES)}")
+    _measure(confidence)
     if k is not None and k < 1:
         raise UnderstudyError(f"k={k}: at least 1 neighbour is needed")
     return DebiasWeight(confidence, k, hard, name)
@@ -66,6 +68,7 @@ def weighted(
     hard: bool = False,
     loss: Loss = cross_entropy,
     weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
     temperature: float | tuple[float, float] = 1.0,
     temperature_scale: bool | None = None,
 ) -> Objective:
@@ -75,8 +78,50 @@ def weighted(
         target=TeacherTarget(hard=hard),
         loss=loss,
         weight=debiasing if weight is None else debiasing * weight,
+        terms=terms,
         temperature=temperature,
         temperature_scale=temperature_scale,
         refresh_every=refresh_every,
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
     )
+
+
+def debias_weights(
+    teacher_gold: Any,
+    y_gold: Any,
+    student_gold: Any,
+    teacher_pool: Any,
+    student_pool: Any,
+    confidence: str = "entropy",
+    k: int | None = None,
+) -> Tensor:
+    """Weights ``(N,)`` for pool rows from class probabilities ``(n, C)`` of teacher and student on gold and pool."""
+    measure = _measure(confidence)
+    probs = {
+        "teacher_gold": to_tensor(teacher_gold, "teacher_gold"),
+        "student_gold": to_tensor(student_gold, "student_gold"),
+        "teacher_pool": to_tensor(teacher_pool, "teacher_pool"),
+        "student_pool": to_tensor(student_pool, "student_pool"),
+    }
+    classes = len(probs["teacher_gold"].t())
+    for name, given in probs.items():
+        check_probabilities(given, name)
+        check_length(given.shape[1], classes, f"{name} (classes)", "teacher_gold (classes)")
+    y = check_labels(y_gold, "y_gold")
+    check_length(len(y), len(probs["teacher_gold"]), "y_gold", "teacher_gold")
+    check_length(len(probs["student_gold"]), len(y), "student_gold", "teacher_gold")
+    check_length(len(probs["student_pool"]), len(probs["teacher_pool"]), "student_pool", "teacher_pool")
+    if not len(y):
+        raise UnderstudyError("y_gold is empty; at least one gold row is needed")
+    if int(y.max()) >= classes:
+        raise UnderstudyError(f"y_gold row {int(y.argmax())} is {int(y.max())}; classes run from 0 to {classes - 1}")
+    wrong, distortion = distortion_of(probs["teacher_gold"], y, probs["student_gold"])
+    gold_plane = torch.stack([measure(probs["teacher_gold"]), measure(probs["student_gold"])], dim=-1)
+    pool_plane = torch.stack([measure(probs["teacher_pool"]), measure(probs["student_pool"])], dim=-1)
+    return debias_in_plane(gold_plane, wrong, distortion, pool_plane, k)
+
+
+def _measure(confidence: str) -> Callable[[Tensor], Tensor]:
+    if confidence not in CONFIDENCES:
+        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(CONFIDENCES)}")
+    return CONFIDENCES[confidence]

@@ -206,8 +206,8 @@ def run_curves(history: History, selected_epoch: int | None = None) -> str:
 
 _RUN_LOOK: dict[str, tuple[str, Any]] = {
     "loss": ("black", "-"),
-    "test": (COLOURS[0], "-"),
-    "select": (COLOURS[1], "--"),
+    "test": (COLOURS[1], "-"),
+    "select": (COLOURS[3], "--"),
 }
 
 
@@ -229,22 +229,21 @@ def _thinned(points: int, most: int = 120) -> Any:
 def _figure(name: str, width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
     """A figure to draw on; its SVG is the list's only entry when the block ends."""
     result: list[str] = []
+    # The salt makes ids the same every time, and different between the figures of a page.
     with matplotlib.rc_context({**_LOOK, "svg.hashsalt": name}):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, result
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    result.append(_inline(buffer.getvalue(), name))
+    result.append(_inline(buffer.getvalue()))
 
 
-def _inline(svg: str, name: str) -> str:
-    """SVG as a part of an HTML page: without prolog, metadata, namespaces, fixed size and repeated ids."""
+def _inline(svg: str) -> str:
+    """SVG as a part of an HTML page: without prolog, metadata, namespaces, fixed size and the ids nothing refers to."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    # What is referred to keeps its id, made unique among the page's figures.
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     head, _, body = svg.partition(">")
     view = re.search(r'viewBox="[^"]*"', head)
     assert view is not None

@@ -41,7 +41,7 @@ def write_report(
     lead: str = "",
     verdict: Sequence[str] = (),
     comparison: Comparison | None = None,
-    results: Sequence[tuple[str, str]] = (),
+    results: Sequence[Mapping[str, str]] = (),
     trust: Trust | None = None,
     trust_note: str = "",
     curves: str | None = None,
@@ -158,16 +158,20 @@ def _table(comparison: Comparison) -> list[dict[str, str]]:
     ]
 
 
-def _run_results(run: Run) -> list[tuple[str, str]]:
+def _run_results(run: Run) -> list[dict[str, str]]:
     rows = []
     for prefix in ("test", "select"):
         for when, found in run.metrics(prefix).items():
             if "accuracy" in found:
-                epoch = len(run.history) if when == "last" else run.selected_epoch
-                name = f"{prefix.capitalize()} accuracy, {'last epoch' if when == 'last' else 'epoch chosen on gold'}"
-                rows.append((f"{name} ({epoch})", f"{percent(found['accuracy'])}%"))
-                rows.append(("– lowest of a class", f"{percent(found['worst_class'])}%"))
-                rows.append(("– calibration error", f"{percent(found['ece'])} points"))
+                epoch = f"last epoch ({len(run.history)})" if when == "last" else f"chosen epoch ({run.selected_epoch})"
+                rows.append(
+                    {
+                        "name": f"{prefix} rows, {epoch}",
+                        "accuracy": f"{percent(found['accuracy'])}%",
+                        "worst_class": f"{percent(found['worst_class'])}%",
+                        "ece": f"{percent(found['ece'])} points",
+                    }
+                )
     return rows
 
 

@@ -125,8 +125,9 @@ def margin(outputs: Tensor, truth: Tensor) -> float:
 
 def _output_layer(weights: Tensor) -> Tensor:
     k = len(weights)
-    return torch.cat([weights.new_ones(k // 2), -weights.new_ones(k // 2)]) / k**0.5
+    signs = torch.cat([weights.new_ones(k // 2), -weights.new_ones(k // 2)])
+    return torch.mul(signs, k**-0.5)
 
 
 def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(rows, dim=-1)

@@ -1,0 +1,286 @@
+"""Active learning in rounds: select, label, train; from the first random labels to the last of the budget.
+
+    loop = us.active.Loop(student, x, oracle, "s_badge", out="loop", start=300, batch=100, budget=1500, epochs=30)
+    result = loop.run()
+    result.stopped, result.records, result.gold, result.run.student
+
+Round 0 labels `start` rows drawn at random; every further round labels the `batch` rows the strategy picks, then trains
+again from scratch on all labels. Everything is on disk after each step (`active/state.py`): `run()` on the same folder
+continues where it stopped, to the same picks and accuracies, whether it was killed, had spent its budget (give a larger
+one), or waits for a person. A row the oracle cannot label is recorded as skipped, counts for the budget, and is never
+asked again.
+"""
+
+import copy
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from understudy.acquisition.select import select
+from understudy.active.explain import explain
+from understudy.active.noise_watch import noise_watch
+from understudy.active.oracle import as_oracle
+from understudy.active.question import Question, open_questions
+from understudy.active.result import Result, record_line
+from understudy.active.scores import Scores, needs_ema, score
+from understudy.active.settings import as_json, fingerprint
+from understudy.active.state import State, drop_rounds_before, load_round, round_folder, save_round, write_labelled
+from understudy.checks import check_outputs
+from understudy.data.examples import Gold, Pool
+from understudy.ema import EMA
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.evaluate import evaluate
+from understudy.methods.vanilla import vanilla
+from understudy.optim import Schedule
+from understudy.run import Run
+from understudy.recipe import Augment
+from understudy.train import train
+
+PREDICTED = "active.predicted"
+
+
+class Loop:
+    """``student``: a module, or a function that builds one; each round starts from it anew (``warm_start``: from the
+    last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
+    start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
+    the pool. ``gold``: trusted rows from outside the pool, always trained on. ``test`` is looked at once a round.
+    """
+
+    def __init__(
+        self,
+        student: nn.Module | Callable[[], nn.Module],
+        x: Any,
+        oracle: Any,
+        strategy: str = "s_badge",
+        *,
+        out: str | Path,
+        start: int,
+        batch: int,
+        budget: int,
+        epochs: int,
+        seed: int = 0,
+        gold: Gold | None = None,
+        test: Gold | tuple[Any, Any] | None = None,
+        ids: Iterable[Any] | None = None,
+        stop_after: int | None = None,
+        stop_change: float = 0.01,
+        warm_start: bool = False,
+        ema_decay: float = 0.999,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        optimizer: str = "adam",
+        weight_decay: float = 0.0,
+        momentum: float = 0.9,
+        schedule: str | Schedule | Sequence[tuple[float, float]] = "constant",
+        clip: float | None = None,
+        augment: Augment | None = None,
+        feature_layer: str | None = None,
+        device: str | torch.device | None = None,
+        progress: bool = True,
+    ) -> None:
+        self.pool = Pool(x, ids=ids)
+        self.oracle = as_oracle(oracle, size=len(self.pool))
+        self.strategy, self.folder, self.progress = strategy, Path(out), progress
+        self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
+        self.stop_after, self.stop_change = stop_after, stop_change
+        self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
+        self.warm_start, self.feature_layer = warm_start, feature_layer
+        self._check_numbers()
+        self.student = student
+        fresh = self._fresh_student(0)
+        self.fresh = fresh if device is None else fresh.to(device)
+        self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
+        self.ema = EMA(self.fresh, decay=ema_decay) if needs_ema(strategy) else None
+        self.training: dict[str, Any] = {
+            "epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "weight_decay": weight_decay,
+            "momentum": momentum, "schedule": schedule, "clip": clip, "augment": augment, "device": device,
+        }  # fmt: skip
+        self.state = State.open(self.folder, self._settings(ema_decay))
+        self.last: Run | None = None
+        self.scores: Scores | None = None
+
+    def run(self) -> Result:
+        """Go on until the budget is spent, predictions are stable, no row is left, or a person must answer."""
+        state = self.state
+        if state.round and self.last is None:
+            previous = round_folder(self.folder, state.round - 1)
+            self.last = load_round(previous, copy.deepcopy(self.fresh), self.ema)
+        while True:
+            if state.step == "select":
+                if stopped := self._finished():
+                    return self._result(*stopped)
+                self._select()
+            if state.step == "label" and not self._label():
+                return self._result("waiting", self._waiting())
+            self._train()
+
+    def _select(self) -> None:
+        """Pick the batch of this round, look where it comes from, and say why."""
+        state, seed = self.state, _seed(self.seed, self.state.round)
+        asked = torch.tensor(state.rows, dtype=torch.long)
+        if state.round == 0:
+            picks = select("random", min(self.start, self.budget), size=len(self.pool), seed=seed)
+            state.notes = {}
+        else:
+            count = min(self.batch, self.budget - len(asked), len(self.pool) - len(asked))
+            scores = self._scores()
+            picks = select(self.strategy, count, **scores.arrays(), labelled=asked, seed=seed)  # type: ignore[arg-type]
+            labelled, labels, _ = state.answered()
+            watch = noise_watch(scores.hidden, labelled, labels, picks, seed=seed)
+            numbers, phrases = explain(self.strategy, picks, scores, labelled)
+            state.notes = {"scores": numbers, "why": phrases, "watch": {**watch._asdict(), "alarm": watch.alarm}}
+            if watch.alarm:
+                warnings.warn(
+                    f"round {state.round}: {watch.share:.0%} of the {self.strategy} batch comes from places where "
+                    f"labels look random, {watch.random_share:.0%} of a random batch would (p = {watch.p_value:.1g}); "
+                    "look at some of these rows, or use strategy='s_badge'",
+                    UnderstudyWarning,
+                    stacklevel=3,
+                )
+        state.batch, state.step = picks.tolist(), "label"
+        state.save(self.folder)
+
+    def _label(self) -> bool:
+        """Ask; False where the answers are not there yet."""
+        state = self.state
+        # There is nothing to ask where gold alone makes the start.
+        answers = self.oracle.answers(self._question()) if state.batch else torch.empty(0, dtype=torch.long)
+        if answers is None:
+            return False
+        if len(answers) and int(answers.max()) >= self.classes:
+            row = state.batch[int(answers.argmax())]
+            raise UnderstudyError(
+                f"the oracle says class {int(answers.max())} of row {row}, but the student has {self.classes} outputs"
+            )
+        state.rows += state.batch
+        state.labels += answers.tolist()
+        state.rounds += [state.round] * len(answers)
+        state.batch, state.step = [], "train"
+        state.save(self.folder)
+        return True
+
+    def _train(self) -> None:
+        """Train on every label so far, and put the student and what it reached on disk."""
+        state, clock = self.state, time.perf_counter()
+        write_labelled(self.folder / "labelled.csv", state, self.pool.ids)
+        before, seed = self.last, _seed(self.seed, state.round)
+        gold = self._gold()
+        if gold is None:
+            raise UnderstudyError("every row so far was skipped, so there is nothing to train on; give gold= or start=")
+        student = before.student if self.warm_start and before is not None else self.student
+        with warnings.catch_warnings():
+            # Early rounds often miss a class, and nothing is estimated on these rows.
+            warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
+            run = train(student, gold, None, vanilla(), seed=seed, ema=self.ema, progress=False, **self.training)
+        self.scores = score(run.student, self.pool.rows, ema=self.ema, layer=self.feature_layer)
+        run.columns[PREDICTED] = self.scores.probs.argmax(1)
+        run.ids = self.pool.ids
+        changed = (
+            None if before is None else float((run.columns[PREDICTED] != before.columns[PREDICTED]).double().mean())
+        )
+        skipped = sum(label < 0 for label in state.labels)
+        record = {
+            "round": state.round, "asked": len(state.rows), "labelled": len(state.rows) - skipped, "skipped": skipped,
+            "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
+            "test": None if self.test is None else evaluate(run.student, self.test),
+            "seconds": time.perf_counter() - clock,
+        }  # fmt: skip
+        save_round(round_folder(self.folder, state.round), run, self.ema)
+        self.last = run
+        state.records.append(record)
+        state.round, state.step, state.notes = state.round + 1, "select", {}
+        state.save(self.folder)
+        drop_rounds_before(self.folder, state.round - 1)
+        self._say(record_line(record, self.strategy))
+
+    def _finished(self) -> tuple[str, str] | None:
+        state = self.state
+        if not state.records:
+            return None
+        done = f"after {len(state.rows)} labels asked in {len(state.records)} rounds"
+        if len(state.rows) >= self.budget:
+            return "budget", f"the budget is spent {done}"
+        if len(state.rows) >= len(self.pool):
+            return "exhausted", f"no row is left to ask {done}"
+        changes = [record["changed"] for record in state.records][-(self.stop_after or 0) :]
+        if (
+            self.stop_after
+            and len(changes) == self.stop_after
+            and all(change is not None and change <= self.stop_change for change in changes)
+        ):
+            few = f"at most {self.stop_change:.1%} of the predictions"
+            return "stable", f"{few} changed in each of the last {self.stop_after} rounds, {done}"
+        return None
+
+    def _question(self) -> Question:
+        state = self.state
+        rows = torch.tensor(state.batch, dtype=torch.long)
+        ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]
+        return Question(state.round, rows, self.classes, ids, state.notes.get("scores", []), state.notes.get("why", []))
+
+    def _waiting(self) -> str:
+        path = self.oracle.waits_for(self._question())
+        assert path is not None
+        return (
+            f"round {self.state.round} waits for {open_questions(path)} of {len(self.state.batch)} answers: fill in "
+            f"the column 'label' of {path} (a class number, or skip), then call run() again"
+        )
+
+    def _result(self, stopped: str, message: str) -> Result:
+        self._say(message)
+        state = self.state
+        ledger = (state.rows, state.labels, state.rounds)
+        rows, labels, rounds = (torch.tensor(values, dtype=torch.long) for values in ledger)
+        return Result(stopped, message, state.records, rows, labels, rounds, self._gold(), self.last)
+
+    def _gold(self) -> Gold | None:
+        rows, labels, chosen = self.state.answered()
+        if not len(rows):
+            return self.extra_gold
+        part = self.pool.take(rows)
+        gold = Gold(part.rows, labels, ids=part.ids, chosen=chosen)
+        return gold if self.extra_gold is None else self.extra_gold + gold
+
+    def _scores(self) -> Scores:
+        if self.scores is None:
+            assert self.last is not None
+            self.scores = score(self.last.student, self.pool.rows, ema=self.ema, layer=self.feature_layer)
+        return self.scores
+
+    def _fresh_student(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return copy.deepcopy(self.student) if isinstance(self.student, nn.Module) else self.student()
+
+    def _settings(self, ema_decay: float) -> dict[str, Any]:
+        """What a loop is: it can be continued only with the same."""
+        return {
+            "strategy": self.strategy, "start": self.start, "batch": self.batch, "budget": self.budget,
+            "seed": self.seed, "stop_after": self.stop_after, "stop_change": self.stop_change,
+            "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.feature_layer,
+            "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
+            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": as_json(self.training),
+        }  # fmt: skip
+
+    def _check_numbers(self) -> None:
+        least = 0 if self.extra_gold is not None else 1
+        for name, value, low in (("start", self.start, least), ("batch", self.batch, 1), ("budget", self.budget, 1)):
+            if value < low:
+                raise UnderstudyError(f"{name}={value} must be at least {low}")
+        if self.start > len(self.pool):
+            raise UnderstudyError(f"start={self.start}, but the pool has {len(self.pool)} rows")
+
+    def _say(self, line: str) -> None:
+        if self.progress:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _seed(seed: int, number: int) -> int:
+    """A seed of its own for every round."""
+    return seed * 100_003 + number

@@ -1,0 +1,118 @@
+"""A batch as a file for a person: what to label, why it was chosen, and an empty column for the answer.
+
+Columns: ``id`` (where the pool has ids), ``row``, ``score``, ``why``, ``label``. Whoever answers fills in ``label``
+with a class number, or ``skip`` (or −1) where no label can be given; an empty cell is a question still open.
+"""
+
+import csv
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.files import write_bytes, write_text
+
+SKIPPED = {"skip", "-1", "−1", "nan"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """The rows of one round, in the order picked."""
+
+    round: int
+    rows: Tensor
+    classes: int
+    ids: np.ndarray[Any, Any] | None = None
+    """Of these rows, not of the whole pool."""
+    scores: list[float] = field(default_factory=list)
+    why: list[str] = field(default_factory=list)
+
+
+def write_question(path: Path, question: Question) -> None:
+    columns: dict[str, list[Any]] = {} if question.ids is None else {"id": question.ids.tolist()}
+    columns["row"] = question.rows.tolist()
+    if question.why:
+        columns |= {"score": question.scores, "why": question.why}
+    columns["label"] = [None] * len(question.rows)
+    write_columns(path, columns)
+
+
+def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
+    """A small CSV or Parquet file, whole or not at all; None is an empty cell."""
+    if path.suffix.lower() == ".parquet":
+        sink = pa.BufferOutputStream()
+        # An answer may be a number or a word, so the column is text.
+        arrays = {name: pa.array(column, pa.string() if name == "label" else None) for name, column in columns.items()}
+        pq.write_table(pa.table(arrays), sink)
+        write_bytes(path, bytes(sink.getvalue()))
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    write_text(path, text.getvalue())
+
+
+def read_answers(path: Path, question: Question) -> Tensor | None:
+    """Labels in the order asked, −1 where skipped; None while a row has no answer. Rows may have been re-ordered."""
+    given = _read_columns(path)
+    for name in ("row", "label"):
+        if name not in given:
+            raise UnderstudyError(f"{path} has no column {name!r}; it held 'row' and 'label' when it was written")
+    answers: dict[int, str] = {}
+    for line, (row, label) in enumerate(zip(given["row"], given["label"], strict=True)):
+        if not row.isdigit() or int(row) in answers:
+            raise UnderstudyError(f"{path}: column 'row' line {line + 1} holds {row!r}, twice or not a row number")
+        answers[int(row)] = label.strip()
+    asked = question.rows.tolist()
+    if set(answers) != set(asked):
+        other = min(set(answers) ^ set(asked))
+        raise UnderstudyError(
+            f"{path}: row {other} was {'not ' * (other in answers)}asked for; answer the rows as given"
+        )
+    if not all(answers.values()):
+        return None
+    return torch.tensor([_label(answers[row], f"{path}: row {row}", question.classes) for row in asked])
+
+
+def open_questions(path: Path) -> int:
+    """How many rows of a question file have no answer yet."""
+    return sum(not label.strip() for label in _read_columns(path).get("label", []))
+
+
+def _label(text: str, where: str, classes: int) -> int:
+    if text.lower() in SKIPPED:
+        return -1
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if number != int(number) or not 0 <= number < classes:
+        raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0 to {classes - 1}, or skip")
+    return int(number)
+
+
+def _read_columns(path: Path) -> dict[str, list[str]]:
+    """Every column as text, '' for an empty cell."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = pq.read_table(path).to_pydict()
+            return {name: ["" if cell is None else str(cell) for cell in column] for name, column in table.items()}
+        # Spreadsheets write a byte-order mark, which utf-8-sig drops.
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except (OSError, UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
+        raise UnderstudyError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    if not lines:
+        raise UnderstudyError(f"{path} is empty; remove it to have the question written again")
+    header, *body = [line for line in lines if line]
+    for number, line in enumerate(body):
+        if len(line) != len(header):
+            raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
+    return {name: [line[place] for line in body] for place, name in enumerate(header)}

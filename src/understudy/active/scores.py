@@ -1,0 +1,47 @@
+"""What the strategies look at, from one pass: class probabilities and penultimate features of every pool row."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from understudy.acquisition.select import STRATEGIES
+from understudy.data.rows import as_rows
+from understudy.ema import EMA
+from understudy.errors import UnderstudyError
+from understudy.evaluate import batches_of, device_of, eval_mode, to_device
+from understudy.features import FeatureTap
+
+
+class Scores(NamedTuple):
+    probs: Tensor
+    hidden: Tensor
+    probs_ema: Tensor | None = None
+    hidden_ema: Tensor | None = None
+
+    def arrays(self) -> dict[str, Tensor]:
+        """As ``us.select`` takes them."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | None = None) -> Scores:
+    """Probabilities (N, C) and features (N, d), and the moving average's where there is one; eval mode, on the CPU."""
+    probs, hidden = _pass(student, x, layer)
+    return Scores(probs, hidden, *(_pass(ema.module, x, layer) if ema is not None else ()))
+
+
+def needs_ema(strategy: str) -> bool:
+    if strategy not in STRATEGIES:
+        raise UnderstudyError(f"unknown strategy {strategy!r}: use one of {', '.join(STRATEGIES)}")
+    return any(name.endswith("_ema") for name in STRATEGIES[strategy].needs)
+
+
+def _pass(model: nn.Module, x: Any, layer: str | None, batch_size: int = 1024) -> tuple[Tensor, Tensor]:
+    device = device_of(model)
+    probs, hidden = [], []
+    with eval_mode(model), torch.inference_mode(), FeatureTap(model, layer) as tap:
+        for batch in batches_of(as_rows(x, "x"), batch_size):
+            logits, features = tap(to_device(batch, device))
+            probs.append(logits.float().softmax(-1).cpu())
+            hidden.append(features.float().cpu())
+    return torch.cat(probs), torch.cat(hidden)

@@ -1,0 +1,115 @@
+"""What a loop has done so far, on disk: one JSON file, replaced whole after every step.
+
+    out/state.json          settings, every row ever asked with its answer, the batch under way, one record per round
+    out/labelled.csv        row, id, label, round, chosen: all answers so far, for people and for training
+    out/round-003/          the student of the last finished round: a run directory, and ema.safetensors beside it
+
+A round is *select*, *label*, *train*. The state names the step that comes next; each step can be repeated from it with
+the same result, so a loop killed at any moment continues as if nothing had happened.
+"""
+
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from understudy.active.question import write_columns
+from understudy.ema import EMA
+from understudy.errors import UnderstudyError
+from understudy.files import read_json, write_bytes, write_json
+from understudy.run import Run, read_state
+
+FORMAT = 1
+EMA_FILE = "ema.safetensors"
+# A loop may be continued with other values of these.
+EXTENDABLE = ("budget", "stop_after", "stop_change")
+
+Next = Literal["select", "label", "train"]
+
+
+@dataclass
+class State:
+    settings: dict[str, Any]
+    round: int = 0
+    """The round under way; 0 is the random start."""
+    step: Next = "select"
+    batch: list[int] = field(default_factory=list)
+    """Rows of the round under way that wait for answers."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What is known of the batch: scores, reasons, the noise watch."""
+    rows: list[int] = field(default_factory=list)
+    """Every row ever asked, in order."""
+    labels: list[int] = field(default_factory=list)
+    """The answers; −1 where skipped."""
+    rounds: list[int] = field(default_factory=list)
+    """The round of each."""
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """One per finished round."""
+
+    @classmethod
+    def open(cls, folder: Path, settings: dict[str, Any]) -> "State":
+        """The state in the folder if there is one (it must be of the same loop), else a new one."""
+        path = folder / "state.json"
+        if not path.exists():
+            return cls(settings)
+        stored = read_json(path)
+        if stored.pop("format", None) != FORMAT:
+            raise UnderstudyError(f"{path} is of another format; update understudy, or use another folder")
+        for key, value in settings.items():
+            if key not in EXTENDABLE and stored["settings"].get(key) != value:
+                raise UnderstudyError(
+                    f"{folder} holds a loop with {key}={stored['settings'].get(key)!r}, this one has {value!r}; "
+                    "use the same settings, or another folder"
+                )
+        return cls(**stored | {"settings": settings})
+
+    def save(self, folder: Path) -> None:
+        write_json(folder / "state.json", {"format": FORMAT, **asdict(self)})
+
+    def answered(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows with a label, their labels, and whether they were chosen (not drawn at random as the start)."""
+        labels = torch.tensor(self.labels, dtype=torch.long)
+        known = labels >= 0
+        rows, rounds = (torch.tensor(values, dtype=torch.long) for values in (self.rows, self.rounds))
+        return rows[known], labels[known], rounds[known] > 0
+
+
+def write_labelled(path: Path, state: State, ids: np.ndarray[Any, Any] | None) -> None:
+    known = [place for place, label in enumerate(state.labels) if label >= 0]
+    columns: dict[str, list[Any]] = {} if ids is None else {"id": [ids[state.rows[place]].item() for place in known]}
+    columns |= {
+        "row": [state.rows[place] for place in known],
+        "label": [state.labels[place] for place in known],
+        "round": [state.rounds[place] for place in known],
+        "chosen": [int(state.rounds[place] > 0) for place in known],
+    }
+    write_columns(path, columns)
+
+
+def round_folder(folder: Path, number: int) -> Path:
+    return folder / f"round-{number:03}"
+
+
+def save_round(folder: Path, run: Run, ema: EMA | None) -> None:
+    if ema is not None:
+        state = {name: value.cpu().contiguous().clone() for name, value in ema.state_dict().items()}
+        write_bytes(folder / EMA_FILE, safetensors.torch.save(state))
+    run.save(folder)
+
+
+def load_round(folder: Path, student: nn.Module, ema: EMA | None) -> Run:
+    if ema is not None:
+        ema.load_state_dict(read_state(folder / EMA_FILE))
+    return Run.load(folder, student=student)
+
+
+def drop_rounds_before(folder: Path, number: int) -> None:
+    """Only the last finished round's student is kept."""
+    for old in folder.glob("round-*"):
+        if old.is_dir() and old.name < f"round-{number:03}":
+            shutil.rmtree(old)

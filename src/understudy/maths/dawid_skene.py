@@ -1,0 +1,132 @@
+"""Dawid–Skene: who of several annotators is right how often, and what the truth probably is, without any gold.
+
+Dawid and Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm" (1979). Row i has a true
+class j with chance π_j; annotator a answers l with chance Θ_a[j, l], independently given the truth:
+
+    E:  T_ij ∝ π_j Π_a Θ_a[j, v_ia]                  (over the annotators that answered)
+    M:  π_j ∝ s + Σ_i T_ij,    Θ_a[j, l] ∝ s + Σ_i T_ij [v_ia = l]
+
+started from the vote shares and run in log space. Decided here: an abstention (−1) says nothing, as in a crowd where
+not everyone was asked. Rules that only ever name one class are another matter: given that such a rule answers, its
+answer is certain and tells nothing; what tells is that it fired. With ``abstentions=True`` abstaining is one more
+answer (YouTube spam rules: 82% right instead of 43%). By default that is done where most votes come from such rules.
+Each cell gets a pseudo-count s (``smoothing``, a Dirichlet prior), so that no answer is impossible; what EM then climbs
+is the log-likelihood plus s · (Σ log π + Σ log Θ), and that is the trace.
+
+    fit = fit_dawid_skene(votes, classes=3)
+    fit.posterior, fit.prior, fit.confusion[annotator, truth, answer]
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+
+
+@dataclass(frozen=True, eq=False)
+class DawidSkene:
+    """The fitted model. Apply it to further rows of the same annotators with ``posterior_of``."""
+
+    prior: Tensor
+    """π, ``(C,)``."""
+    confusion: Tensor
+    """Θ, ``(A, C, C)``: annotator, truth, answer (one more answer where abstentions count)."""
+    posterior: Tensor
+    """``(N, C)`` of the rows it was fitted on; rows without a vote hold the prior."""
+    log_likelihood: list[float]
+    """After every E-step, with the smoothing's share; never decreases."""
+    converged: bool
+
+    @property
+    def abstentions(self) -> bool:
+        return self.confusion.shape[2] > self.confusion.shape[1]
+
+    def posterior_of(self, votes: Tensor) -> Tensor:
+        """The truth's chances for other rows, ``(n, C)`` float64."""
+        return _expect(votes, self.prior.log(), self.confusion.log())[0]
+
+
+def vote_shares(votes: Tensor, classes: int) -> Tensor:
+    """The share of the votes each class got, ``(n, C)`` float64; all zero where nobody voted."""
+    counts = torch.zeros(len(votes), classes + 1, dtype=torch.float64)
+    # Abstentions fall into a column of their own, which is cut off.
+    answers = torch.where(votes < 0, classes, votes.long())
+    counts.scatter_add_(1, answers, torch.ones((), dtype=torch.float64).expand(answers.shape))
+    counts = counts[:, :classes]
+    return counts / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+# Votes an annotator must have given before "always the same class" is taken for a rule, not for chance.
+_HABIT = 10
+
+
+def mostly_rules(votes: Tensor) -> bool:
+    """Do most votes come from annotators that only ever name one class (and sometimes abstain)?"""
+    answered = votes >= 0
+    counts = answered.sum(0)
+    lowest = torch.where(answered, votes.long(), torch.iinfo(torch.long).max).amin(0)
+    rule = (lowest == votes.long().amax(0)) & (counts >= _HABIT) & (counts < len(votes))
+    return bool(2 * counts[rule].sum() > counts.sum())
+
+
+def fit_dawid_skene(
+    votes: Tensor,
+    classes: int,
+    *,
+    smoothing: float = 0.01,
+    abstentions: bool | None = None,
+    tolerance: float = 1e-6,
+    most_steps: int = 1000,
+) -> DawidSkene:
+    """EM until the objective grows by less than ``tolerance`` per row that has a vote.
+
+    ``abstentions``: whether abstaining counts as an answer; None decides by ``mostly_rules``.
+    """
+    if not smoothing > 0:
+        raise UnderstudyError(f"smoothing={smoothing} must be greater than 0, or an unseen answer would be impossible")
+    spoken = votes[(votes >= 0).any(1)]
+    if not len(spoken):
+        raise UnderstudyError("no row has a vote (all are −1); Dawid–Skene needs some")
+    abstentions = mostly_rules(spoken) if abstentions is None else abstentions
+    posterior = vote_shares(spoken, classes)
+    trace: list[float] = []
+    converged = False
+    while not converged and len(trace) < most_steps:
+        log_prior, log_confusion = _maximise(spoken, posterior, smoothing, abstentions)
+        posterior, evidence = _expect(spoken, log_prior, log_confusion)
+        trace.append(float(evidence.sum() + smoothing * (log_prior.sum() + log_confusion.sum())))
+        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * len(spoken)
+    return DawidSkene(
+        prior=log_prior.exp(),
+        confusion=log_confusion.exp(),
+        posterior=_expect(votes, log_prior, log_confusion)[0],
+        log_likelihood=trace,
+        converged=converged,
+    )
+
+
+def _maximise(votes: Tensor, posterior: Tensor, smoothing: float, abstentions: bool) -> tuple[Tensor, Tensor]:
+    """log π ``(C,)`` and log Θ ``(A, C, C)`` from the rows' posteriors."""
+    classes = posterior.shape[1]
+    prior = posterior.sum(0) + smoothing
+    counts = posterior.new_zeros(votes.shape[1], classes + 1, classes)
+    for annotator, answers in enumerate(votes.unbind(1)):
+        counts[annotator].index_add_(0, torch.where(answers < 0, classes, answers.long()), posterior)
+    confusion = (counts if abstentions else counts[:, :classes]).transpose(1, 2) + smoothing
+    return (prior / prior.sum()).log(), (confusion / confusion.sum(2, keepdim=True)).log()
+
+
+def _expect(votes: Tensor, log_prior: Tensor, log_confusion: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows' posteriors ``(n, C)`` and log-likelihoods ``(n,)``."""
+    annotators, classes, answers = log_confusion.shape
+    # One lookup row per answer, the last for abstaining: zero where that says nothing.
+    says = log_confusion.transpose(1, 2)
+    if answers == classes:
+        says = torch.cat([says, says.new_zeros(annotators, 1, classes)], dim=1)
+    joint = log_prior.repeat(len(votes), 1)
+    for annotator, given in enumerate(votes.unbind(1)):
+        joint += says[annotator].index_select(0, torch.where(given < 0, classes, given.long()))
+    evidence = joint.logsumexp(1)
+    return (joint - evidence.unsqueeze(1)).exp(), evidence

@@ -1,0 +1,75 @@
+"""Bootstrapping: the target is the given label, moved a little towards what the student already believes.
+
+Reed et al., "Training Deep Neural Networks on Noisy Labels with Bootstrapping" (2015). With q the label and f the
+student's prediction, the loss is ``ce(β q + (1 − β) h, f)``:
+
+    target="hard": h = onehot(argmax f), constant, β = 0.8        target="soft": h = f, β = 0.95
+
+In the soft form the gradient flows through h as well, which makes it cross-entropy plus (1 − β) times the prediction's
+entropy. The values of β are the ones Ren et al. (2018) took as the best. β stays fixed: ``us.self_distillation`` is the
+same blend with a share that grows.
+
+    us.train(student, None, us.Pool(x, noisy_labels), us.bootstrap(target="soft"), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.types import Loss, Objective, Step, Target, TeacherTarget, Term, Weight
+
+__all__ = ["bootstrap", "bootstrap_target"]
+
+BETA = {"hard": 0.8, "soft": 0.95}
+
+
+@dataclass(frozen=True)
+class BootstrapTarget(Target):
+    labels: Target
+    beta: float
+    soft: bool
+    name: str
+
+    def __call__(self, step: Step) -> Tensor:
+        logits = step.outputs.logits
+        if self.soft:
+            own = (logits / step.temperature).softmax(-1)
+        else:
+            own = torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        return self.beta * self.labels(step) + (1 - self.beta) * own
+
+
+def bootstrap_target(
+    *, target: str = "hard", beta: float | None = None, hard: bool = False, name: str = "bootstrap"
+) -> Target:
+    """The blended target as a slot."""
+    if target not in BETA:
+        raise UnderstudyError(f"bootstrap(target={target!r}): use 'hard' (the best class) or 'soft'")
+    if beta is not None and not 0 <= beta <= 1:
+        raise UnderstudyError(f"bootstrap(beta={beta}) must lie in [0, 1]: it is the label's share of the target")
+    return BootstrapTarget(TeacherTarget(hard=hard), BETA[target] if beta is None else beta, target == "soft", name)
+
+
+def bootstrap(
+    *,
+    target: str = "hard",
+    beta: float | None = None,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    return Objective(
+        name="bootstrap",
+        target=bootstrap_target(target=target, beta=beta, hard=hard),
+        loss=loss,
+        weight=weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )

@@ -1,0 +1,90 @@
+"""Class ratio: weigh each example by the share of clean labels in its class (the paper's WEIGHTED).
+
+A baseline of Ren et al. (ICML 2018), 4.2, made for background flips, where one class holds most of the wrong labels:
+``w ∝ P(truth = c | label = c)``, scaled to mean 1 over the pool. The paper gives the shares as an oracle
+(``clean_share``, one number per class); without it they are estimated on gold, which then must hold rows that the
+teacher labelled with each class.
+
+    us.train(student, None, us.Pool(x, labels), us.class_ratio(clean_share=[0.2, 1, 1, 1]), epochs=30)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.data.checks import to_tensor
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["class_ratio", "class_ratio_weight"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRatioWeight(Weight):
+    clean_share: Any
+    name: str
+
+    def prepare(self, context: Context) -> Columns:
+        labels = context.teacher.top1()
+        share = self._on_gold(context, labels) if self.clean_share is None else self._given(context.classes)
+        weight = share[labels]
+        if not float(weight.sum()) > 0:
+            raise UnderstudyError("class_ratio: the clean share of every class in the pool is 0; nothing would count")
+        return {"weight": (weight / weight.mean()).float()}
+
+    def _given(self, classes: int) -> Tensor:
+        share = to_tensor(self.clean_share, "class_ratio(clean_share=…)").double()
+        if share.shape != (classes,) or bool(((share < 0) | (share > 1)).any()):
+            raise UnderstudyError(
+                f"class_ratio(clean_share=…) must hold {classes} numbers in [0, 1], one per class: the share of its "
+                f"labels that are right (got shape {tuple(share.shape)})"
+            )
+        return share
+
+    def _on_gold(self, context: Context, labels: Tensor) -> Tensor:
+        gold, teacher = context.estimates
+        said = teacher.top1()
+        named = torch.bincount(said, minlength=context.classes)
+        used = torch.bincount(labels, minlength=context.classes) > 0
+        missing = (used & (named == 0)).nonzero().squeeze(1).tolist()
+        if missing:
+            raise UnderstudyError(
+                f"class_ratio measures on gold how often each label is right, but the teacher named no gold row class "
+                f"{missing[0]}; add gold rows, or pass clean_share="
+            )
+        right = torch.bincount(said, weights=(said == gold.y).double(), minlength=context.classes)
+        return right / named.clamp(min=1)
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return step.columns[f"{self.name}.weight"]
+
+
+def class_ratio_weight(*, clean_share: Any = None, name: str = "class_ratio") -> Weight:
+    """The weight as a slot."""
+    return ClassRatioWeight(clean_share, name)
+
+
+def class_ratio(
+    clean_share: Any = None,
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    ratio = class_ratio_weight(clean_share=clean_share)
+    return Objective(
+        name="class_ratio",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=ratio if weight is None else ratio * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+        traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
+    )

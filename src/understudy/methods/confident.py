@@ -1,0 +1,86 @@
+"""Confident: keep only the labels the teacher is surest of. What people do today, and so a baseline for the rest.
+
+Of N pool rows exactly ``round(share · N)`` (at least one) are kept, by the teacher's margin or entropy; ties go to the
+earlier row, so the count is exact and the choice repeatable. The rest get weight 0, the kept ones share the batch's
+weight: ``n · kept / Σ kept``, mean 1 over the pool rows of a batch.
+
+Hard labels are ranked by the confidence that came with them. Without one (or where all confidences are the same) there
+is nothing to rank by, which is an error.
+
+    us.train(student, gold, pool, us.confident(share=0.5, measure="entropy"), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.data.labels import MEASURES, Hard
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.maths.weights import normalise
+from understudy.methods.vanilla import vanilla
+from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+
+__all__ = ["confident", "confident_weight"]
+
+
+@dataclass(frozen=True)
+class ConfidentWeight(Weight):
+    share: float
+    measure: str
+    name: str
+
+    can_vanish = True
+
+    def prepare(self, context: Context) -> Columns:
+        plain = context.teacher.simplest()
+        confidence = context.teacher.confidence(self.measure)
+        if self.measure == "entropy":
+            confidence = -confidence
+        count = max(1, round(self.share * len(confidence)))
+        no_scores = isinstance(plain, Hard) and plain.given is None
+        if no_scores or (count < len(confidence) and bool((confidence == confidence[0]).all())):
+            raise UnderstudyError(
+                "confident ranks labels by the teacher's confidence, but all pool labels are equally sure; "
+                "pass probabilities or us.Hard(labels, confidence), or use us.vanilla()"
+            )
+        order = confidence.argsort(descending=True, stable=True)
+        kept = torch.zeros(len(confidence)).index_fill_(0, order[:count].cpu(), 1.0)
+        context.facts[f"{self.name}.kept_rows"] = count
+        return {"kept": kept}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return normalise(step.columns[f"{self.name}.kept"])
+
+
+def confident_weight(share: float = 0.5, measure: str = "margin", *, name: str = "confident") -> Weight:
+    """The filter as a slot: ``us.slam(weight=us.confident_weight(0.8))``."""
+    if not 0 < share <= 1:
+        raise UnderstudyError(f"confident(share={share}) must be above 0 and at most 1")
+    if measure not in MEASURES:
+        raise UnderstudyError(f"confident(measure={measure!r}) is unknown; use one of {', '.join(MEASURES)}")
+    return ConfidentWeight(share, measure, name)
+
+
+def confident(
+    share: float = 0.5,
+    measure: str = "margin",
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    sure = confident_weight(share, measure)
+    objective = vanilla(
+        hard=hard,
+        loss=loss,
+        weight=sure if weight is None else sure * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )
+    return objective.replace(name="confident", traits=frozenset({"perfect_is_minimal"}))

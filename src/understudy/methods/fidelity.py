@@ -1,0 +1,104 @@
+"""Fidelity weights: the less sure the teacher is of a label, the less that label counts.
+
+    w = exp(−β u / mean u)
+
+With u the entropy of the teacher's label and β = 1 these are the weights of Weighted Distillation's paper (Iliopoulos
+et al., NeurIPS 2022, Appendix C.3, after Dehghani et al., 2017); with u the mean class variance over ten augmented
+teacher passes, those of SLaM's (Kontonis et al., NeurIPS 2023, Appendix D.4). The latter divides by the *total* of u;
+the mean keeps β free of the pool's size. Unlike debiasing, the weights know nothing of the truth or of the student.
+
+Hard labels: where the teacher gave a confidence in [0, 1], u is one minus it; where it gave none, every label is as
+sure as the next and all weights are 1.
+
+    us.train(student, gold, pool, us.fidelity(beta=2), epochs=30)
+    passes = us.stochastic_passes(teacher, x_pool, augment=understudy.data.augment.crop_resize)
+    us.slam(weight=us.fidelity_weight(beta=2, uncertainty=passes.variance))
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from understudy.data.checks import first_bad, to_tensor
+from understudy.data.labels import Hard, Labels
+from understudy.errors import UnderstudyError
+from understudy.maths import weights
+from understudy.maths.losses import cross_entropy
+from understudy.methods.vanilla import vanilla
+from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+
+__all__ = ["fidelity", "fidelity_weight"]
+
+
+@dataclass(frozen=True, eq=False)
+class FidelityWeight(Weight):
+    beta: float
+    uncertainty: Any = field(repr=False)
+    name: str
+
+    def prepare(self, context: Context) -> Columns:
+        uncertainty = _own_doubt(context.teacher) if self.uncertainty is None else self._given(context)
+        weight = weights.fidelity(uncertainty, self.beta)
+        context.facts[f"{self.name}.mean_weight"] = float(weight.mean())
+        return {"weight": weight.float()}
+
+    def _given(self, context: Context) -> Tensor:
+        where = "fidelity(uncertainty=…)"
+        uncertainty = context.per_row(to_tensor(self.uncertainty, where).double(), where)
+        if uncertainty.dim() != 1:
+            raise UnderstudyError(
+                f"{where} has shape {tuple(uncertainty.shape)}; it is one number per pool row: "
+                "us.stochastic_passes(…).variance"
+            )
+        bad = ~((uncertainty >= 0) & uncertainty.isfinite())
+        if bool(bad.any()):
+            row = first_bad(bad)
+            raise UnderstudyError(f"{where} row {row} is {float(uncertainty[row])}; uncertainties are 0 or more")
+        return uncertainty
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return step.columns[f"{self.name}.weight"]
+
+
+def _own_doubt(teacher: Labels) -> Tensor:
+    """The entropy of the teacher's labels; for hard labels, what their confidence leaves open."""
+    if not isinstance(teacher, Hard) or teacher.given is None:
+        return teacher.confidence("entropy")
+    if bool(((teacher.given < 0) | (teacher.given > 1)).any()):
+        raise UnderstudyError(
+            "fidelity reads the confidence of hard labels as a chance, but some lie outside [0, 1]; "
+            "scale them, or pass uncertainty= (one number per pool row)"
+        )
+    return 1 - teacher.given
+
+
+def fidelity_weight(beta: float = 1.0, uncertainty: Any = None, *, name: str = "fidelity") -> Weight:
+    """The weight as a slot. ``uncertainty``: (N,) mean class variance of the teacher, None for its labels' entropy."""
+    if not 0 <= beta < math.inf:
+        raise UnderstudyError(f"fidelity(beta={beta}) must be 0 or more; a negative one would favour doubtful labels")
+    return FidelityWeight(beta, uncertainty, name)
+
+
+def fidelity(
+    beta: float = 1.0,
+    uncertainty: Any = None,
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    trust = fidelity_weight(beta, uncertainty)
+    objective = vanilla(
+        hard=hard,
+        loss=loss,
+        weight=trust if weight is None else trust * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )
+    return objective.replace(name="fidelity", traits=frozenset({"perfect_is_minimal"}))

@@ -1,0 +1,165 @@
+"""Forward correction: score the student's prediction as seen through the label-noise matrix.
+
+Patrini et al., "Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach" (CVPR 2017). With
+``T[i, j] = P(label = j | truth = i)`` the loss is ``ce(q, Tᵀ f)``, so that a student who is right is expected to
+disagree with exactly the labels that T calls wrong. T is
+
+    transition=None      the mean label on the gold rows of each class (needs teacher= on gold, and every class)
+    transition=matrix    given, (C, C), rows sum to 1
+    transition="anchor"  row i is what is predicted of the pool row most surely labelled i: the row at the 97th
+                         percentile, as in the paper's experiments. Predictions of the *noisy* label are needed: the
+                         teacher's soft labels, or ``noisy_probs``, those of a net trained on the labels as they are.
+
+With soft labels T is the mean soft label (the mean hard one with ``hard=True``). Nothing is smoothed: with a teacher
+that is always right, T is the identity and this is vanilla.
+
+    us.train(student, us.Gold(x_gold, y, teacher=labels_gold), us.Pool(x, labels), us.forward(), epochs=30)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.checks import to_tensor
+from understudy.data.labels import Ranking
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.maths.mixing import forward_correction
+from understudy.types import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["forward", "forward_link", "transition_on_gold"]
+
+
+class Transition(nn.Module):
+    """A fixed noise matrix, kept and saved with the run."""
+
+    transition: Tensor
+
+    def __init__(self, transition: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("transition", transition)
+
+
+def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forward") -> Tensor:
+    """T (C, C): the teacher's mean label on the gold rows of each class; an error where a class has none."""
+    gold, said = context.estimates
+    labels = said.dense(torch.arange(len(said)), context.classes).double()
+    if hard:
+        labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
+    counts = torch.bincount(gold.y, minlength=context.classes)
+    missing = (counts == 0).nonzero().squeeze(1).tolist()
+    if missing:
+        raise UnderstudyError(
+            f"{who} estimates the noise of every class on gold, but no gold row with the teacher's word is of class "
+            f"{missing[0]}; add such rows, or pass the matrix yourself"
+        )
+    sums = torch.zeros(context.classes, context.classes, dtype=torch.float64).index_add_(0, gold.y, labels)
+    return sums / counts.unsqueeze(1)
+
+
+def transition_at_anchors(noisy_probs: Tensor, quantile: float = 0.97) -> Tensor:
+    """T (C, C) from predictions of the noisy label (N, C): row i is the prediction at the quantile of column i."""
+    place = round(quantile * (len(noisy_probs) - 1))
+    anchors = noisy_probs.argsort(dim=0, stable=True)[place]
+    return noisy_probs.double()[anchors]
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardLink(Link):
+    transition: Any
+    noisy_probs: Any
+    quantile: float
+    hard: bool
+    name: str
+
+    def module(self, context: Context) -> nn.Module:
+        if isinstance(self.transition, str):
+            matrix = transition_at_anchors(self._noisy_probs(context), self.quantile)
+        elif self.transition is None:
+            matrix = transition_on_gold(context, hard=self.hard)
+        else:
+            matrix = _checked_matrix(self.transition, context.classes)
+        context.facts[f"{self.name}.mean_accuracy"] = float(matrix.diagonal().mean())
+        return Transition(matrix.float())
+
+    def _noisy_probs(self, context: Context) -> Tensor:
+        teacher = context.teacher.simplest()
+        if self.noisy_probs is not None:
+            where = "forward(noisy_probs=…)"
+            probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
+            if probs.dim() != 2 or probs.shape[1] != context.classes:
+                raise UnderstudyError(
+                    f"{where} has shape {tuple(probs.shape)}; give ({len(teacher)}, {context.classes})"
+                )
+            return probs
+        if not isinstance(teacher, Ranking):
+            raise UnderstudyError(
+                "forward(transition='anchor') needs predictions of the noisy label, and hard labels are none; pass "
+                "noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"
+            )
+        return teacher.dense(torch.arange(len(teacher)), context.classes).double()
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        module = step.modules[self.name]
+        assert isinstance(module, Transition)
+        return forward_correction(logits, module.transition)
+
+
+def _checked_matrix(transition: Any, classes: int) -> Tensor:
+    matrix = to_tensor(transition, "forward(transition=…)").double()
+    if matrix.shape != (classes, classes):
+        raise UnderstudyError(
+            f"forward(transition=…) has shape {tuple(matrix.shape)}, but there are {classes} classes; "
+            f"give ({classes}, {classes}): row = truth, column = label"
+        )
+    off = (matrix.sum(1) - 1).abs() > 1e-4
+    if bool((matrix < 0).any()) or bool(off.any()):
+        row = int(((matrix < 0).any(1) | off).nonzero()[0])
+        raise UnderstudyError(
+            f"forward(transition=…) row {row} is no distribution (sum {float(matrix[row].sum()):.4g}); "
+            "row i holds the chances of each label where the truth is i"
+        )
+    return matrix
+
+
+def forward_link(
+    *,
+    transition: Any = None,
+    noisy_probs: Any = None,
+    quantile: float = 0.97,
+    hard: bool = False,
+    name: str = "transition",
+) -> Link:
+    """The correction as a slot."""
+    if isinstance(transition, str) and transition != "anchor":
+        raise UnderstudyError(f"forward(transition={transition!r}): use None (from gold), a (C, C) matrix, or 'anchor'")
+    if not 0 <= quantile <= 1:
+        raise UnderstudyError(f"forward(quantile={quantile}) must lie in [0, 1]")
+    return ForwardLink(transition, noisy_probs, quantile, hard, name)
+
+
+def forward(
+    transition: Any = None,
+    *,
+    noisy_probs: Any = None,
+    quantile: float = 0.97,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    return Objective(
+        name="forward",
+        target=TeacherTarget(hard=hard),
+        link=forward_link(transition=transition, noisy_probs=noisy_probs, quantile=quantile, hard=hard),
+        loss=loss,
+        weight=weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+        traits=frozenset({"noise_free_is_vanilla"}),
+    )

@@ -1,0 +1,79 @@
+"""Generalised cross-entropy: a loss between cross-entropy and mean absolute error, which bears wrong labels better.
+
+Zhang & Sabuncu, "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels" (NeurIPS 2018),
+``(1 − f_y^g) / g``: cross-entropy as g → 0, mean absolute error at g = 1. ``truncated=True`` is their second form,
+where a row with f_y ≤ threshold has a constant loss and so no gradient. Taken literally from the first step it would
+never start (with ten classes every f_y is near 0.1), hence the paper trains without it for a third of the epochs; so
+does ``warmup``. Written as a weight, 0 or 1 by the student's f_y: the gradient is the same, and gold rows are never
+truncated.
+
+    us.train(student, None, us.Pool(x, noisy_labels), us.gce(g=0.7, truncated=True), epochs=30)
+    us.slam(loss=us.gce_loss(0.7))
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.maths import losses
+from understudy.types import Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["gce", "gce_loss", "truncation_weight"]
+
+
+@dataclass(frozen=True)
+class TruncationWeight(Weight):
+    threshold: float
+    warmup: float
+    name: str
+    can_vanish = True
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        f = (step.outputs.logits.detach() / step.temperature).softmax(-1)
+        on_label = f.gather(-1, step.teacher.argmax(-1, keepdim=True)).squeeze(-1)
+        kept = (on_label > self.threshold) | (step.progress < self.warmup)
+        return kept.to(losses.dtype)
+
+
+def gce_loss(g: float = 0.7) -> Loss:
+    """The loss as a slot."""
+    if not 0 < g <= 1:
+        raise UnderstudyError(f"gce(g={g}) must lie in (0, 1]; for g → 0 use cross-entropy (us.vanilla)")
+    return partial(losses.gce, g=g)
+
+
+def truncation_weight(*, threshold: float = 0.5, warmup: float = 1 / 3, name: str = "truncation") -> Weight:
+    """0 where the student gives the label at most ``threshold``, from ``warmup`` (a share of training) on; else 1."""
+    if not 0 <= threshold < 1:
+        raise UnderstudyError(f"gce(threshold={threshold}) must lie in [0, 1): it bounds a probability")
+    if not 0 <= warmup <= 1:
+        raise UnderstudyError(f"gce(warmup={warmup}) must lie in [0, 1]: it is a share of training")
+    return TruncationWeight(threshold, warmup, name)
+
+
+def gce(
+    g: float = 0.7,
+    truncated: bool = False,
+    threshold: float = 0.5,
+    *,
+    warmup: float = 1 / 3,
+    hard: bool = False,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    if truncated:
+        truncation = truncation_weight(threshold=threshold, warmup=warmup)
+        weight = truncation if weight is None else truncation * weight
+    return Objective(
+        name="gce",
+        target=TeacherTarget(hard=hard),
+        loss=gce_loss(g),
+        weight=weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )

@@ -1,0 +1,70 @@
+"""Hard mining: of the frequent classes, train only on the rows the student finds hardest.
+
+A baseline of Ren et al. (ICML 2018), 4.1: in each batch all m rows of the rare classes count, and of the others the m
+with the highest loss; the rest has weight 0. The kept rows are scaled to mean 1 over the batch (their plain mean). The
+paper has two classes; with more, a class is rare where it has fewer rows than the average class. A batch without rare
+rows makes no step; where no class is rare there is nothing to mine and every row counts.
+
+    us.train(student, gold, us.Pool(x, labels), us.hard_mining(), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.maths.losses import cross_entropy
+from understudy.maths.weights import normalise
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["hard_mining", "hard_mining_weight"]
+
+
+def mined(losses: Tensor, rare: Tensor) -> Tensor:
+    """0/1: the rare rows, and as many of the others, those of the highest losses; ties: the earlier row."""
+    ranked = losses.masked_fill(rare, -torch.inf).argsort(descending=True, stable=True)
+    place = torch.empty_like(ranked).scatter_(0, ranked, torch.arange(len(ranked), device=ranked.device))
+    return (rare | (place < rare.sum())).to(losses.dtype)
+
+
+@dataclass(frozen=True)
+class HardMiningWeight(Weight):
+    name: str
+    can_vanish = True
+
+    def prepare(self, context: Context) -> Columns:
+        labels = context.teacher.top1()
+        counts = torch.bincount(labels, minlength=context.classes)
+        average = len(labels) / int((counts > 0).sum())
+        rare = (counts < average)[labels]
+        # Where all classes are as frequent, all rows count as rare: none is dropped.
+        return {"rare": rare if bool(rare.any()) else torch.ones_like(rare)}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return normalise(mined(losses, step.columns[f"{self.name}.rare"]))
+
+
+def hard_mining_weight(*, name: str = "hard_mining") -> Weight:
+    """The weight as a slot."""
+    return HardMiningWeight(name)
+
+
+def hard_mining(
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    hardest = hard_mining_weight()
+    return Objective(
+        name="hard_mining",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=hardest if weight is None else hardest * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )

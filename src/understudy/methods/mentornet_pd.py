@@ -1,0 +1,97 @@
+"""MentorNet's predefined curriculum: train on the rows whose loss is below a moving percentile.
+
+Jiang et al., "MentorNet: Learning Data-Driven Curriculum for Very Deep Neural Networks on Corrupted Labels" (ICML
+2018), the predefined form: ``v = 1`` where ``loss ≤ λ``, else 0, with λ a moving average of the batches' p-th loss
+percentile
+
+    λ ← d λ + (1 − d) percentile_p(losses of the batch)
+
+Wrong labels have the larger losses while the student has not memorised them. ``percentile`` is best near the share of
+right labels. During ``warmup`` (a share of training) every row counts and λ already moves. The learned
+curriculum (MentorNet DD) is not reproduced.
+
+    us.train(student, None, us.Pool(x, noisy_labels), us.mentornet_pd(percentile=0.6), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.types import Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["curriculum_weight", "mentornet_pd"]
+
+
+class MovingPercentile(nn.Module):
+    """λ, kept with the run; NaN before the first batch, whose percentile it then takes whole."""
+
+    level: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("level", torch.tensor(torch.nan))
+
+    def update(self, percentile: Tensor, decay: float) -> Tensor:
+        moved = torch.where(self.level.isnan(), percentile, self.level.lerp(percentile, 1 - decay))
+        self.level.copy_(moved)
+        return self.level
+
+
+@dataclass(frozen=True)
+class CurriculumWeight(Weight):
+    percentile: float
+    decay: float
+    warmup: float
+    name: str
+    can_vanish = True
+
+    def module(self, context: Context) -> nn.Module:
+        return MovingPercentile()
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        if not len(losses):
+            return losses
+        moving = step.modules[self.name]
+        assert isinstance(moving, MovingPercentile)
+        level = moving.update(losses.quantile(self.percentile), self.decay)
+        return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
+
+
+def curriculum_weight(
+    *, percentile: float = 0.75, decay: float = 0.9, warmup: float = 0.1, name: str = "mentornet"
+) -> Weight:
+    """The curriculum as a slot."""
+    if not 0 < percentile <= 1:
+        raise UnderstudyError(f"mentornet_pd(percentile={percentile}) must lie in (0, 1]: the share of rows to keep")
+    if not 0 <= decay < 1:
+        raise UnderstudyError(f"mentornet_pd(decay={decay}) must lie in [0, 1)")
+    if not 0 <= warmup <= 1:
+        raise UnderstudyError(f"mentornet_pd(warmup={warmup}) must lie in [0, 1]: it is a share of training")
+    return CurriculumWeight(percentile, decay, warmup, name)
+
+
+def mentornet_pd(
+    percentile: float = 0.75,
+    *,
+    decay: float = 0.9,
+    warmup: float = 0.1,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    curriculum = curriculum_weight(percentile=percentile, decay=decay, warmup=warmup)
+    return Objective(
+        name="mentornet_pd",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=curriculum if weight is None else curriculum * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )

@@ -1,0 +1,70 @@
+"""Oracle: only the pool rows the teacher got right. It needs the truth, so it is a yardstick, not a method to use.
+
+Figure 1 of Weighted Distillation (Iliopoulos et al., NeurIPS 2022) compares plain distillation with a student that saw
+only correctly labelled examples: what a perfect filter would gain. Rows whose best class is not the truth get weight
+0, the others share the batch's weight: ``n · right / Σ right``, mean 1 over the pool rows of a batch, so that filtering
+does not shrink the steps.
+
+    us.train(student, gold, pool, us.oracle(truth=y_pool), epochs=30)
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from understudy.data.checks import check_labels
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.maths.weights import normalise
+from understudy.methods.vanilla import vanilla
+from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+
+__all__ = ["oracle", "oracle_weight"]
+
+
+@dataclass(frozen=True, eq=False)
+class OracleWeight(Weight):
+    truth: Any = field(repr=False)
+    name: str
+
+    can_vanish = True
+
+    def prepare(self, context: Context) -> Columns:
+        if self.truth is None:
+            raise UnderstudyError(
+                "oracle needs the pool's true labels: pass us.oracle(truth=…), one class per pool row"
+            )
+        truth = context.per_row(check_labels(self.truth, "oracle(truth=…)"), "oracle(truth=…)")
+        right = context.teacher.top1().cpu() == truth.cpu()
+        context.facts[f"{self.name}.share_right"] = float(right.double().mean())
+        return {"right": right.float()}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return normalise(step.columns[f"{self.name}.right"])
+
+
+def oracle_weight(truth: Any = None, *, name: str = "oracle") -> Weight:
+    """The filter as a slot: ``us.slam(weight=us.oracle_weight(y_pool))``."""
+    return OracleWeight(truth, name)
+
+
+def oracle(
+    truth: Any = None,
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    right = oracle_weight(truth)
+    return vanilla(
+        hard=hard,
+        loss=loss,
+        weight=right if weight is None else right * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    ).replace(name="oracle")

@@ -1,0 +1,62 @@
+"""PolyLoss, Poly-1: cross-entropy with its leading polynomial term turned up or down (Leng et al., 2022).
+
+    ce(q, f) + ε Σ q (1 − f)
+
+The expansion of −log f around f = 1 begins with 1 − f; ε changes that one coefficient, which decides how hard a nearly
+right prediction still pulls. A baseline of SLaM's paper, which tries ε from −1 to 100 and uses 2 for SLaM × Poly
+(Appendix D.6). Soft labels take the label-weighted sum over the classes. Below −1 the loss would grow again as f nears
+1, so such ε are refused.
+
+    us.train(student, gold, pool, us.poly(epsilon=2.0), epochs=30)
+    us.slam(loss=us.poly_loss(2.0))                       # the loss alone, in any method's slot
+"""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.maths import losses
+from understudy.methods.vanilla import vanilla
+from understudy.types import Objective, Term, Weight
+
+__all__ = ["poly", "poly_loss"]
+
+
+@dataclass(frozen=True)
+class PolyLoss:
+    epsilon: float
+
+    def __call__(self, log_prediction: Tensor, target: Tensor) -> Tensor:
+        return losses.poly(log_prediction, target, epsilon=self.epsilon)
+
+
+def poly_loss(epsilon: float = 1.0) -> PolyLoss:
+    """The loss as a slot."""
+    if not -1 <= epsilon < math.inf:
+        raise UnderstudyError(
+            f"poly(epsilon={epsilon}) must be a number of at least −1; below it, being sure is punished"
+        )
+    return PolyLoss(epsilon)
+
+
+def poly(
+    epsilon: float = 1.0,
+    *,
+    hard: bool = False,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    objective = vanilla(
+        hard=hard,
+        loss=poly_loss(epsilon),
+        weight=weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )
+    # ε Σ q (1 − f) draws towards the label's best class, so a soft label itself is not the minimum.
+    return objective.replace(name="poly", traits=frozenset())

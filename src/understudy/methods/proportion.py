@@ -1,0 +1,65 @@
+"""Proportion: weigh each example by the inverse frequency of its class.
+
+The plainest answer to imbalance, a baseline of Ren et al. (ICML 2018), 4.1: ``w = N / (classes that occur · rows of the
+class)``, mean 1 over the pool, so that every class has the same total weight. Frequencies are those of the
+teacher's best classes on the pool.
+
+    us.train(student, gold, us.Pool(x, labels), us.proportion(), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.maths.losses import cross_entropy
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["proportion", "proportion_weight"]
+
+
+def inverse_frequency(labels: Tensor) -> Tensor:
+    """One weight per row, mean 1: the classes that occur share the total equally."""
+    counts = torch.bincount(labels).double()
+    present = int((counts > 0).sum())
+    return len(labels) / (present * counts[labels])
+
+
+@dataclass(frozen=True)
+class ProportionWeight(Weight):
+    name: str
+
+    def prepare(self, context: Context) -> Columns:
+        weight = inverse_frequency(context.teacher.top1())
+        context.facts[f"{self.name}.largest_weight"] = float(weight.max())
+        return {"weight": weight.float()}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return step.columns[f"{self.name}.weight"]
+
+
+def proportion_weight(*, name: str = "proportion") -> Weight:
+    """The weight as a slot."""
+    return ProportionWeight(name)
+
+
+def proportion(
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    inverse = proportion_weight()
+    return Objective(
+        name="proportion",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=inverse if weight is None else inverse * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+        traits=frozenset({"perfect_is_minimal"}),
+    )

@@ -1,0 +1,78 @@
+"""Random weights: the control for reweighting, a rectified Gaussian scaled to mean 1 in each batch.
+
+Ren et al. (ICML 2018), Equation 16: ``wᵢ = n · max(zᵢ, 0) / Σⱼ max(zⱼ, 0)`` with zᵢ standard normal. What a learned
+weighting gains over this is not owed to the mere randomness of its weights. A weight depends on the seed, the row and
+the epoch alone, so a training repeats bit by bit and the order within a batch does not matter.
+
+    us.train(student, None, us.Pool(x, labels), us.random_weights(), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.maths.losses import cross_entropy
+from understudy.maths.weights import normalise
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["random_weight", "random_weights"]
+
+
+def _shifted(bits: Tensor, by: int) -> Tensor:
+    """Logical right shift: int64's own would copy the sign into the upper bits."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)
+
+
+def _scrambled(bits: Tensor) -> Tensor:
+    """Two rounds of shift and multiply on int64, after which neighbouring inputs have unrelated outputs."""
+    for factor, by in ((-0x40A7B892E31B1A47, 30), (-0x6B2FB644ECCEEE15, 27)):
+        bits = (bits ^ _shifted(bits, by)) * factor
+    return bits ^ _shifted(bits, 31)
+
+
+def gaussian(key: Tensor, epoch: int) -> Tensor:
+    """A standard normal number for each key (int64) and epoch, float64."""
+    bits = _scrambled(key ^ _scrambled(torch.tensor(epoch + 1, device=key.device)))
+    # The upper 52 bits as a number strictly between 0 and 1.
+    z: Tensor = torch.special.ndtri((_shifted(bits, 12).double() + 0.5) / (1 << 52))
+    return z
+
+
+@dataclass(frozen=True)
+class RandomWeight(Weight):
+    name: str
+
+    def prepare(self, context: Context) -> Columns:
+        draw = torch.Generator().manual_seed(context.seed)
+        return {"key": torch.randint(1 << 62, (len(context.pool),), generator=draw)}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return normalise(gaussian(step.columns[f"{self.name}.key"], step.epoch).to(losses.dtype))
+
+
+def random_weight(*, name: str = "random") -> Weight:
+    """The weight as a slot."""
+    return RandomWeight(name)
+
+
+def random_weights(
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    drawn = random_weight()
+    return Objective(
+        name="random_weights",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=drawn if weight is None else drawn * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+        traits=frozenset({"perfect_is_minimal"}),
+    )

@@ -1,0 +1,59 @@
+"""Resample: draw class-balanced batches instead of weighing the loss.
+
+A baseline of Ren et al. (ICML 2018), 4.1. Pool rows are drawn with replacement in proportion to the inverse frequency
+of the teacher's best class, so that each class fills the same share of a batch on average (the paper's batches are
+exactly balanced). An epoch still has as many draws as the pool has rows; rare rows come up many times in it.
+
+    us.train(student, gold, us.Pool(x, labels), us.resample(), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.maths.losses import cross_entropy
+from understudy.methods.proportion import inverse_frequency
+from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["balanced_sampling", "resample"]
+
+
+@dataclass(frozen=True)
+class BalancedSampling(Weight):
+    """Weighs nothing: its column tells the loop how to draw."""
+
+    name: str
+
+    def prepare(self, context: Context) -> Columns:
+        return {"sampling": inverse_frequency(context.teacher.top1()).float()}
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.ones_like(losses)
+
+
+def balanced_sampling(*, name: str = "resample") -> Weight:
+    """Class-balanced drawing as a slot, to combine with any method."""
+    return BalancedSampling(name)
+
+
+def resample(
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    sampling = balanced_sampling()
+    return Objective(
+        name="resample",
+        target=TeacherTarget(hard=hard),
+        loss=loss,
+        weight=sampling if weight is None else sampling * weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+        traits=frozenset({"perfect_is_minimal"}),
+    )

@@ -1,0 +1,85 @@
+"""S-model: forward correction whose noise matrix is learned together with the student.
+
+Goldberger & Ben-Reuven, "Training Deep Neural-Networks Using a Noise Adaptation Layer" (ICLR 2017), their simple
+model: a softmax layer maps truth to label, ``ce(q, Tᵀ f)`` with ``T[i, ·] = softmax(W[i, ·])`` trained and saved with
+the student and absent from ``predict``. Nothing but its start ties T to the noise, so the start matters:
+``T = (1 − s) T₀ + s / C`` with T₀ the identity (``init="identity"``) or the teacher's confusion on gold
+(``init="confusion"``), s the smoothing, without which W would begin at −∞. The papers do not give s.
+
+    us.train(student, us.Gold(x_gold, y, teacher=labels_gold), us.Pool(x, labels), us.s_model("confusion"), epochs=30)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.maths.mixing import forward_correction
+from understudy.methods.forward import transition_on_gold
+from understudy.types import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+
+__all__ = ["s_model", "s_model_link"]
+
+
+class TransitionLayer(nn.Module):
+    """A trainable noise matrix; its rows are softmaxes of a square weight."""
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(start.log())
+
+    def transition(self) -> Tensor:
+        return self.weight.softmax(-1)
+
+
+@dataclass(frozen=True)
+class SModelLink(Link):
+    init: str
+    smoothing: float
+    hard: bool
+    name: str
+
+    def module(self, context: Context) -> nn.Module:
+        start = torch.eye(context.classes, dtype=torch.float64)
+        if self.init == "confusion":
+            start = transition_on_gold(context, hard=self.hard, who="s_model(init='confusion')")
+        return TransitionLayer(((1 - self.smoothing) * start + self.smoothing / context.classes).float())
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        layer = step.modules[self.name]
+        assert isinstance(layer, TransitionLayer)
+        return forward_correction(logits, layer.transition())
+
+
+def s_model_link(*, init: str = "identity", smoothing: float = 0.1, hard: bool = False, name: str = "s_model") -> Link:
+    """The layer as a slot."""
+    if init not in ("identity", "confusion"):
+        raise UnderstudyError(f"s_model(init={init!r}): use 'identity' or 'confusion' (estimated on gold)")
+    if not 0 < smoothing <= 1:
+        raise UnderstudyError(f"s_model(smoothing={smoothing}) must lie in (0, 1]; at 0 the layer cannot learn")
+    return SModelLink(init, smoothing, hard, name)
+
+
+def s_model(
+    init: str = "identity",
+    *,
+    smoothing: float = 0.1,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    terms: tuple[Term, ...] = (),
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    return Objective(
+        name="s_model",
+        target=TeacherTarget(hard=hard),
+        link=s_model_link(init=init, smoothing=smoothing, hard=hard),
+        loss=loss,
+        weight=weight,
+        terms=terms,
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )

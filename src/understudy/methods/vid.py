@@ -1,0 +1,130 @@
+"""VID, variational information distillation: the student's features should tell what the teacher's are.
+
+Ahn et al., "Variational Information Distillation for Knowledge Transfer" (CVPR 2019), Equations 2, 4 and 6 on the
+penultimate layer, as both distillation papers use it. Added to the loss of each pool row, times ``strength``:
+
+    −log N(t; μ(h), σ²) = Σ_c ½ [ (t_c − μ_c(h))² / σ²_c + log σ²_c + log 2π ],      σ²_c = softplus(a_c) + ε
+
+t the teacher's features, h the student's, μ a trained linear projection, a one trained number per channel. The sum is
+over channels (many public versions take the mean, which divides ``strength`` by their number). Variances start at 1:
+scale the teacher's features to about that. A weight covers the whole, ``w · (loss + strength · vid)``: Weighted VID is
+``us.weighted(terms=(us.vid_term(features),))``. The head is trained and saved with the student, and absent from
+``predict``; ``us.VidHead.from_state(run.module_states["vid"])`` gives it back from a loaded run.
+
+    features = us.teacher_features(teacher, x_pool)
+    us.train(student, gold, pool, us.vid(features, strength=0.1), epochs=30)
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from understudy.data.checks import check_finite, to_tensor
+from understudy.data.rows import SubsetRows
+from understudy.errors import UnderstudyError
+from understudy.maths.losses import cross_entropy
+from understudy.methods.vanilla import vanilla
+from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+
+__all__ = ["VidHead", "vid", "vid_term"]
+
+# softplus underflows to 0 in float32 from about −104; ε keeps the variance above it, and 1/σ² below 1e5.
+EPSILON = 1e-5
+
+
+class VidHead(nn.Module):
+    """A Gaussian of the teacher's features, its mean linear in the student's."""
+
+    def __init__(self, student_features: int, teacher_features: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(student_features, teacher_features)
+        # softplus(log(e − 1)) = 1.
+        self.raw_variance = nn.Parameter(torch.full((teacher_features,), math.log(math.expm1(1.0))))
+
+    @property
+    def variance(self) -> Tensor:
+        """σ², one per teacher channel; positive for every value of the parameter."""
+        return nn.functional.softplus(self.raw_variance) + EPSILON
+
+    def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """−log N(teacher; projection of student, variance), summed over channels, ``(B,)``."""
+        variance = self.variance
+        residual: Tensor = teacher.to(variance.dtype) - self.projection(student.to(variance.dtype))
+        return 0.5 * (residual.square() / variance + variance.log() + math.log(2 * math.pi)).sum(-1)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> "VidHead":
+        """The head that a run saved; its sizes are those of its weights."""
+        teacher_features, student_features = state["projection.weight"].shape
+        head = cls(student_features, teacher_features)
+        head.load_state_dict(dict(state))
+        return head
+
+
+@dataclass(frozen=True, eq=False)
+class VidTerm(Term):
+    teacher_features: Any = field(repr=False)
+    strength: float
+    name: str
+
+    wants_features = True
+
+    def prepare(self, context: Context) -> Columns:
+        features = context.per_row(self._features(), "vid(teacher_features=…)")
+        if not isinstance(self.teacher_features, np.memmap):
+            check_finite(features, "vid(teacher_features=…)")
+        return {"teacher_features": features}
+
+    def _features(self) -> Tensor:
+        where = "vid(teacher_features=…)"
+        if self.teacher_features is None:
+            raise UnderstudyError(
+                "vid matches the teacher's penultimate features: pass teacher_features=…, (N, d) in pool order, as "
+                "us.teacher_features(teacher, x_pool) makes them"
+            )
+        features = to_tensor(self.teacher_features, where)
+        if features.dim() != 2:
+            raise UnderstudyError(f"{where} has shape {tuple(features.shape)}; features are (rows, channels)")
+        return features
+
+    def module(self, context: Context) -> nn.Module:
+        first_row = SubsetRows(context.pool.rows, torch.arange(1))
+        return VidHead(context.features(first_row).shape[1], self._features().shape[1])
+
+    def __call__(self, step: Step) -> Tensor:
+        assert step.outputs.features is not None  # wants_features
+        cost: Tensor = step.modules[self.name](step.outputs.features, step.columns[f"{self.name}.teacher_features"])
+        return self.strength * cost
+
+
+def vid_term(teacher_features: Any = None, strength: float = 1.0, *, name: str = "vid") -> Term:
+    """The extra cost as a slot, for any method: ``us.slam(terms=(us.vid_term(features),))``."""
+    if not 0 <= strength < math.inf:
+        raise UnderstudyError(f"vid(strength={strength}) must be 0 or more")
+    return VidTerm(teacher_features, strength, name)
+
+
+def vid(
+    teacher_features: Any = None,
+    strength: float = 1.0,
+    *,
+    hard: bool = False,
+    loss: Loss = cross_entropy,
+    weight: Weight | None = None,
+    temperature: float | tuple[float, float] = 1.0,
+    temperature_scale: bool | None = None,
+) -> Objective:
+    objective = vanilla(
+        hard=hard,
+        loss=loss,
+        weight=weight,
+        terms=(vid_term(teacher_features, strength),),
+        temperature=temperature,
+        temperature_scale=temperature_scale,
+    )
+    return objective.replace(name="vid", traits=frozenset({"perfect_is_minimal"}))

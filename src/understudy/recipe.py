@@ -1,0 +1,68 @@
+"""How a training goes, apart from what is trained on what: epochs, batches, optimizer, schedule."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.optim import OPTIMIZERS, Schedule, find_schedule
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    epochs: int
+    batch_size: int
+    lr: float
+    seed: int
+    optimizer: str
+    weight_decay: float
+    momentum: float
+    schedule: str | Schedule | Sequence[tuple[float, float]]
+    gold_repeat: int
+    patience: int | None
+    clip: float | None
+    accumulate: int
+    augment: Augment | None
+    workers: int
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate"):
+            _whole(name, getattr(self, name), least=1)
+        for name in ("gold_repeat", "workers"):
+            _whole(name, getattr(self, name), least=0)
+        if self.patience is not None:
+            _whole("patience", self.patience, least=1)
+        if not self.lr > 0:
+            raise UnderstudyError(f"lr={self.lr} must be greater than 0")
+        if self.clip is not None and not self.clip > 0:
+            raise UnderstudyError(f"clip={self.clip} must be greater than 0, or None")
+        if self.optimizer not in OPTIMIZERS:
+            raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
+        find_schedule(self.schedule)
+
+    def lr_at(self, progress: float) -> float:
+        return self.lr * find_schedule(self.schedule)(progress)
+
+    def as_config(self) -> dict[str, Any]:
+        """What JSON can hold of it."""
+        plain = (int, float, str, type(None))
+        return {name: value for name, value in vars(self).items() if isinstance(value, plain)}
+
+
+def _whole(name: str, value: Any, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UnderstudyError(f"{name}={value} must be a whole number, at least {least}")
+
+
+def check_phases(*, pretrain_epochs: int, finetune_epochs: int, gold_weight: float, gold: Any) -> None:
+    _whole("pretrain_epochs", pretrain_epochs, least=0)
+    _whole("finetune_epochs", finetune_epochs, least=0)
+    if not gold_weight >= 0:
+        raise UnderstudyError(f"gold_weight={gold_weight} must not be negative")
+    if gold is None and (pretrain_epochs or finetune_epochs):
+        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")

@@ -1,0 +1,167 @@
+"""Learning to reweight: the weights by hand and against the paper's double backward, and when no step is made."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import understudy as us
+from understudy.scoring import Scorer
+from understudy.types import Outputs, Step, Weight
+
+
+def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:
+    g = torch.Generator().manual_seed(1)
+    x, y = torch.randn(rows + 12, 5, generator=g), torch.arange(rows + 12) % classes
+    x = x + 2 * F.one_hot(y, 5)
+    noisy = torch.where(torch.rand(rows, generator=g) < 0.4, (y[12:] + 1) % classes, y[12:])
+    return us.Gold(x[:12], y[:12]), us.Pool(x[12:], us.Hard(noisy, classes=classes))
+
+
+def _net(*, batch_norm: bool = False) -> nn.Sequential:
+    torch.manual_seed(0)
+    middle = nn.BatchNorm1d(8) if batch_norm else nn.Identity()
+    return nn.Sequential(nn.Linear(5, 8), middle, nn.Tanh(), nn.Linear(8, 3))
+
+
+def test_weights_by_hand() -> None:
+    """max(u, 0) = (1, 0, 3, 0), scaled to mean 1: (1, 0, 3, 0) · 4 / 4."""
+    step = Step(Outputs(torch.zeros(4, 2)), torch.zeros(4, 2), torch.arange(4))
+    found = us.l2rw().pool_weights(torch.ones(4), step, torch.tensor([1.0, -2.0, 3.0, 0.0]))
+    assert found is not None
+    assert found.tolist() == [1.0, 0.0, 3.0, 0.0]
+    assert us.l2rw_weight()(torch.ones(2), _aligned(step, [-1.0, -2.0])).tolist() == [0.0, 0.0]
+    assert us.l2rw_weight()(torch.ones(2), _aligned(step, [2.0, 6.0])).tolist() == [0.5, 1.5]
+
+
+def _aligned(step: Step, alignment: list[float]) -> Step:
+    return dataclasses.replace(step, alignment=torch.tensor(alignment))
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_step_scores_as_the_papers_double_backward(batch_norm: bool) -> None:
+    """Weights through ∂ (gold loss after one virtual SGD step on Σ ε ℓ) / ∂ε at 0; BatchNorm in train mode."""
+    gold, pool = _pool_and_gold()
+    net = _net(batch_norm=batch_norm).train()
+    scorer = Scorer(net, us.l2rw(), gold, pool, classes=3, device=torch.device("cpu"), seed=0)
+    scorer.prepare(0)
+    rows = torch.arange(20)
+    noisy = pool.teacher.top1()[rows]  # type: ignore[union-attr]
+
+    exact = copy.deepcopy(net).double()
+    parameters = dict(exact.named_parameters())
+
+    def losses(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        state = {**values, **{name: buffer.clone() for name, buffer in exact.named_buffers()}}
+        return F.cross_entropy(torch.func.functional_call(exact, state, (x.double(),)), y, reduction="none")
+
+    epsilon = torch.zeros(20, dtype=torch.float64, requires_grad=True)
+    on_pool = losses(parameters, pool.x[rows], noisy)
+    gradients = torch.autograd.grad((epsilon * on_pool).sum(), list(parameters.values()), create_graph=True)
+    moved = {name: p - 0.1 * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
+    meta = -torch.autograd.grad(losses(moved, gold.x, gold.y).mean(), epsilon, retain_graph=True)[0]
+    weights = 20 * meta.clamp(min=0) / meta.clamp(min=0).sum()
+    assert 0 < int((weights == 0).sum()) < 20
+    total = (weights.detach() * on_pool).sum()
+
+    scored = scorer.score(pool.x[rows], torch.empty(0, dtype=torch.long), rows, epoch=0, progress=0.0)
+    torch.testing.assert_close(scored.total.double(), total, rtol=1e-5, atol=1e-5)
+    # The backward pass of the same forward pass is that of the weighted loss, with the weights constant.
+    scored.total.backward()
+    for expected, parameter in zip(torch.autograd.grad(total, parameters.values()), net.parameters(), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad.double(), expected, rtol=1e-4, atol=1e-4)
+    if batch_norm:
+        assert int(dict(net.named_buffers())["1.num_batches_tracked"]) == 1
+
+
+class Nothing(Weight):
+    """Stands for an alignment that is negative everywhere."""
+
+    name = "nothing"
+    can_vanish = True
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.zeros_like(losses)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_all_zero_weights_leave_the_student_alone(optimizer: str) -> None:
+    """Momentum and weight decay would move it: they do in the first epoch, whose weights are not zero."""
+    gold, pool = _pool_and_gold()
+    options = {"batch_size": 10, "lr": 0.1, "optimizer": optimizer, "weight_decay": 0.1, "progress": False}
+    net = _net()
+    stays = us.train(net, gold, pool, us.l2rw(weight=Nothing()), epochs=2, **options)
+    for before, after in zip(net.parameters(), stays.student.parameters(), strict=True):
+        assert before.equal(after)
+    one = us.train(net, gold, pool, us.l2rw(), epochs=1, **options)
+    halted = us.train(net, gold, pool, us.l2rw(weight=AfterFirstEpoch()), epochs=3, **options)
+    for first, last in zip(one.student.parameters(), halted.student.parameters(), strict=True):
+        assert first.equal(last)
+    assert not next(net.parameters()).equal(next(one.student.parameters()))
+
+
+class AfterFirstEpoch(Weight):
+    name = "first_epoch"
+    can_vanish = True
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.full_like(losses, float(step.epoch == 0))
+
+
+def test_an_opposed_gold_set_stops_training_by_itself() -> None:
+    """Pool and gold share their rows and have opposite labels: every alignment of a linear model's row is negative."""
+    x = torch.ones(8, 1)
+    gold, pool = us.Gold(x, [1] * 7 + [0]), us.Pool(x, us.Hard([0] * 8, classes=2))
+    net = us.models.linear(1, 2)
+    run = us.train(net, gold, pool, us.l2rw(), epochs=2, optimizer="sgd", weight_decay=0.1, lr=1.0, progress=False)
+    for before, after in zip(net.parameters(), run.student.parameters(), strict=True):
+        assert before.equal(after)
+    assert run.columns["refined.weight"].tolist() == [0.0] * 8
+
+
+def test_gold_steers_but_does_not_train_unless_asked() -> None:
+    gold, pool = _pool_and_gold()
+    assert us.l2rw().gold_trains is False
+    assert us.l2rw(train_on_gold=True).gold_trains is True
+    run = us.train(_net(), gold, pool, us.l2rw(), epochs=1, batch_size=10, progress=False)
+    assert run.columns["refined.weight"].mean().item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_wrong_labels_get_little_weight() -> None:
+    gold, pool = _pool_and_gold(rows=400)
+    truth = torch.arange(12, 412) % 3
+    run = us.train(_net(), gold, pool, us.l2rw(), epochs=10, batch_size=50, lr=0.01, progress=False)
+    wrong = pool.teacher.top1() != truth  # type: ignore[union-attr]
+    weight = run.columns["refined.weight"]
+    assert weight[wrong].mean() < 0.25 * weight[~wrong].mean()
+
+
+def test_it_is_a_slot_of_other_methods_and_multiplies() -> None:
+    gold, pool = _pool_and_gold()
+    gold = us.Gold(gold.x, gold.y, us.Hard(gold.y, classes=3))
+    objective = us.slam(weight=us.l2rw_weight(gold_rows=6) * Half())
+    assert objective.alignment_rows == 6
+    run = us.train(_net(batch_norm=True), gold, pool, objective, epochs=2, batch_size=10, progress=False)
+    # The weight has mean 1 over a batch's pool rows, halved.
+    assert run.columns["refined.weight"].mean().item() == pytest.approx(0.5, abs=1e-5)
+
+
+class Half(Weight):
+    name = "half"
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.full_like(losses, 0.5)
+
+
+def test_bad_input_fails_before_the_first_step() -> None:
+    gold, pool = _pool_and_gold()
+    with pytest.raises(us.UnderstudyError, match="gold=None; pass gold"):
+        us.train(_net(), None, pool, us.l2rw(), epochs=1, progress=False)
+    with pytest.raises(us.UnderstudyError, match="student has 2 outputs"):
+        us.train(us.models.linear(5, 2), gold, pool, us.l2rw(), epochs=1, progress=False)
+    with pytest.raises(us.UnderstudyError, match="gold_rows"):
+        us.l2rw(gold_rows=0)

@@ -1,0 +1,184 @@
+"""The page: complete in itself, escaped, legible without colour, and true to its numbers."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import understudy as us
+from understudy.compare import Comparison, Outcome
+from understudy.report import measure_teacher, write_comparison_report, write_run_report
+from understudy.report.figures import comparison_curves, reliability_figure, run_curves
+from understudy.report.page import name_facts
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and gathers text, ids and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.feed(text)
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(path: Path) -> tuple[Page, str]:
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert not re.search(r"<script|https?:|@import|<link|javascript:|\son\w+=", text), "the page must stand alone"
+    assert len(page.ids) == len(set(page.ids)), "ids must be unique over all figures"
+    for _, name, value in page.attributes:
+        if name.endswith("href"):
+            assert value.startswith("#") and value[1:] in page.ids
+    for used in re.findall(r"url\(#([^)]*)\)", text):
+        assert used in page.ids
+    figures = [value for tag, name, value in page.attributes if tag == "figure" and name == "aria-label"]
+    assert len(figures) == text.count("<svg") > 0, "every picture has a text of its own"
+    return page, " ".join(" ".join(page.text).split())
+
+
+def some_labels(n: int = 40) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    probs = torch.rand(n, 3, generator=generator, dtype=torch.float64).softmax(-1)
+    return probs, torch.randint(3, (n,), generator=generator)
+
+
+def some_comparison() -> Comparison:
+    found = Comparison("vanilla")
+    for seed in range(3):
+        found.add("teacher", seed, Outcome(0.9))
+        for method, offset in (("vanilla", 0.0), ("<b>SLaM</b> & $x$", 0.02)):
+            curve = [
+                {"epoch": e + 1, "test_accuracy": 0.8 + e / 50 + offset + seed / 100, "test_loss": 1.0 - e / 10}
+                for e in range(5)
+            ]
+            found.add(method, seed, Outcome(curve[-1]["test_accuracy"], history=curve))
+    return found
+
+
+def test_comparison_page(tmp_path: Path) -> None:
+    probs, y = some_labels()
+    gold = us.Gold(torch.zeros(40, 2), y, teacher=probs)
+    path = tmp_path / "report.html"
+    write_comparison_report(
+        path,
+        some_comparison(),
+        title="A <title> & more",
+        verdict=["It is so."],
+        trust=measure_teacher(gold, us.Pool(torch.zeros(40, 2), probs)),
+        facts=[("Rows", "1,234")],
+        warnings=["mind the <gap>"],
+    )
+    _, text = read(path)
+    for said in ("A <title> & more", "It is so.", "mind the <gap>", "1,234", "<b>SLaM</b> & $x$", "minus vanilla"):
+        assert said in text
+    # vanilla: 0.88, 0.89, 0.90; t(0.975; 2)·0.01/√3 = 0.02484. SLaM is 2 points above in every seed.
+    assert "89.0 86.5 to 91.5" in text and "+2.0 +2.0 to +2.0" in text
+    assert "epoch chosen on gold" not in text
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "confidence"])
+def test_run_page(kind: str, tmp_path: Path) -> None:
+    probs, y = some_labels()
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    hard = probs.argmax(1)
+    teacher: Any = {"soft": probs, "hard": hard, "confidence": us.Hard(hard, probs.max(1).values)}[kind]
+    gold, pool = us.Gold(x, y, teacher=teacher), us.Pool(x, teacher)
+    run = us.train(
+        lambda: us.models.mlp(inputs=2, classes=3, hidden=(4,)), gold, pool, us.slam(), epochs=3, test=(x, y),
+        select=(x, y), progress=False,
+    )  # fmt: skip
+    write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool, settings={"Pool file": "<pool>.npz"})
+    _, text = read(tmp_path / "r.html")
+    assert "40 gold rows and 40 pool rows" in text and "<pool>.npz" in text
+    assert f"test rows, last epoch (3) {100 * run.history[-1]['test_accuracy']:.1f}%" in text
+    assert f"chosen epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
+    expected = {"soft": "margin: the teacher", "hard": "class the teacher named", "confidence": "the confidence the"}
+    assert expected[kind] in text
+
+
+def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:
+    x, y = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+    gold = us.Gold(x, y)
+    build = lambda: us.models.linear(inputs=2, classes=2)  # noqa: E731
+    run = us.train(build, gold, None, us.vanilla(), epochs=1, progress=False)
+    write_run_report(tmp_path / "r.html", run, gold=gold)
+    _, text = read(tmp_path / "r.html")
+    assert "8 gold rows" in text and "How far the teacher" not in text and "measured on" not in text
+
+
+def test_trust_is_what_slam_uses() -> None:
+    probs, y = some_labels()
+    gold = us.Gold(torch.zeros(40, 2), y, teacher=probs)
+    trust = measure_teacher(gold, lower_bound=0.6)
+    fitted = us.Reliability.fit(probs, y, 0.6)
+    assert trust is not None and trust.curve is not None and trust.measure == "margin"
+    torch.testing.assert_close(trust.curve(trust.confidence), fitted.alpha(probs))
+    assert trust.accuracy == pytest.approx(float((probs.argmax(1) == y).double().mean()))
+    assert measure_teacher(us.Gold(torch.zeros(40, 2), y)) is None
+    assert measure_teacher(None) is None
+
+
+def test_steps_are_drawn_where_the_curve_has_them() -> None:
+    # Right above a margin of 0.5, wrong below: one step, from the lower bound to 1, at the last wrong row (0.2).
+    p = torch.tensor([0.55, 0.6, 0.8, 0.9], dtype=torch.float64)
+    gold = us.Gold(torch.zeros(4, 1), torch.tensor([1, 1, 0, 0]), teacher=torch.stack([p, 1 - p], 1))
+    trust = measure_teacher(gold)
+    assert trust is not None and trust.curve is not None
+    assert trust.curve.knots.tolist() == pytest.approx([0.2, 0.8]) and trust.curve.values.tolist() == [0.5, 1.0]
+    svg = reliability_figure(trust)
+    path = max(re.findall(r'<path d="([^"]*)"[^>]*stroke: #000000; stroke-width: 2', svg), key=len)
+    points = np.array([[float(n) for n in pair] for pair in re.findall(r"[ML] (\S+) (\S+)", path)])
+    jump = points[np.flatnonzero(np.abs(np.diff(points[:, 1])) > 1)[0], 0]
+    share = (jump - points[0, 0]) / (points[-1, 0] - points[0, 0])
+    assert share == pytest.approx(0.2, abs=1e-3)
+
+
+def test_figures_are_the_same_every_time() -> None:
+    probs, y = some_labels()
+    trust = measure_teacher(us.Gold(torch.zeros(40, 2), y, teacher=probs))
+    assert trust is not None and reliability_figure(trust) == reliability_figure(trust)
+    assert comparison_curves(some_comparison()) == comparison_curves(some_comparison())
+
+
+def test_long_histories_are_thinned_and_short_ones_drawn() -> None:
+    def history(epochs: int) -> list[dict[str, float]]:
+        return [{"epoch": e + 1, "loss": 1 / (e + 1), "test_accuracy": 0.5, "test_loss": 1.0} for e in range(epochs)]
+
+    assert len(run_curves(history(20_000))) < 40_000
+    assert "<svg" in run_curves(history(1), selected_epoch=1)
+
+
+def test_facts_have_names() -> None:
+    assert name_facts({"gold_rows": 1200.0, "slam.share_at_lower_bound": 0.125, "own.fact": 0.12345}) == [
+        ("Gold rows", "1,200"),
+        ("Share of pool rows at the lower bound of α", "12.5%"),
+        ("own.fact", "0.123"),
+    ]

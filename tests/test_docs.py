@@ -1,0 +1,59 @@
+"""What the documents say exists, exists; what the README shows, runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import understudy as us
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+# CONTRIBUTING adds a method as an example.
+INVENTED = {"smoothing"}
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\bus((?:\.[A-Za-z_]\w*)+)", text))
+
+
+def resolve(dotted: str) -> object:
+    value: object = us
+    for part in dotted.strip(".").split("."):
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_in_the_documents_resolves(page: Path) -> None:
+    for name in names_in(page.read_text(encoding="utf-8")):
+        if name.strip(".").split(".")[0] not in INVENTED:
+            assert resolve(name) is not None, f"{page.name} mentions us{name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_the_documents_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("folder", ["experiments", "benchmarks"])
+def test_every_name_in_experiments_and_benchmarks_resolves(folder: str) -> None:
+    for path in (ROOT / folder).glob("*.py"):
+        for name in names_in(path.read_text(encoding="utf-8")):
+            assert resolve(name) is not None, f"{path.name} uses us{name}"
+
+
+def test_the_readme_lists_every_method() -> None:
+    listed = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert listed == set(us.METHODS)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert code is not None
+    namespace: dict[str, object] = {}
+    exec(compile(code[1], "README.md", "exec"), namespace)
+    assert float(capsys.readouterr().out.split()[0]) > 0.85
