@@ -6,6 +6,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
 .PHONY: demo test lint types fast bench results clean
+PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -29,8 +30,24 @@ types: .venv/.installed
 fast: .venv/.installed
 	$(BIN)/pytest -m "not slow"
 
-bench: .venv/.installed
-	$(BIN)/python -m benchmarks
+# The peers live in an environment of their own, so that their pins never meet ours.
+.peers/.installed: constraints.txt benchmarks/peers.txt
+	$(PYTHON) -m venv .peers
+	.peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	touch $@
+
+bench: .venv/.installed .peers/.installed
+	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks
+
+results: .venv/.installed
+	$(BIN)/python -m experiments.fashion_mnist --out docs/results/fashion_mnist.md
+	$(BIN)/python -m experiments.distillation_methods --setting honest --out docs/results/distillation_honest.md
+	$(BIN)/python -m experiments.distillation_methods --setting paper --out docs/results/distillation_paper.md
+	$(BIN)/python -m experiments.air_fashion_mnist --out docs/results/air_fashion_mnist.md
+	$(BIN)/python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
+	$(BIN)/python -m experiments.noisy_labels --out docs/results/noisy_labels.md
+	$(BIN)/python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
+	$(BIN)/python -m experiments.results
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

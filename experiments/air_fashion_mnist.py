@@ -5,6 +5,9 @@
 10,000 rows, symmetric noise, MLP 784-512-512-10, batch 128, 40 epochs, cosine, no early stopping and no gold: the
 last epoch counts. Three seeds (rows, noise, initialisation, order), paired. Then, at 40% uniform flips, how well the
 run tells which labels are wrong (ROC-AUC against the mask): predictions averaged over training, and the last epoch's.
+
+About 11 minutes of one free core. Expect, plain against self-distillation: 72.9 and 81.0% at 40% noise with Adam, 77.2
+and 83.1% with SGD, 60.0 and 74.7% at 60% noise (strength 1.4); ROC-AUC of ``refined.wrong`` above 95%.
 """
 
 import argparse

@@ -3,6 +3,8 @@
     OMP_NUM_THREADS=1 python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
     … --kinds noisy_blank noisy_diverse --strategies random confidence badge s_badge       the main claims alone
     … --model resnet18 --seeds 2 --kinds noisy_diverse --strategies random badge s_badge   a small ResNet-18 beside it
+    … --epochs 50 --kinds noisy_diverse --strategies random confidence                     trained longer
+    … --kinds                                                                              the tables, nothing new
 
 5,000 original rows as 3-channel images and noise to 80% (in noisy_class the original rows are those of the other nine
 classes), MLP with one layer of 512, 300 random labels, then 100 a round to 1,500, trained from scratch each round with
@@ -27,6 +29,14 @@ from understudy.acquisition.select import STRATEGIES
 from understudy.active import KINDS, Benchmark, Cell, benchmark
 from understudy.compare import Interval, percent, signed, span
 
+SETTING = (
+    "5,000 original rows as 3-channel images and noise to 80% of the pool, MLP with one layer of 512, 300 random "
+    "labels, then 100 a round to 1,500, trained from scratch each round (Adam 1e-3, batch 64); all 10,000 test rows. "
+    "The ResNet-18 is smaller in every way: images pooled to 14 × 14, 1,000 original rows, 300 labels to 700, 2,000 "
+    "test rows. Clean picks are the rows a strategy selected (the random start not counted) that are original data; "
+    "an alarm is a round in which the noise watch warned."
+)
+
 
 def colour_images(x: Tensor, side: int = 28) -> Tensor:
     grey = x.view(-1, 1, 28, 28)
@@ -42,15 +52,15 @@ def resnet18() -> nn.Module:
     return us.models.resnet18((3, 14, 14), 10)
 
 
-def run(model: str, kinds: list[str], strategies: list[str], seeds: int, work: Path) -> Benchmark:
+def run(model: str, kinds: list[str], strategies: list[str], seeds: int, epochs: int, out: Path) -> None:
     x, y, x_test, y_test = images("fashion_mnist")
     small = model == "resnet18"
     side, tested = (14, 2_000) if small else (28, 10_000)
-    return benchmark(
+    benchmark(
         resnet18 if small else mlp, colour_images(x, side), y,
-        test=(colour_images(x_test[:tested], side), y_test[:tested]), out=work / model, kinds=kinds,
-        strategies=strategies, seeds=range(seeds), rows=1_000 if small else 5_000, start=300, batch=100,
-        budget=700 if small else 1_500, epochs=10 if small else 20, batch_size=64, lr=1e-3, on_done=_say,
+        test=(colour_images(x_test[:tested], side), y_test[:tested]), out=out, kinds=kinds, strategies=strategies,
+        seeds=range(seeds), rows=1_000 if small else 5_000, start=300, batch=100, budget=700 if small else 1_500,
+        epochs=epochs, batch_size=64, lr=1e-3, on_done=_say,
     )  # fmt: skip
 
 
@@ -103,23 +113,43 @@ def shown(gap: Interval) -> str:
     return f"{signed(gap.mean)} points, {span(gap, signed)}"
 
 
+def section(folder: Path, picture: Path | None) -> str:
+    """Everything finished in one folder of cells: expectations (for the full-size runs), tables, curves."""
+    found = Benchmark.load(folder)
+    model, epochs = folder.name.split("-")
+    text = [f"### {model}, {epochs} epochs"]
+    if model == "mlp":
+        text.append(claims(found))
+    text.append(found.markdown())
+    if picture is not None:
+        found.plot(picture)
+        text.append(f"Curves with 95% bands: `{picture.name}`, beside the table.")
+    return "\n\n".join(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=["mlp", "resnet18"], default="mlp")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="default: 20 for the MLP, 10 for the ResNet-18")
     parser.add_argument("--work", type=Path, default=Path("runs/heteroskedastic"), help="where finished cells are kept")
     parser.add_argument("--out", type=Path, help="write the tables to this Markdown file, and the curves beside it")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = run(options.model, options.kinds, options.strategies, options.seeds, options.work)
-    text = f"# Heteroskedastic benchmark, Fashion-MNIST, {options.model}\n\n{claims(found)}\n\n{found.markdown()}"
+    epochs = options.epochs or {"mlp": 20, "resnet18": 10}[options.model]
+    if options.kinds:
+        here = options.work / f"{options.model}-{epochs}"
+        run(options.model, options.kinds, options.strategies, options.seeds, epochs, here)
+    sections = []
+    for folder in sorted(options.work.iterdir(), key=lambda folder: folder.name):
+        if any(folder.glob("*.json")):
+            picture = options.out and options.out.with_name(f"{options.out.stem}_{folder.name.replace('-', '_')}.png")
+            sections.append(section(folder, picture))
+    text = "\n\n".join([SETTING, *sections])
     print(text)
-    if options.out is not None:
-        picture = options.out.with_name(f"{options.out.stem}_{options.model}.png")
-        found.plot(picture)
-        save(options.out, f"{text}\n\n![Learning curves]({picture.name})")
+    save(options.out, text)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from rich.console import Console
 import understudy
 from understudy import models
 from understudy.checks import usable_folder
+from understudy.cli_select import select_command
 from understudy.compare import Outcome, percent
 from understudy.console import OneLineErrors, complain, noted_warnings
 from understudy.data.read import find_features, read_examples, read_features, read_ids
@@ -74,7 +75,10 @@ def demo(
 def train_command(
     out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
     epochs: Annotated[int, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)],
-    gold: Annotated[Path | None, typer.Option(help="Trusted labels.", show_default=False)] = None,
+    gold: Annotated[
+        list[str] | None,
+        typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False),
+    ] = None,
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
@@ -118,7 +122,8 @@ def train_command(
     - `teacher_probs` (a list per row), or `teacher_label` (−1 or empty: none) with or without `teacher_confidence`
 
     A gold file of `id` and `label` is enough: features and the teacher's word are then taken from the pool file by id,
-    and those rows leave the pool. Give the teacher's word only for gold rows it had not trained on.
+    and those rows leave the pool. Give the teacher's word only for gold rows it had not trained on. `--gold +batch.csv`
+    adds the answered batch of `understudy select` (CSV or Parquet): such rows train, but never estimate.
 
     Examples:
 
@@ -132,10 +137,14 @@ def train_command(
     usable_folder(out)
     if method not in METHODS:
         raise UnderstudyError(f"there is no method {method!r}; use one of {', '.join(METHODS)}")
+    chosen = [name[1:] for name in gold or [] if name.startswith("+")]
+    trusted = [name for name in gold or [] if not name.startswith("+")]
     options = read_options(METHODS[method], option or [])
     objective = METHODS[method](**options)
     with noted_warnings() as noted:
-        examples = read_examples(gold=gold, pool=pool, test=test, select=select)
+        examples = read_examples(
+            gold=trusted[-1] if trusted else None, chosen=chosen, pool=pool, test=test, select=select
+        )
         count = classes or max(examples.classes, 2)
 
         def build() -> torch.nn.Module:
@@ -150,7 +159,7 @@ def train_command(
     # predict must find the same columns, in the same order.
     run.config |= {"features": examples.features, "options": options}
     run.save(out)
-    given = {"Gold file": gold, "Pool file": pool, "Test file": test, "Select file": select}
+    given = {"Gold file": " ".join(gold) if gold else None, "Pool file": pool, "Test file": test, "Select file": select}
     write_run_report(
         out / "report.html",
         run,
@@ -213,6 +222,9 @@ def predict_command(
         right = float((label.numpy() == truth)[known].mean())
         typer.echo(f"accuracy {percent(right)}% against the file's label column ({int(known.sum())} rows)")
     typer.echo(f"{len(probs)} predictions: {out}")
+
+
+app.command("select")(select_command)
 
 
 def _device(name: str | None) -> torch.device | None:

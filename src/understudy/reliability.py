@@ -13,9 +13,9 @@ is sure. Hard labels without a score get one accuracy per class. ``bands`` tells
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from itertools import islice
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,10 @@ COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
     "margin": margins_in_turn,
     "entropy": certainties_in_turn,
 }
-# Scores looked at together while predicting: their float64 copies (2 MB) stay in the cache.
-_BUDGET = 1 << 18
+# Scores looked at together while predicting: 16 MB as float64.
+_BUDGET = 1 << 21
 # Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
-_FIRST_DEPTH = 16
+_FIRST_DEPTH = 32
 
 
 class Reliability(ABC):
@@ -101,6 +101,10 @@ class Reliability(ABC):
         −1 where a row has no label.
         """
 
+    def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
+        """Both, as ``slam`` wants them; for scores in one pass over the labels."""
+        return self.alpha(probs), self.k(probs)
+
     @abstractmethod
     def topk_accuracy(self, probs: Any, k: int) -> Tensor:
         """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
@@ -148,6 +152,13 @@ class RankedReliability(Reliability):
         teacher = self._scores(probs)
         return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher, -1)
 
+    def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
+        teacher = self._scores(probs)
+        alphas: list[Tensor] = []
+        k = self._smallest_k(teacher, _FIRST_DEPTH, lambda covariate: alphas.append(self.alpha_curve(covariate)))
+        alpha = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64)
+        return _blank(alpha, teacher, float("nan")), _blank(k, teacher, -1)
+
     @cached_property
     def _cutoffs(self) -> Tensor:
         # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup. k starts at 2.
@@ -155,7 +166,10 @@ class RankedReliability(Reliability):
         reached = [curve.cutoff(self.threshold) for curve in self.curves[1:]]
         return torch.cat([never, torch.tensor(reached, dtype=torch.float64)])
 
-    def _smallest_k(self, teacher: Ranking, depth: int) -> Tensor:
+    def _smallest_k(
+        self, teacher: Ranking, depth: int, on_first: Callable[[Tensor], None] = lambda covariate: None
+    ) -> Tensor:
+        """``on_first`` is shown the top-1 covariate of every chunk in passing."""
         deepest = min(len(self.curves), teacher.listed, self.classes - 1)
         depth = min(depth, deepest)
         cutoffs = self._cutoffs[:depth].tolist()
@@ -164,6 +178,7 @@ class RankedReliability(Reliability):
             found = left = torch.empty(0)
             for k, (covariate, cutoff) in enumerate(zip(covariates, cutoffs, strict=False), start=1):
                 if k == 1:
+                    on_first(covariate)
                     found = torch.full((len(covariate),), self.classes, dtype=torch.int32)
                     left = torch.ones(len(covariate), dtype=torch.bool)
                     continue

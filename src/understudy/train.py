@@ -109,7 +109,7 @@ def train(
             kept=kept, pool_size=None if full_pool is None else len(full_pool),
         )  # fmt: skip
         if pretrain_epochs:
-            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=pretrain_epochs, patience=None))
+            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=pretrain_epochs, gold_repeat=1, patience=None))
         scorer.prepare(0)
         facts["prepare_seconds"] = time.perf_counter() - started
         with EpochProgress(objective.name, epochs, shown=progress) as bar:
@@ -117,7 +117,7 @@ def train(
         if finetune_epochs:
             if patience is not None and fitted.selected_state is not None:
                 student.load_state_dict(fitted.selected_state)
-            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=finetune_epochs, patience=None))
+            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=finetune_epochs, gold_repeat=1, patience=None))
             if test is not None:
                 facts |= {f"finetuned_test_{key}": value for key, value in evaluate(student, test).items()}
 

@@ -46,7 +46,7 @@ def test_a_person_answers_in_files(make_loop: MakeLoop, tmp_path: Path) -> None:
     second = run()
     assert second.stopped == "waiting" and second.records[0]["skipped"] == 1
     assert second.run is not None
-    shown = list(csv.DictReader((questions / "round-001.csv").open()))
+    shown = list(csv.DictReader((questions / "round-001.csv").read_text().splitlines()))
     assert all(line["id"] == f"r{line['row']}" and "features" in line["why"] for line in shown)
     fill(questions / "round-001.csv", lambda line: str(int(y[int(line["row"])])))
     done = run()

@@ -58,6 +58,11 @@ class Cell:
 class Benchmark:
     cells: list[Cell]
 
+    @classmethod
+    def load(cls, out: str | Path) -> "Benchmark":
+        """Every cell finished so far in a folder, also while others are still running."""
+        return cls([_read(path) for path in sorted(Path(out).glob("*.json"))])
+
     def of(self, kind: str, strategy: str) -> list[Cell]:
         """The seeds of one kind and strategy."""
         return [cell for cell in self.cells if (cell.kind, cell.strategy) == (kind, strategy)]
@@ -193,10 +198,11 @@ def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor,
     )
 
 
-def _read(path: Path, settings: dict[str, Any]) -> Cell:
+def _read(path: Path, settings: dict[str, Any] | None = None) -> Cell:
+    """A finished cell; it must have been made with these settings, where they are given."""
     stored = read_json(path)
     found = stored.pop("settings")
-    if found != settings:
+    if settings is not None and found != settings:
         other = next(key for key in settings if found.get(key) != settings[key])
         raise UnderstudyError(
             f"{path} was made with {other}={found.get(other)}, not {settings[other]}; use another folder"

@@ -38,8 +38,8 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import evaluate
 from understudy.methods.vanilla import vanilla
 from understudy.optim import Schedule
-from understudy.run import Run
 from understudy.recipe import Augment
+from understudy.run import Run
 from understudy.train import train
 
 PREDICTED = "active.predicted"

@@ -2,12 +2,14 @@
 
 Every labelled row's k nearest labelled rows (itself left out) vote on its label; t labels tied for the most votes get
 1/t each. A row is *contradicted* as far as the vote is not for its own label. Labels that have nothing to do with the
-place would be contradicted at the rate *chance* = 1 − Σ_c (share of label c)(share of votes for c), as in Cohen's kappa.
+place would be contradicted at the rate *chance* = 1 − Σ_c (share of label c)(share of votes for c), as in Cohen's
+kappa.
 
 An unlabelled row lies in a place that *looks random* where its own k nearest labelled rows are contradicted more than
-half as often as by chance, and more often than luck explains: P(Binomial(k, chance / 2) ≥ contradicted) ≤ 5%. With ten even
-classes and k = 15 that is eleven or more. A border between classes stays below it as long as most labels agree with their own
-neighbours. Distances are Euclidean between penultimate features; rows tied with the k-th neighbour count as well.
+half as often as by chance, and more often than luck explains: P(Binomial(k, chance / 2) ≥ contradicted) ≤ 5%. With
+ten even classes and k = 15 that is eleven or more. A border between classes stays below it as long as most labels
+agree with their own neighbours. Distances are Euclidean between penultimate features; rows tied with the k-th
+neighbour count as well.
 
 The batch's share of such rows is compared with that of unlabelled rows drawn at random (`random_share`). `p_value` is
 the chance of a batch at least so noisy if it had been drawn at random with them (hypergeometric, Fisher's exact test);

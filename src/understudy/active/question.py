@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from understudy.data.answers import SKIPPED, text_columns, whole_number
 from understudy.errors import UnderstudyError
 from understudy.files import write_bytes, write_text
-
-SKIPPED = {"skip", "-1", "−1", "nan"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
 
 def read_answers(path: Path, question: Question) -> Tensor | None:
     """Labels in the order asked, −1 where skipped; None while a row has no answer. Rows may have been re-ordered."""
-    given = _read_columns(path)
+    given = text_columns(path)
     for name in ("row", "label"):
         if name not in given:
             raise UnderstudyError(f"{path} has no column {name!r}; it held 'row' and 'label' when it was written")
@@ -84,35 +83,13 @@ def read_answers(path: Path, question: Question) -> Tensor | None:
 
 def open_questions(path: Path) -> int:
     """How many rows of a question file have no answer yet."""
-    return sum(not label.strip() for label in _read_columns(path).get("label", []))
+    return sum(not label.strip() for label in text_columns(path).get("label", []))
 
 
 def _label(text: str, where: str, classes: int) -> int:
     if text.lower() in SKIPPED:
         return -1
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1
-    if number != int(number) or not 0 <= number < classes:
+    label = whole_number(text, where)
+    if label >= classes:
         raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0 to {classes - 1}, or skip")
-    return int(number)
-
-
-def _read_columns(path: Path) -> dict[str, list[str]]:
-    """Every column as text, '' for an empty cell."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = pq.read_table(path).to_pydict()
-            return {name: ["" if cell is None else str(cell) for cell in column] for name, column in table.items()}
-        # Spreadsheets write a byte-order mark, which utf-8-sig drops.
-        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
-    except (OSError, UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
-        raise UnderstudyError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    if not lines:
-        raise UnderstudyError(f"{path} is empty; remove it to have the question written again")
-    header, *body = [line for line in lines if line]
-    for number, line in enumerate(body):
-        if len(line) != len(header):
-            raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
-    return {name: [line[place] for line in body] for place, name in enumerate(header)}
+    return label

@@ -13,13 +13,14 @@ as they are: scale features beforehand.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from understudy.data.answers import read_chosen
 from understudy.data.checks import check_labels, first_bad, to_tensor
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Labels, Soft
@@ -63,8 +64,12 @@ def read_examples(
     pool: str | Path | None = None,
     test: str | Path | None = None,
     select: str | Path | None = None,
+    chosen: Sequence[str | Path] = (),
 ) -> Examples:
-    """Every file that a training needs, joined by id and checked against the others."""
+    """Every file that a training needs, joined by id and checked against the others.
+
+    ``chosen``: answers to batches picked for labelling (`data/answers.py`); these rows train and never estimate.
+    """
     given = {"gold": gold, "pool": pool, "test": test, "select": select}
     tables = {role: read_table(path) for role, path in given.items() if path is not None}
     pool_table = tables.pop("pool", None)
@@ -75,6 +80,16 @@ def read_examples(
         if one in tables and other in tables:
             _check_apart(tables[one], tables[other])
     sets = {role: to_gold(table, pool_table, features=features) for role, table in tables.items()}
+    for number, path in enumerate(chosen):
+        if pool_table is None:
+            raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
+        answers = read_chosen(path, pool_table)
+        for table in tables.values():
+            _check_apart(answers, table)
+        labelled = to_gold(answers, pool_table, features=features)
+        labelled.chosen = torch.from_numpy(answers.columns["chosen"])
+        sets["gold"] = sets["gold"] + labelled if "gold" in sets else labelled
+        tables[f"answers {number}"] = answers
     return Examples(
         gold=sets.get("gold"),
         pool=None if pool_table is None else to_pool(pool_table, features=features, without=list(tables.values())),

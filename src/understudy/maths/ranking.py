@@ -87,7 +87,7 @@ def margins_in_turn(ranked: Leading) -> Iterator[Tensor]:
 
 
 def certainties_in_turn(ranked: Leading) -> Iterator[Tensor]:
-    """``−grouped_entropy(p, k)`` for k = 1, 2, … one ``(n,)`` at a time; every class must be listed or hold ``rest``."""
+    """``−grouped_entropy(p, k)`` for k = 1, 2, … one ``(n,)`` at a time; unlisted classes must hold ``rest``."""
     yield from grouped_certainties(ranked).unbind(1)
 
 

@@ -50,17 +50,18 @@ class SlamLink(Link):
         # With alpha known, only a k that is estimated still asks for gold.
         estimates_k = ranks and not isinstance(self.k, int)
         trust = self._fit(context) if self.alpha is None or estimates_k else None
+        k = torch.full((len(teacher),), context.classes)
         if self.alpha is not None:
             alpha = self._known_alpha(context)
+            k = k if trust is None else trust.k(teacher)
         else:
             assert trust is not None
-            alpha = trust.alpha(teacher)
+            alpha, k = trust.alpha_and_k(teacher)
             context.facts[f"{self.name}.share_at_lower_bound"] = float((alpha <= self.lower_bound).double().mean())
-        if trust is not None and estimates_k and self.k is None:
-            k = trust.k(teacher)
-        else:
-            fixed = trust.fixed_k() if trust is not None and self.k == "auto" else self.k
-            k = torch.full((len(teacher),), min(fixed, context.classes) if isinstance(fixed, int) else context.classes)
+        if isinstance(self.k, int):
+            k = torch.full_like(k, min(self.k, context.classes))
+        elif self.k == "auto" and ranks and trust is not None:
+            k = torch.full_like(k, trust.fixed_k())
         context.facts[f"{self.name}.mean_alpha"] = float(alpha.mean())
         context.facts[f"{self.name}.mean_k"] = float(k.double().mean())
         return {"alpha": alpha.float(), "k": k}

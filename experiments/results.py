@@ -1,0 +1,62 @@
+"""``docs/results.md`` from the tables the experiments wrote into ``docs/results/``.
+
+    python -m experiments.results            # put the page together
+    make results                             # run every experiment first (about three hours on one core)
+"""
+
+from pathlib import Path
+
+from understudy.files import write_text
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+SECTIONS = {
+    "fashion_mnist": (
+        "Does the student beat its teacher?",
+        "SLaM and Weighted Distillation against vanilla (`experiments/fashion_mnist.py`). In the papers' protocol the "
+        "teacher is so weak that training on the 700 gold rows alone beats every student; in the honest setting, where "
+        "the teacher's labels are its own, the order is gold only < teacher < vanilla < SLaM.",
+    ),
+    "distillation_honest": (
+        "All distillation methods, honest setting",
+        "Three settings of each method's main option, chosen on gold (`experiments/distillation_methods.py`). A row "
+        "whose interval includes 0 cannot be told apart from vanilla here.",
+    ),
+    "distillation_paper": ("All distillation methods, paper protocol", "The same, in the papers' own protocol."),
+    "air_fashion_mnist": (
+        "Self-distillation without early stopping",
+        "The AIR paper's claim, that self-distillation resists noisy labels to the last epoch "
+        "(`experiments/air_fashion_mnist.py`).",
+    ),
+    "reweight_mnist": (
+        "Learning to reweight under class imbalance",
+        "MNIST 4 against 9 with 10 gold rows (`experiments/reweight_mnist.py`); test error, lower is better.",
+    ),
+    "noisy_labels": (
+        "Noisy labels with 10 gold rows per class",
+        "Every method for noisy labels under background and uniform flips (`experiments/noisy_labels.py`).",
+    ),
+    "heteroskedastic": (
+        "Active learning on pools that are mostly noise",
+        "The benchmark of the heteroskedastic active-learning paper (`experiments/heteroskedastic.py`): test accuracy, and "
+        "the share of selected rows that came from the original data.",
+    ),
+}
+
+
+def main() -> None:
+    parts = [
+        "# Results",
+        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% t-intervals. Every "
+        "table is written by the experiment named beside it and put together by `python -m experiments.results`. Reported "
+        "are the last epoch and, where there is gold for it, the epoch chosen on gold; never the best test epoch.",
+    ]
+    for name, (title, lead) in SECTIONS.items():
+        path = DOCS / "results" / f"{name}.md"
+        if path.exists():
+            parts += [f"## {title}", lead, path.read_text(encoding="utf-8").strip()]
+    write_text(DOCS / "results.md", "\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()

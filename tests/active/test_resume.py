@@ -1,0 +1,40 @@
+"""A loop killed at any moment ends as if nothing had happened."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOMENTS = 20
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """Everything a loop leaves behind, but its timings."""
+    state = json.loads((folder / "state.json").read_text())
+    for record in state["records"]:
+        del record["seconds"]
+    last = folder / f"round-{state['round'] - 1:03}"
+    tensors = {name: (last / name).read_bytes() for name in ("student.safetensors", "ema.safetensors")}
+    return state | tensors | {"labelled": (folder / "labelled.csv").read_text()}
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "kill_and_resume.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), str(MOMENTS)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    # A machine that is suddenly faster finishes a few before their moment.
+    assert int(done.stdout) >= MOMENTS * 3 // 4
+    undisturbed = outcome(tmp_path / "undisturbed")
+    assert len(undisturbed["rows"]) == 60 and len(undisturbed["records"]) == 5
+    for moment in range(MOMENTS):
+        folder = tmp_path / f"killed-{moment}"
+        assert outcome(folder) == undisturbed, f"moment {moment}"
+        # At most a temporary name, never half of a file under its own.
+        kept = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        assert kept == {"state.json", "labelled.csv", "round-004"}
