@@ -1,14 +1,14 @@
 """``make bench``: every benchmark in turn, each in a process of its own, one thread.
 
-    python -m benchmarks                        # all of them
-    python -m benchmarks train_overhead         # some of them
+python -m benchmarks                        # all of them
+python -m benchmarks train_overhead         # some of them
 """
 
 import os
 import subprocess
 import sys
 
-BENCHMARKS = ("train_overhead", "reweight_step", "reliability", "selection")
+BENCHMARKS = ("train_overhead", "reweight_step", "reliability", "selection", "label_errors")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Halfspaces under label noise that depends on the example (001, Theorem E.1): SLaM against its baselines.
+"""Halfspaces under label noise that depends on the example (Theorem E.1): SLaM against its baselines.
 
     python experiments/halfspaces.py            about 25 s on one free core (5 seeds)
 

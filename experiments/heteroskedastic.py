@@ -1,4 +1,4 @@
-"""Which strategies spend their labels on noise: paper 002's benchmark on Fashion-MNIST, at a reduced scale.
+"""Which strategies spend their labels on noise: the S-Badge paper's benchmark on Fashion-MNIST, at a reduced scale.
 
     OMP_NUM_THREADS=1 python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
     … --kinds noisy_blank noisy_diverse --strategies random confidence badge s_badge       the main claims alone

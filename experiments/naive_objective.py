@@ -1,4 +1,4 @@
-"""Where the unweighted risk fails and the debiased one does not (000, Proposition E.3 and Theorems E.4, E.5).
+"""Where the unweighted risk fails and the debiased one does not (Weighted Distillation, E.3 to E.5).
 
     python experiments/naive_objective.py       about 2 min on one free core (3 noise levels, 5 seeds)
 

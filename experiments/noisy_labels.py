@@ -1,4 +1,4 @@
-"""Every noisy-label method on Fashion-MNIST, flipped labels, ten gold rows per class (004, Tables 1 and 2's setting).
+"""Every noisy-label method on Fashion-MNIST with flipped labels, ten gold rows per class (as Ren et al. 2018, 4.2).
 
     OMP_NUM_THREADS=1 python -m experiments.noisy_labels --out docs/results/noisy_labels.md
 

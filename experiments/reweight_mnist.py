@@ -1,4 +1,4 @@
-"""Learning to reweight on imbalanced MNIST, 4 against 9 (004, Figure 2's setting).
+"""Learning to reweight on imbalanced MNIST, 4 against 9 (Ren et al. 2018, Figure 2's setting).
 
     OMP_NUM_THREADS=1 python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
     … --model lenet --seeds 1                                       the paper's net and schedule, slow

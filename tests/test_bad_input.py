@@ -109,6 +109,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "test labels out of range": ({"test": (X, _with(Y, 0, 8))}, r"test\.y holds class 8"),
     "NaN in test rows": ({"test": (_with(X, 2, math.nan), Y)}, r"test\.x row 2.*NaN"),
     "student that takes other rows": ({"student": us.models.linear(7, CLASSES)}, r"cannot take rows of shape \(4,\)"),
+    "pool of other rows": ({"pool": lambda: us.Pool(X[:, :3], PROBS)}, r"rows of shape \(3,\) \(pool\.x\)"),
+    "test of other rows": ({"test": (X[:, :3], Y)}, r"rows of shape \(3,\) \(test\.x\)"),
+    "gold as a pair": ({"gold": lambda: (X, Y)}, r"gold is a tuple; pass us\.Gold"),
+    "pool as a pair": ({"pool": lambda: (X, PROBS)}, r"pool is a tuple; pass us\.Pool"),
     "student with other outputs": ({"student": us.models.linear(4, 5)}, "3 classes.*5 outputs"),
     "student without parameters": ({"student": nn.Flatten()}, "parameters"),
     "frozen student": ({"student": us.models.linear(4, 3).requires_grad_(False)}, "requires_grad"),
@@ -126,6 +130,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "pretrain_epochs.*gold",
     ),
     "unknown optimizer": ({"optimizer": "lion"}, "optimizer='lion'.*adam"),
+    "negative weight decay": ({"weight_decay": -0.1}, "weight_decay=-0.1"),
+    "negative momentum": ({"momentum": -0.1}, "momentum=-0.1"),
+    "seed that is no whole number": ({"seed": 0.5}, "seed=0.5"),
+    "schedule without its pairs": ({"schedule": [0.5, 0.1]}, r"schedule=\[0\.5, 0\.1\].*pairs"),
     "unknown schedule": ({"schedule": "cosinus"}, "schedule='cosinus'.*cosine"),
     "a loss that explodes": (
         {"lr": 3e38, "epochs": 4, "optimizer": "sgd", "objective": us.vanilla},
@@ -199,6 +207,29 @@ def test_two_slots_of_one_name_are_refused() -> None:
     with pytest.raises(us.UnderstudyError, match=r"two slots.*name="):
         us.weighted(weight=us.debias_weight())
     us.weighted(weight=us.debias_weight(name="second"))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: us.vanilla(temperature=[1.0, 2.0]), r"temperature=\[1\.0, 2\.0\] must be a number"),
+        (lambda: us.vanilla(temperature=(1.0, 2.0, 3.0)), "a pair"),
+        (lambda: us.vanilla(temperature=(1.0, 0.0)), "greater than 0"),
+        (
+            lambda: us.vanilla(weight=torch.ones(N)),
+            r"weight= holds a Tensor; pass a weight, e\.g\. us\.fidelity_weight",
+        ),
+        (lambda: us.weighted(weight=2.0), "multiplied by a float"),
+        (lambda: us.slam(weight=us.fidelity()), "weight= holds a Objective"),
+        (lambda: us.slam(loss=us.taylor()), r"loss= holds a Objective.*us\.taylor_loss"),
+        (lambda: us.slam(terms=us.fidelity_weight()), r"terms= holds a FidelityWeight.*us\.vid_term"),
+        (lambda: us.slam(k=3.0), r"slam\(k=3\.0\)"),
+        (lambda: us.self_distillation(schedule=0.5), "function of progress"),
+    ],
+)
+def test_what_does_not_fit_a_slot_is_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=message):
+        call()
 
 
 def test_objective_must_be_an_objective(tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
         (["--schedule", "zigzag"], "schedule='zigzag' is unknown"),
         (["--optimizer", "newton"], "optimizer='newton' is unknown"),
         (["--device", "abacus"], "device 'abacus' is unknown"),
+        (["--device", "cuda:99"], "device 'cuda:99' cannot be used here"),
         (["--classes", "5"], "they must be equal"),
         (["--test", "pool.parquet"], "share 30 ids"),
         (["--epochs", "0"], "--epochs"),
@@ -191,8 +192,10 @@ def test_warnings_are_one_line_each_and_kept_in_the_report(folder: Path) -> None
     write_table("few.npz", {"id": pool["id"][[0, 1, 3, 4]], "label": pool["label"][[0, 1, 3, 4]]})
     result = train("--gold", "few.npz")
     lines = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
-    assert len(lines) == len(result.stderr.splitlines()) == 1 and "no example of class 2" in lines[0]
-    assert "no example of class 2" in (folder / "run" / "report.html").read_text()
+    assert lines == result.stderr.splitlines()
+    report = (folder / "run" / "report.html").read_text()
+    for line, said in zip(lines, ["no example of class 2", "4 gold rows measure the teacher"], strict=True):
+        assert said in line and said in report
 
 
 def test_other_warnings_pass_as_usual(capsys: pytest.CaptureFixture[str]) -> None:

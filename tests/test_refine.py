@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import understudy as us
+from understudy.compare import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.refine import Refinery
 from understudy.types import Step, Weight
@@ -153,7 +154,11 @@ def test_fine_tuning_starts_from_the_last_epoch_and_trains_on_gold_alone(sets: S
     by_hand = us.train(plain.student, sets.gold, None, us.vanilla(), epochs=8, lr=0.01, progress=False)
     for expected, found in zip(by_hand.student.parameters(), tuned.student.parameters(), strict=True):
         torch.testing.assert_close(found, expected)
-    assert tuned.facts["finetuned_test_accuracy"] == us.evaluate(by_hand.student, us.Gold(*sets.test))["accuracy"]
+    expected_accuracy = us.evaluate(by_hand.student, us.Gold(*sets.test))["accuracy"]
+    assert tuned.facts["finetuned_test_accuracy"] == expected_accuracy != tuned.history[-1]["test_accuracy"]
+    # A comparison judges the student that the run gives.
+    assert tuned.metrics()["finetuned"]["accuracy"] == Outcome.of(tuned).last == expected_accuracy
+    assert "finetuned" not in plain.metrics()
 
 
 def test_fine_tuning_after_early_stopping_starts_from_the_selected_epoch(sets: Sets) -> None:

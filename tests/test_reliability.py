@@ -237,6 +237,17 @@ def test_a_missing_label_has_no_accuracy() -> None:
     assert math.isnan(found[1].item())
 
 
+def test_a_missing_label_needs_no_confidence_in_large_pools_either() -> None:
+    """Large pools are looked up by buckets, which NaN has no place in."""
+    trust = us.Reliability.fit(us.Hard([0, 1, 1, 0], [0.1, 0.4, 0.6, 0.9]), [1, 1, 0, 0])
+    labels, confidence = torch.ones(10_000, dtype=torch.long), torch.linspace(0, 1, 10_000)
+    expected = trust.alpha(us.Hard(labels, confidence))
+    labels[7], confidence[7] = -1, math.nan
+    found = trust.alpha(us.Hard(labels, confidence))
+    assert found.isnan().nonzero().tolist() == [[7]]
+    torch.testing.assert_close(found[labels >= 0], expected[labels >= 0])
+
+
 def test_missing_labels_cannot_estimate() -> None:
     with pytest.raises(us.UnderstudyError):
         us.Reliability.fit([0, -1, 1], [0, 1, 1])

@@ -1,16 +1,17 @@
 """Understudy: train a small model from a few trusted labels and many imperfect ones.
 
-    import understudy as us
-    run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool), us.slam(), epochs=30)
+import understudy as us
+run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool), us.slam(), epochs=30)
 """
 
+import importlib
 from typing import Any
 
-from understudy import active, maths, models, theory
+from understudy import maths, models
 from understudy.acquisition.select import select
 from understudy.data import augment, noise
 from understudy.data.builtin import digits
-from understudy.data.crossfit import cross_fit
+from understudy.data.crossfit import cross_fit, cross_fitted_alpha
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Soft
 from understudy.data.splits import Splits, split
@@ -46,10 +47,10 @@ __all__ = [
     "UnderstudyError",
     "UnderstudyWarning",
     "Votes",
-    "active",
     "alignment",
     "augment",
     "cross_fit",
+    "cross_fitted_alpha",
     "digits",
     "evaluate",
     "maths",
@@ -60,12 +61,17 @@ __all__ = [
     "stochastic_passes",
     "teach",
     "teacher_features",
-    "theory",
     "train",
 ]
 
 
+# Loaded at first use: they bring matplotlib and scipy.stats along, a second of start-up nobody else should pay.
+_LAZY = ("active", "theory")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"understudy.{name}")
     # Every method file's names (us.slam, us.slam_link, …) are public without being listed here.
     if name in PUBLIC:
         return PUBLIC[name]
@@ -73,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *PUBLIC})
+    return sorted({*__all__, *PUBLIC, *_LAZY})

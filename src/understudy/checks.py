@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Labels
+from understudy.data.rows import Rows
 from understudy.data.shift import class_shift
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import device_of, eval_mode, to_device
@@ -28,6 +29,8 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
     """The pool rows with a label, and which they are (None: all)."""
     if pool is None:
         return None, None
+    if not isinstance(pool, Pool):
+        raise UnderstudyError(f"pool is a {type(pool).__name__}; pass us.Pool(x, teacher)")
     if pool.teacher is None:
         raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
     if not len(pool):
@@ -42,24 +45,13 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
 
 
 def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
-    """The student's class count, checked against every label set by one small forward pass."""
-    rows = gold.rows if gold is not None else pool.rows if pool is not None else None
-    assert rows is not None
+    """The student's class count, checked against every set of rows and labels by a small forward pass each."""
     if next(student.parameters(), None) is None:
         raise UnderstudyError("the student has no parameters to train; pass a module that has some")
-    first = rows.take(torch.arange(min(2, len(rows))))
-    try:
-        with eval_mode(student), torch.inference_mode():
-            logits = forward(student, to_device(first, device_of(student)))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
-        reason = " ".join(str(error).split())[:200]
-        raise UnderstudyError(f"the student cannot take rows of shape {shape}: {reason}; match its input") from error
-    if logits.dim() != 2:
-        raise UnderstudyError(
-            f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
-        )
-    classes = logits.shape[1]
+    if gold is not None and not isinstance(gold, Gold):
+        raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
+    given = {"gold": gold, "pool": pool, **others}
+    classes, *_ = [_outputs(student, part.rows, name) for name, part in given.items() if part is not None]
     for name, examples in {"gold": gold, **others}.items():
         if examples is not None and int(examples.y.max()) >= classes:
             raise UnderstudyError(
@@ -87,6 +79,25 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
                 f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form"
             )
     return classes
+
+
+def _outputs(student: nn.Module, rows: Rows, name: str) -> int:
+    """How many classes the student scores, seen on the first rows."""
+    first = rows.take(torch.arange(min(2, len(rows))))
+    try:
+        with eval_mode(student), torch.inference_mode():
+            logits = forward(student, to_device(first, device_of(student)))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
+        reason = " ".join(str(error).split())[:200]
+        raise UnderstudyError(
+            f"the student cannot take rows of shape {shape} ({name}.x): {reason}; match its input"
+        ) from error
+    if logits.dim() != 2:
+        raise UnderstudyError(
+            f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
+        )
+    return logits.shape[1]
 
 
 def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:

@@ -228,10 +228,18 @@ app.command("select")(select_command)
 
 
 def _device(name: str | None) -> torch.device | None:
+    if name is None:
+        return None
     try:
-        return None if name is None else torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise UnderstudyError(f"device {name!r} is unknown; use cpu or cuda") from error
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise UnderstudyError(f"device {name!r} cannot be used here ({reason}); use cpu") from error
+    return device
 
 
 def _fitting(x: Any, student: torch.nn.Module, file: Path) -> Any:

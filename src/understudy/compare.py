@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from understudy.errors import UnderstudyError
 from understudy.run import Run
@@ -39,7 +39,7 @@ class Interval:
         if count == 1:
             return cls(mean, -math.inf, math.inf, 1)
         variance = math.fsum((number - mean) ** 2 for number in numbers) / (count - 1)
-        half = float(student_t.ppf(0.975, count - 1)) * math.sqrt(variance / count)
+        half = float(stdtrit(count - 1, 0.975)) * math.sqrt(variance / count)
         return cls(mean, mean - half, mean + half, count)
 
     @property
@@ -65,7 +65,9 @@ class Outcome:
         if "accuracy" not in found.get("last", {}):
             raise UnderstudyError("a run without test rows cannot be compared; pass test= to us.train")
         selected = found.get("selected", {}).get("accuracy")
-        return cls(found["last"]["accuracy"], selected, result.history, result.facts)
+        # A student that was fine-tuned is judged as it then is.
+        last = found.get("finetuned", found["last"])["accuracy"]
+        return cls(last, selected, result.history, result.facts)
 
 
 @dataclass(frozen=True)

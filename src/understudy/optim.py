@@ -40,7 +40,14 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
         if schedule not in SCHEDULES:
             raise UnderstudyError(f"schedule={schedule!r} is unknown; use one of {', '.join(SCHEDULES)}")
         return SCHEDULES[schedule]
-    return schedule if callable(schedule) else piecewise(schedule)
+    if callable(schedule):
+        return schedule
+    try:
+        return piecewise([(float(start), float(factor)) for start, factor in schedule])
+    except (TypeError, ValueError) as error:
+        raise UnderstudyError(
+            f"schedule={schedule!r}: give a name, a function of progress (0 … 1), or pairs (progress, factor)"
+        ) from error
 
 
 OPTIMIZERS = ("adam", "adamw", "sgd")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -37,6 +38,10 @@ class Recipe:
             _whole(name, getattr(self, name), least=0)
         if self.patience is not None:
             _whole("patience", self.patience, least=1)
+        _check_seed(self.seed)
+        for name in ("weight_decay", "momentum"):
+            if not getattr(self, name) >= 0:
+                raise UnderstudyError(f"{name}={getattr(self, name)} must not be negative")
         if not self.lr > 0:
             raise UnderstudyError(f"lr={self.lr} must be greater than 0")
         if self.clip is not None and not self.clip > 0:
@@ -52,6 +57,11 @@ class Recipe:
         """What JSON can hold of it."""
         plain = (int, float, str, type(None))
         return {name: value for name, value in vars(self).items() if isinstance(value, plain)}
+
+
+def _check_seed(seed: Any) -> None:
+    if not isinstance(seed, Integral):
+        raise UnderstudyError(f"seed={seed!r} must be a whole number")
 
 
 def _whole(name: str, value: Any, *, least: int) -> None:

@@ -248,7 +248,8 @@ class HardReliability(Reliability):
         teacher = self._hard(probs)
         if self.curve is not None:
             assert teacher.given is not None
-            return _blank(self.curve(teacher.given), teacher, float("nan"))
+            # Rows without a label may have NaN for a confidence; any number does until they are blanked.
+            return _blank(self.curve(teacher.given.nan_to_num()), teacher, float("nan"))
         return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
 
     def k(self, probs: Any) -> Tensor:

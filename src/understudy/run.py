@@ -35,7 +35,7 @@ FORMAT = 1
 @dataclass
 class Run:
     student: nn.Module
-    """The trained student (last epoch)."""
+    """The trained student: after the last epoch, or after fine-tuning where there was any."""
     history: list[dict[str, float]]
     """One dict per epoch."""
     columns: Columns
@@ -71,15 +71,16 @@ class Run:
         return student
 
     def metrics(self, prefix: str = "test") -> dict[str, dict[str, float]]:
-        """The ``prefix`` metrics of the last epoch, and of the selected one where there is one."""
+        """The ``prefix`` metrics of the last epoch; where there are such, of the selected one and after fine-tuning."""
 
-        def at(record: dict[str, float]) -> dict[str, float]:
-            start = f"{prefix}_"
+        def under(start: str, record: dict[str, float]) -> dict[str, float]:
             return {name[len(start) :]: value for name, value in record.items() if name.startswith(start)}
 
-        found = {"last": at(self.history[-1])} if self.history else {}
+        found = {"last": under(f"{prefix}_", self.history[-1])} if self.history else {}
         if self.selected_epoch is not None:
-            found["selected"] = at(self.history[self.selected_epoch - 1])
+            found["selected"] = under(f"{prefix}_", self.history[self.selected_epoch - 1])
+        if finetuned := under(f"finetuned_{prefix}_", self.facts):
+            found["finetuned"] = finetuned
         return found
 
     def save(self, folder: str | Path) -> None:

@@ -159,6 +159,10 @@ class Weight(Slot):
         """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached."""
 
     def __mul__(self, other: "Weight") -> "Weight":
+        if not isinstance(other, Weight):
+            raise UnderstudyError(
+                f"a weight cannot be multiplied by a {type(other).__name__}; pass a weight, e.g. us.fidelity_weight()"
+            )
         return ProductWeight((self, other))
 
 
@@ -199,6 +203,21 @@ class TeacherTarget(Target):
         return (step.teacher.log() / step.temperature).softmax(-1)
 
 
+_SLOTS: tuple[tuple[str, Any, str], ...] = (
+    ("target", Target, "a target, e.g. us.bootstrap_target()"),
+    ("link", Link, "a link, e.g. us.slam_link()"),
+    ("loss", Callable, "a function (log_prediction, target) -> (B,), e.g. us.taylor_loss(2)"),
+    ("weight", Weight, "a weight, e.g. us.fidelity_weight()"),
+    ("terms", Term, "a tuple of terms, e.g. (us.vid_term(features),)"),
+)
+
+
+def _check_temperature(given: Any) -> None:
+    pair = given if isinstance(given, tuple) else (given, given)
+    if len(pair) != 2 or not all(isinstance(part, int | float) and part > 0 for part in pair):
+        raise UnderstudyError(f"temperature={given!r} must be a number greater than 0, or a pair (gold, pool) of them")
+
+
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
     return logits if temperature == 1.0 else logits / temperature
 
@@ -227,9 +246,12 @@ class Objective:
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
     def __post_init__(self) -> None:
-        for temperature in self.temperatures:
-            if not temperature > 0:
-                raise UnderstudyError(f"temperature={self.temperature} must be greater than 0")
+        _check_temperature(self.temperature)
+        for slot, kind, example in _SLOTS:
+            given = getattr(self, slot)
+            for part in given if slot == "terms" and isinstance(given, tuple) else (given,):
+                if part is not None and not isinstance(part, kind):
+                    raise UnderstudyError(f"{slot}= holds a {type(part).__name__}; pass {example}")
         if self.refresh_every is not None and self.refresh_every < 1:
             raise UnderstudyError(f"refresh_every={self.refresh_every} must be at least 1 epoch, or None")
         names = [slot.name for slot in self.slots()]

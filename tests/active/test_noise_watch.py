@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from scipy.stats import fisher_exact
 from torch import Tensor
 
 from understudy.active.noise_watch import NoiseWatch, contradicted, looks_random, noise_watch
@@ -78,6 +79,17 @@ def test_shares_where_the_truth_is_known(classes: int) -> None:
     assert noise_watch(hidden, labelled, y[labelled], clean[:50]).share == 0
     all_noise = noise_watch(hidden, labelled, y[labelled], noisy[:50])
     assert all_noise.alarm and all_noise.share > 0.55 and all_noise.p_value < 1e-6
+
+
+def test_the_p_value_is_fishers() -> None:
+    """Against the table test of another library: noisy and other rows, in the batch and in the reference."""
+    hidden, y = pool(60, 140, 4, seed=3)
+    labelled, batch = torch.arange(0, 200, 2), torch.arange(1, 41, 2)
+    watch = noise_watch(hidden, labelled, y[labelled], batch)
+    inside, outside = round(20 * watch.share), round(100 * watch.random_share)
+    assert inside and outside
+    expected = fisher_exact([[inside, 20 - inside], [outside, 100 - outside]], alternative="greater").pvalue
+    assert watch.p_value == pytest.approx(expected)
 
 
 def test_many_equal_rows_are_seen_through() -> None:

@@ -89,7 +89,7 @@ def build(net: Callable[[], nn.Module], dtype: torch.dtype = torch.float64) -> n
 
 
 def meta_gradient(model: nn.Module, x: Tensor, y: Tensor, gold_x: Tensor, gold_y: Tensor, lr: float = 0.1) -> Tensor:
-    """Algorithm 1 of paper 004 as printed: ε = 0, one SGD step on Σ εᵢ ℓᵢ, −∂(gold loss)/∂ε; divided by the rate."""
+    """Algorithm 1 of Ren et al. as printed: ε = 0, one SGD step on Σ εᵢ ℓᵢ, −∂(gold loss)/∂ε; divided by the rate."""
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     theta = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
     epsilon = torch.zeros(len(y), dtype=x.dtype if x.is_floating_point() else next(model.parameters()).dtype)

@@ -56,3 +56,16 @@ def test_bad_input_fails_before_the_first_step() -> None:
         train(us.class_ratio([0.5, 0.5, 1.5]))
     with pytest.raises(us.UnderstudyError, match="every class in the pool is 0"):
         train(us.class_ratio([0.0, 0.0, 0.0]))
+
+
+def test_a_batch_of_dirty_classes_alone_makes_no_step() -> None:
+    """Weight decay would move the student by itself: with one row a batch, only the clean row may."""
+    pool = us.Pool(torch.ones(5, 2), us.Hard([0, 0, 0, 0, 1], classes=2))
+    net = us.models.linear(2, 2)
+    options = {"epochs": 1, "batch_size": 1, "optimizer": "sgd", "weight_decay": 0.1, "momentum": 0.0}
+    run = us.train(net, None, pool, us.class_ratio([0.0, 1.0]), lr=0.1, progress=False, **options)  # type: ignore[arg-type]
+    # The clean row weighs 1 / mean(0, 0, 0, 0, 1) = 5.
+    weight, bias = (parameter.detach() for parameter in net.parameters())
+    slope = (torch.ones(2) @ weight.T + bias).softmax(-1) - torch.tensor([0.0, 1.0])
+    expected = weight - 0.1 * (5 * slope[:, None] * torch.ones(2) + 0.1 * weight)
+    torch.testing.assert_close(next(run.student.parameters()).detach(), expected)

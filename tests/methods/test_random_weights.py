@@ -64,3 +64,17 @@ def test_mean_weight_over_a_training_is_about_one() -> None:
     weight = run.columns["refined.weight"]
     assert abs(weight.mean() - 1) < 1e-5
     assert weight.std() > 0.05
+
+
+def test_a_batch_that_drew_no_weight_makes_no_step() -> None:
+    """Single rows: about half of them draw 0, and weight decay must not move the student there."""
+    pool = us.Pool(torch.zeros(40, 2), us.Hard([0] * 40, classes=2))
+    net = us.models.linear(2, 2)
+    run = us.train(
+        net, None, pool, us.random_weights(), epochs=1, batch_size=1, lr=0.1, optimizer="sgd", momentum=0.0,
+        weight_decay=1.0, progress=False,
+    )  # fmt: skip
+    # Rows of zeros send no gradient to the weight matrix, so each step shrinks it by 0.9.
+    steps = int((run.columns["refined.weight"] > 0).sum())
+    assert 10 < steps < 30
+    torch.testing.assert_close(next(run.student.parameters()), next(net.parameters()) * 0.9**steps)

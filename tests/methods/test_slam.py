@@ -97,6 +97,14 @@ def test_known_accuracies_need_no_gold() -> None:
         _columns(us.slam(alpha=alpha), _context(None, pool))
 
 
+def test_one_known_accuracy_serves_all_rows() -> None:
+    _, pool = _problem()
+    columns = _columns(us.slam(alpha=0.8, k=3), _context(None, pool))
+    torch.testing.assert_close(columns["alpha"], torch.full((len(pool),), 0.8))
+    with pytest.raises(us.UnderstudyError, match=r"shape \(5, 2\)"):
+        _columns(us.slam(alpha=torch.ones(5, 2), k=3), _context(None, pool))
+
+
 def test_known_accuracies_cover_the_whole_pool_also_where_rows_have_no_label() -> None:
     x = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
     pool = us.Pool(x, [0, -1, 1, 1, -1, 0])

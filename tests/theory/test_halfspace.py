@@ -1,4 +1,4 @@
-"""Algorithm 3 of paper 001 and its baseline: updates by hand and by autograd, then the claim."""
+"""Algorithm 3 of SLaM's paper and its baseline: updates by hand and by autograd, then the claim."""
 
 from typing import Any
 

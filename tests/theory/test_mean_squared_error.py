@@ -1,4 +1,4 @@
-"""Proposition D.3 of paper 000: by hand, on a grid of the definition, and by simulation in both directions."""
+"""Proposition D.3 of Weighted Distillation: by hand, on a grid of the definition, by simulation both ways."""
 
 import pytest
 import torch

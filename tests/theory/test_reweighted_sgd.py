@@ -1,4 +1,4 @@
-"""The theory's debiasing weights and SGD (paper 000, Appendix E): unbiased, through the weight, and better."""
+"""Debiasing weights and SGD of Weighted Distillation, Appendix E: unbiased, through the weight, and better."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Theorem 1 of paper 003 at a size that runs: the parts exactly, the claim over seeds."""
+"""Theorem 1 of Dong et al. at a size that runs: the parts exactly, the claim over seeds."""
 
 from collections.abc import Callable
 

@@ -3,9 +3,10 @@
 Each function takes `(images, generator)` and its options by keyword, leaves its input as it was and returns a
 new batch of the same shape. Every image gets its own draw. Paper by paper:
 
-- 000 and 001: `flip` and `shift` by up to 10% of the side. Shifts are by whole pixels, so nothing is blurred.
-- 003: `flip` and `pad_crop` with 4 pixels of padding.
-- 001's augmentation variance (D.4): `crop_resize`.
+- Weighted Distillation and SLaM: `flip` and `shift` by up to 10% of the side. Shifts are by whole
+  pixels, so nothing is blurred.
+- Dong et al. (2019), self-distillation: `flip` and `pad_crop` with 4 pixels of padding.
+- SLaM's augmentation variance (D.4): `crop_resize`.
 
     augment = compose(flip, partial(shift, fraction=0.1))
     batch = augment(batch, torch.Generator().manual_seed(0))

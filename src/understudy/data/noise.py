@@ -7,9 +7,10 @@ rows to keep.
     noisy, changed = uniform_flip(labels, 0.4, classes=10, seed=1)
     rows = imbalance(labels, ratio=200, rare=[4], total=5000, seed=1)
 
-`uniform_flip`, `background_flip` and `imbalance` are paper 004's (4.1, 4.2), `symmetric` is paper 003's (3.4): redrawn
-from all classes, so that only p (C − 1)/C of the labels are wrong. `pair_flip` sends each class to the next, as in
-Co-teaching (Han et al. 2018). `instance_dependent` follows Xia et al. (2020, "Part-dependent label noise"), see there.
+`uniform_flip`, `background_flip` and `imbalance` are those of Ren et al. (2018, 4.1 and 4.2), `symmetric` that of Dong
+et al. (2019, 3.4): redrawn from all classes, so that only p (C − 1)/C of the labels are wrong. `pair_flip` sends each
+class to the next, as in Co-teaching (Han et al. 2018). `instance_dependent` follows Xia et al. (2020, "Part-dependent
+label noise"), see there.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from understudy.data.labels import Labels
 
@@ -64,7 +64,7 @@ def homogeneity(here: NDArray[np.float64], there: NDArray[np.float64]) -> float:
     if table.shape[1] < 2 or totals.min() == 0:
         return 1.0
     expected = totals * table.sum(0) / table.sum()
-    return float(chi2.sf(((table - expected) ** 2 / expected).sum(), table.shape[1] - 1))
+    return float(chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum()))
 
 
 def _merged(table: NDArray[np.float64]) -> NDArray[np.float64]:

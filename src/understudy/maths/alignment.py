@@ -1,7 +1,7 @@
 """How much each example's gradient agrees with the gold gradient: uᵢ = ⟨∇ gold loss, ∇ ℓᵢ⟩, positive where it helps.
 
-Learning to reweight (paper 004, Algorithm 1) gets uᵢ (up to the learning rate) by differentiating the gold loss, after
-one virtual SGD step on Σ εᵢ ℓᵢ, back to ε = 0: a second-order graph. The same numbers are the derivative of the
+Learning to reweight (Ren et al. 2018, Algorithm 1) gets uᵢ (up to the learning rate) by differentiating the gold loss,
+after one virtual SGD step on Σ εᵢ ℓᵢ, back to ε = 0: a second-order graph. The same numbers are the derivative of the
 per-example losses along the gold gradient, θ + s·g at s = 0, and forward-mode gives that exactly, in the pass that
 computes the losses anyway. It is exact with BatchNorm in train mode too, where the losses depend on one another.
 

@@ -1,6 +1,6 @@
 """The empirical neural tangent kernel of a batch, and how much of a label vector it calls informative.
 
-Paper 003 (2.3): gradient descent fits the part of the labels that lies along the kernel's top eigenvectors first.
+Dong et al. (2019), 2.3: gradient descent fits the part of the labels along the kernel's top eigenvectors first.
 With J the Jacobian of a scalar output, one row per example, H = J Jᵀ; the *information ratio* of labels y is
 ‖P y‖ / ‖y‖, P the projection on the span of H's top r = 5 eigenvectors (Figure 2). The *information gain* of
 self-distilled labels is their ratio minus that of the labels they replace (3.5, Figure 5).

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 METHODS: dict[str, Callable[..., Any]] = {}
-"""name -> factory of an Objective (or of a Procedure, for methods that need another shape of step)."""
+"""name -> factory of an Objective."""
 
 PUBLIC: dict[str, Any] = {}
 """Every name the method modules export."""

@@ -26,6 +26,7 @@ __all__ = ["class_ratio", "class_ratio_weight"]
 class ClassRatioWeight(Weight):
     clean_share: Any
     name: str
+    can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
         labels = context.teacher.top1()

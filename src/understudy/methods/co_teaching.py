@@ -5,7 +5,8 @@ batch of n pool rows each net names the ``(1 − R) n`` rows it has the smallest
 their mean loss. The forget rate R rises linearly from 0 to ``forget_rate`` over the first ``gradual_epochs`` epochs and
 stays there. The loss is averaged once, over the kept rows. ``forget_rate=None`` measures the teacher's error on gold.
 Gold rows train both nets whole. The peer is the same net, freshly initialised, and is saved with the run's modules;
-``run.student`` is the first of the two. One optimizer moves both; a ``clip`` bounds their common gradient.
+``run.student`` is the first of the two. One optimizer moves both; a ``clip`` bounds their common gradient. Pretraining
+and fine-tuning on gold are the first net's alone.
 
     us.train(student, gold, us.Pool(x, noisy_labels), us.co_teaching(forget_rate=0.4), epochs=30)
 """

@@ -42,6 +42,7 @@ def gaussian(key: Tensor, epoch: int) -> Tensor:
 @dataclass(frozen=True)
 class RandomWeight(Weight):
     name: str
+    can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
         draw = torch.Generator().manual_seed(context.seed)

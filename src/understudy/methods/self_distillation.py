@@ -79,6 +79,8 @@ def self_distillation_target(
 
 
 def _check_schedule(schedule: Alpha) -> None:
+    if not callable(schedule):
+        raise UnderstudyError(f"self_distillation(schedule={schedule!r}): give α as a function of progress (0 … 1)")
     alphas = [schedule(number / 100) for number in range(101)]
     if not all(0 <= alpha <= 1 for alpha in alphas) or any(later > earlier for earlier, later in pairwise(alphas)):
         raise UnderstudyError(

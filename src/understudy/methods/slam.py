@@ -6,9 +6,10 @@ and 2. The loss is ``ce(q, mix(f))`` with
     mix(f) = α(x) f + (1 − α(x)) top(s; k(x)) ∗ (1 − f)
 
 so that a student who is right pays for the teacher's mistakes only what the teacher's known accuracy α(x) explains.
-α and k come from isotonic curves on gold (``us.Reliability``); ``alpha=`` takes known accuracies instead. Not divided
-by k − 1 unless ``normalise=True``, as in the paper's experiments (Remark B.1). ``tail="drop"`` restricts soft labels to
-the top k: with α near the lower bound the mass outside it would otherwise pull the student there.
+α and k come from isotonic curves on gold (``us.Reliability``); ``alpha=`` takes known accuracies instead, one for all
+rows or one each. Not divided by k − 1 unless ``normalise=True``, as in the paper's experiments (Remark B.1).
+``tail="drop"`` restricts soft labels to the top k: with α near the lower bound the mass outside it would otherwise pull
+the student there.
 
     us.train(student, gold, pool, us.slam(lower_bound=0.6), epochs=30)
 """
@@ -67,7 +68,10 @@ class SlamLink(Link):
         return {"alpha": alpha.float(), "k": k}
 
     def _known_alpha(self, context: Context) -> Tensor:
-        alpha = context.per_row(to_tensor(self.alpha, "slam(alpha=…)").double(), "slam(alpha=…)")
+        alpha = to_tensor(self.alpha, "slam(alpha=…)").double()
+        if alpha.dim() > 1:
+            raise UnderstudyError(f"slam(alpha=…) has shape {tuple(alpha.shape)}; give one number, or one per pool row")
+        alpha = context.per_row(alpha if alpha.dim() else alpha.repeat(context.pool_size), "slam(alpha=…)")
         if not bool(((alpha >= 0) & (alpha <= 1)).all()):
             raise UnderstudyError("slam(alpha=…) holds values outside [0, 1]; alpha is a chance of being right")
         if float(alpha.min()) < 0.5 and not self.normalise:
@@ -126,6 +130,8 @@ def slam_link(
         raise UnderstudyError(
             f"slam(lower_bound={lower_bound}) flips the gradient where alpha < 0.5; use normalise=True below 0.5"
         )
+    if k is not None and not isinstance(k, int | str):
+        raise UnderstudyError(f"slam(k={k!r}): use None (estimated per row), a whole number, or 'auto'")
     if isinstance(k, int) and k < 2:
         raise UnderstudyError(f"slam(k={k}): the mixture needs at least 2 candidate classes")
     if isinstance(k, str) and k != "auto":

@@ -1,10 +1,10 @@
 """ResNets for 32×32 images (He et al. 2016, Section 4.2): depth 6n + 2, widths 16, 32, 64.
 
-Papers 000 and 001 teach a ResNet-56 by a ResNet-110 on CIFAR-100; 003 measures its kernel on a ResNet-56;
-004 trains a ResNet-32. Where the image shrinks the shortcut drops every other pixel and pads channels with
-zeros, so it has no parameters (the original's option A). Papers 000 and 001 used TensorFlow and say no
-more; the Keras example they share their learning-rate schedule with puts a 1×1 convolution there, under 1%
-more parameters at depth 56.
+Weighted Distillation and SLaM teach a ResNet-56 by a ResNet-110 on CIFAR-100; Dong et al. (2019) measure
+their kernel on a ResNet-56; Ren et al. (2018) train a ResNet-32. Where the image shrinks the shortcut drops
+every other pixel and pads channels with zeros, so it has no parameters (the original's option A). The two
+distillation papers used TensorFlow and say no more; the Keras example they share their learning-rate
+schedule with puts a 1×1 convolution there, under 1% more parameters at depth 56.
 """
 
 import torch.nn.functional as F

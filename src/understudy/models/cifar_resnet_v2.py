@@ -1,11 +1,11 @@
-"""Pre-activation bottleneck ResNets of depth 9n + 2; ResNet-11 is the CelebA student of papers 000 and 001.
+"""Pre-activation bottleneck ResNets of depth 9n + 2; ResNet-11 is a student of two of the papers.
 
-Neither paper draws its ResNet-11. Eleven is not 6n + 2; it is 9n + 2 with n = 1, the "version 2" of the
-Keras CIFAR example, whose Adam schedule (÷10 after 80, 120, 160 epochs, ÷2 after 180) and shifts by 10%
-both papers use as they stand. So this is that net: a 3×3 stem of 16 channels; three stages of n blocks 1×1,
-3×3, 1×1, each convolution behind batch normalisation and ReLU, with 64, 128 and 256 channels out; a 1×1
-shortcut at the start of a stage. Unlike there, convolutions have no bias and the final mean covers the
-whole image, whatever its size.
+Weighted Distillation and SLaM train it on CelebA; neither draws it. Eleven is not 6n + 2; it is 9n + 2
+with n = 1, the "version 2" of the Keras CIFAR example, whose Adam schedule (÷10 after 80, 120, 160
+epochs, ÷2 after 180) and shifts by 10% both papers use as they stand. So this is that net: a 3×3 stem of
+16 channels; three stages of n blocks 1×1, 3×3, 1×1, each convolution behind batch normalisation and
+ReLU, with 64, 128 and 256 channels out; a 1×1 shortcut at the start of a stage. Unlike there,
+convolutions have no bias and the final mean covers the whole image, whatever its size.
 """
 
 from torch import Tensor, nn

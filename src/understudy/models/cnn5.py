@@ -1,4 +1,4 @@
-"""The 5-layer CNN that is the student in paper 003's Section 2.1 (its Table 2).
+"""The 5-layer CNN that is the student in Section 2.1 of Dong et al. (2019), self-distillation (its Table 2).
 
 Three 3×3 convolutions of 32, 64 and 128 channels, each with batch normalisation, ReLU and 2×2 max pooling;
 a fully connected layer of 512 with batch normalisation; the classifier behind dropout. Left open by the

@@ -1,4 +1,4 @@
-"""LeNet-5, the "standard LeNet" of paper 004's imbalanced MNIST (4.1), with today's ReLU and max pooling.
+"""LeNet-5, the "standard LeNet" of Ren et al. (2018), 4.1, imbalanced MNIST, with today's ReLU and max pooling.
 
 The paper gives no sizes; these are LeCun et al. (1998): 6 and 16 maps of 5×5, then 120 and 84 units: 61,706
 parameters for 28×28 and ten classes. The first convolution pads by 2, which turns 28×28 into the 32×32 of

@@ -1,4 +1,4 @@
-"""MobileNet (Howard et al. 2017, Table 1): SVHN, CIFAR-10 and CelebA in papers 000 and 001.
+"""MobileNet (Howard et al. 2017, Table 1): Weighted Distillation and SLaM use it on SVHN, CIFAR-10 and CelebA.
 
 Those papers call theirs "MobileNet with depth multiplier 2" and 1. The words have two meanings, so both are
 here: `width` is Howard's α, it scales every layer's channels (12.7M parameters at 2); `depth_multiplier` is

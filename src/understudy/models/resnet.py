@@ -1,10 +1,10 @@
-"""ResNet-18 and ResNet-50 (He et al. 2016, Table 1): the ImageNet student and teacher of papers 000 and 001.
+"""ResNet-18 and ResNet-50 (He et al. 2016, Table 1): the ImageNet student and teacher of SLaM's paper.
 
 `stem` says how an image enters: "imagenet" is the 7×7 convolution with stride 2 and max pooling, which
-leave a quarter of the side; "small" is one 3×3 convolution that leaves it whole, for CIFAR (paper 002's
-ResNet-18). By default images whose shorter side is below 64 get the small one. A bottleneck's stride sits
-in its 3×3 convolution, as most current implementations have it: same parameters as the original, a little
-more accurate.
+leave a quarter of the side; "small" is one 3×3 convolution that leaves it whole, for CIFAR (the S-Badge
+paper's ResNet-18). By default images whose shorter side is below 64 get the small one. A bottleneck's
+stride sits in its 3×3 convolution, as most current implementations have it: same parameters as the
+original, a little more accurate.
 """
 
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Shake-shake 26 2×32d (Gastaldi 2017), the net of paper 003's main table.
+"""Shake-shake 26 2×32d (Gastaldi 2017), the net of the main table of Dong et al. (2019), self-distillation.
 
 A block has two residual branches. Training mixes those of every image with its own α ~ U(0, 1) forward and
 another β ~ U(0, 1) backward ("Shake-Shake-Image", the paper's best); evaluation takes the mean. The draws

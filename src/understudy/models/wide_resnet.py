@@ -1,7 +1,7 @@
 """Wide ResNet (Zagoruyko & Komodakis 2016): depth 6n + 4, widths 16k, 32k, 64k, dropout inside blocks.
 
-Paper 004 trains WRN-28-10 with dropout 0.3 under uniform flips (36.5M parameters), the defaults here; 003's
-Figure 1 has a WRN-28 teacher.
+Ren et al. (2018) train WRN-28-10 with dropout 0.3 under uniform flips (36.5M parameters), the defaults
+here; Figure 1 of Dong et al. (2019) has a WRN-28 teacher.
 """
 
 from torch import Tensor, nn

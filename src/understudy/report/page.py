@@ -159,14 +159,18 @@ def _table(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _run_results(run: Run) -> list[dict[str, str]]:
+    moments = {
+        "last": f"last epoch ({len(run.history)})",
+        "selected": f"chosen epoch ({run.selected_epoch})",
+        "finetuned": "after fine-tuning",
+    }
     rows = []
     for prefix in ("test", "select"):
         for when, found in run.metrics(prefix).items():
             if "accuracy" in found:
-                epoch = f"last epoch ({len(run.history)})" if when == "last" else f"chosen epoch ({run.selected_epoch})"
                 rows.append(
                     {
-                        "name": f"{prefix} rows, {epoch}",
+                        "name": f"{prefix} rows, {moments[when]}",
                         "accuracy": f"{percent(found['accuracy'])}%",
                         "worst_class": f"{percent(found['worst_class'])}%",
                         "ece": f"{percent(found['ece'])} points",

@@ -1,8 +1,8 @@
 """Halfspaces from noisy labels: SLaM's iteration for linear models, and the backward correction as baseline.
 
-Paper 001, Algorithm 3 and Theorem E.1. The clean label of x is 1{w*·x > 0}, the observed one is right with
-probability α(x), and the student is f₀ = sigmoid(w·x). The step size 1/r of Lemma E.3 cancels the factor r of
-the SLaM gradient, so each example moves the weights by
+Kontonis et al. (2023), Algorithm 3 and Theorem E.1. The clean label of x is 1{w*·x > 0}, the observed one is
+right with probability α(x), and the student is f₀ = sigmoid(w·x). The step size 1/r of Lemma E.3 cancels the
+factor r of the SLaM gradient, so each example moves the weights by
 
     w += sgn(2α − 1) (y₀ − mix(f₀; α)) x,    mix(f; α) = α f + (1 − α)(1 − f)
 
@@ -159,7 +159,7 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class SlamHalfspace(_OnlineHalfspace):
-    """Student-label mixing for linear models (001, Algorithm 3).
+    """Student-label mixing for linear models (Kontonis et al. 2023, Algorithm 3).
 
     `fit_intercept` adds a constant feature. `repetitions` runs of `epochs` passes, `checks` iterates kept in
     each pass; `agreement_` is the winning iterate's mean signed agreement with the noisy labels.

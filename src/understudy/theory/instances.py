@@ -1,9 +1,9 @@
 """The synthetic problems on which the linear theory is shown: whole samples, drawn with a given generator.
 
 - `noisy_halfspace`: a γ-margin halfspace on the unit sphere whose label noise depends on the example, as
-  Theorem E.1 of paper 001 allows it and random classification noise does not.
-- `rotated_labels`: Proposition E.3 of paper 000. The noisy labels are those of a *rotated* halfspace, so the
-  naive objective is minimised by the wrong one.
+  Theorem E.1 of SLaM's paper allows it and random classification noise does not.
+- `rotated_labels`: Proposition E.3 of Weighted Distillation. The noisy labels are those of a *rotated*
+  halfspace, so the naive objective is minimised by the wrong one.
 """
 
 from __future__ import annotations

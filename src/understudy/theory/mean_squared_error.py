@@ -1,7 +1,7 @@
 """When leaving the weights out is the better estimate of one example's clean loss.
 
-Paper 000, Appendix D.2. With flip probability p, distortion δ and clean loss 1, the squared errors of the
-unweighted and of the debiased loss of one noisy label are, in expectation,
+Weighted Distillation (Iliopoulos et al. 2022), Appendix D.2. With flip probability p, distortion δ and clean
+loss 1, the squared errors of the unweighted and of the debiased loss of one noisy label are, in expectation,
 
     MSE = p (1 − δ)²,    MSEʷ = w² p (1 − p) (1 − δ)²,    w = 1 / (1 + p (δ − 1))
 

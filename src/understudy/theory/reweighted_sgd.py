@@ -1,7 +1,7 @@
 """Projected SGD on the debiased risk of a linear model, single- and multi-pass.
 
-Paper 000, Appendix E (Algorithms 3 and 4, Theorems E.4 and E.5). The model is z = Θx with Θ in the unit ball
-(Frobenius norm), the loss ℓ(y, z) is convex in z, and one step is
+Weighted Distillation, Appendix E (Algorithms 3 and 4, Theorems E.4 and E.5). The model is z = Θx with Θ in
+the unit ball (Frobenius norm), the loss ℓ(y, z) is convex in z, and one step is
 
     Θ ← proj(Θ − η ∇_Θ [ w(x, y; Θ) ℓ(y, Θx) ])
 

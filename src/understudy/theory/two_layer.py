@@ -1,4 +1,4 @@
-"""Self-distillation recovers the truth on clusterable data, without early stopping (paper 003, Theorem 1).
+"""Self-distillation recovers the truth on clusterable data, without early stopping (Dong et al. 2019, Theorem 1).
 
 Data (Definition 1): unit vectors in K clusters, within ε of their centre, one true label ±1 for a whole cluster; in
 each cluster a share of at most ρ < ½ of the labels is flipped. Net: f(W, x) = vᵀ φ(W x), v fixed at ±1/√k,
