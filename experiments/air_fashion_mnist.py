@@ -21,7 +21,7 @@ from torch import Tensor
 
 import understudy as us
 from experiments.data import images
-from experiments.seeds import markdown, paired, percent, publish
+from experiments.table import markdown, paired, percent, publish
 from understudy.data.noise import symmetric, uniform_flip
 
 ROWS, CLASSES, EPOCHS = 10_000, 10, 40

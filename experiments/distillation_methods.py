@@ -17,7 +17,7 @@ import torch
 
 import understudy as us
 from experiments.fashion_mnist import HONEST, PAPER, RECIPE, Dealt, Setting, deal, student_net
-from experiments.table import markdown, save
+from experiments.table import comparison_table, publish
 from understudy.compare import Comparison, Outcome
 from understudy.types import Term
 
@@ -94,10 +94,9 @@ def main() -> None:
     setting = HONEST if options.setting == "honest" else PAPER
     comparison, chosen = run(setting, options.seeds)
     taken = "; ".join(f"{name}: {label}" for name, label in chosen.items() if label)
-    text = f"**All distillation methods, Fashion-MNIST, {setting.name}** (test accuracy in %, {options.seeds} seeds)\n\n"
-    text += f"{markdown(comparison)}\n\nOptions taken, of three each: {taken}."
-    print(text)
-    save(options.out, text)
+    title = f"**All distillation methods, Fashion-MNIST, {setting.name}** (test accuracy in %, {options.seeds} seeds)"
+    text = f"{title}\n\n{comparison_table(comparison)}\nOptions taken, of three each: {taken}."
+    publish(text, options.out)
 
 
 if __name__ == "__main__":

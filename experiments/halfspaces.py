@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
+from understudy.compare import Interval
 from understudy.theory import BackwardHalfspace, NoisyHalfspace, SlamHalfspace, noisy_halfspace
 
 Predictor = Callable[[np.ndarray], np.ndarray]
@@ -63,9 +63,9 @@ def main(*, seeds: int, rows: int, dimensions: int, margin: float) -> None:
     print(f"{rows:,} rows, {dimensions} dimensions, margin {margin}, {seeds} seeds\n")
     print(f"{'method':22}{'clean error %':>14}{'95% interval':>20}{'fit, s':>9}")
     for name, values in errors.items():
-        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else float("nan")
-        interval = f"± {half:.3f}"
-        print(f"{name:22}{np.mean(values):>14.3f}{interval:>20}{np.median(seconds[name]):>9.2f}")
+        interval = Interval.of(values)
+        around = f"± {interval.high - interval.mean:.3f}"
+        print(f"{name:22}{interval.mean:>14.3f}{around:>20}{np.median(seconds[name]):>9.2f}")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from scipy import optimize
 from torch import Tensor
 
+from understudy.compare import Interval
 from understudy.theory import (
     NoisyRows,
     best_iterate,
@@ -96,11 +97,10 @@ def main(*, noise: list[float], seeds: int, rows: int, dimensions: int) -> None:
     for c in noise:
         runs = [excess_risks(noise=c, dimensions=dimensions, rows=rows, seed=s) for s in range(seeds)]
         for name in METHODS:
-            values = [run[name] for run in runs]
-            half = stats.t.ppf(0.975, seeds - 1) * stats.sem(values) if seeds > 1 else float("nan")
-            verdict = "yes" if np.mean(values) >= c / 2 else "no"
-            interval = f"± {half:.4f}"
-            print(f"{c:>5}{c / 2:>8.3f}  {name:24}{np.mean(values):>9.4f}{interval:>15}   {verdict}")
+            interval = Interval.of(run[name] for run in runs)
+            verdict = "yes" if interval.mean >= c / 2 else "no"
+            around = f"± {interval.high - interval.mean:.4f}"
+            print(f"{c:>5}{c / 2:>8.3f}  {name:24}{interval.mean:>9.4f}{around:>15}   {verdict}")
 
 
 if __name__ == "__main__":

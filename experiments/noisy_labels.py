@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.data import images
-from experiments.seeds import in_processes, markdown, paired, percent, publish
+from experiments.table import in_processes, markdown, paired, percent, publish
 from understudy.data.noise import background_flip, uniform_flip
 
 ROWS, CLASSES, PER_CLASS, EPOCHS, RATE = 10_000, 10, 10, 15, 0.4

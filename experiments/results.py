@@ -1,7 +1,7 @@
 """``docs/results.md`` from the tables the experiments wrote into ``docs/results/``.
 
-    python -m experiments.results            # put the page together
-    make results                             # run every experiment first (about three hours on one core)
+python -m experiments.results            # put the page together
+make results                             # run every experiment first (about three hours on one core)
 """
 
 from pathlib import Path
@@ -38,8 +38,8 @@ SECTIONS = {
     ),
     "heteroskedastic": (
         "Active learning on pools that are mostly noise",
-        "The benchmark of the heteroskedastic active-learning paper (`experiments/heteroskedastic.py`): test accuracy, and "
-        "the share of selected rows that came from the original data.",
+        "The benchmark of the heteroskedastic active-learning paper (`experiments/heteroskedastic.py`): test accuracy, "
+        "and the share of selected rows that came from the original data.",
     ),
 }
 
@@ -47,9 +47,10 @@ SECTIONS = {
 def main() -> None:
     parts = [
         "# Results",
-        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% t-intervals. Every "
-        "table is written by the experiment named beside it and put together by `python -m experiments.results`. Reported "
-        "are the last epoch and, where there is gold for it, the epoch chosen on gold; never the best test epoch.",
+        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% t-intervals. "
+        "Every table is written by the experiment named beside it and put together by `python -m experiments.results`. "
+        "Reported are the last epoch and, where there is gold for it, the epoch chosen on gold; never the best test "
+        "epoch.",
     ]
     for name, (title, lead) in SECTIONS.items():
         path = DOCS / "results" / f"{name}.md"

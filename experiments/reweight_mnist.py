@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.data import images
-from experiments.seeds import in_processes, markdown, paired, percent, publish
+from experiments.table import in_processes, markdown, paired, percent, publish
 from understudy.data.noise import imbalance
 
 ROWS, GOLD, BATCH = 5_000, 10, 100

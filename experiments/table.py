@@ -1,43 +1,71 @@
-"""What the experiments share: their arguments, and results as Markdown."""
+"""What the experiments share: jobs in processes, results over seeds as Markdown, and where and when they were made."""
 
-import argparse
+import math
+import multiprocessing
 import platform
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from understudy.compare import Comparison, Interval, percent, signed, span
+from understudy import compare
+from understudy.compare import Comparison, Interval, span
 from understudy.files import write_text
 
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 _STARTED = time.perf_counter()
 
 
-def arguments(description: str | None, *, seeds: int) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="write the tables to this Markdown file")
-    return parser.parse_args()
+def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+    """Every job's result, in order, from processes of one thread each: two threads in one training gain little."""
+    with multiprocessing.get_context("spawn").Pool(workers, torch.set_num_threads, (1,)) as pool:
+        yield from pool.imap(work, jobs)
 
 
-def markdown(comparison: Comparison) -> str:
-    """The comparison in percent: last epoch, gold-selected epoch, and the paired difference, with 95% intervals."""
-    rows = [
-        f"| method | last epoch | 95% interval | epoch chosen on gold | minus {comparison.reference} | 95% interval |",
-        "| --- | ---: | --- | ---: | ---: | --- |",
-    ]
+def percent(values: Sequence[float], *, signed: bool = False) -> str:
+    """Shares as "mean ± half of the 95% interval", in percent (points for differences); a single seed has no ±."""
+    interval = Interval.of(values)
+    shown = f"{100 * interval.mean:{'+' if signed else ''}.2f}"
+    half = 100 * (interval.high - interval.mean)
+    return shown if math.isinf(half) else f"{shown} ± {half:.2f}"
+
+
+def paired(values: Sequence[float], base: Sequence[float]) -> str:
+    """The difference to a baseline on the same seeds, in points."""
+    return percent([value - other for value, other in zip(values, base, strict=True)], signed=True)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """In percent: last epoch, gold-selected epoch, and the paired difference, with 95% intervals."""
+    rows = []
     for line in comparison.lines():
-        gap = ("", "") if line.difference is None else (signed(line.difference.mean), span(line.difference, signed))
-        chosen = percent(line.selected.mean) if line.selected else ""
+        gap = line.difference
         rows.append(
-            f"| {line.method} | {percent(line.last.mean)} | {span(line.last, percent)} | {chosen} | {gap[0]} | {gap[1]} |"
+            [
+                line.method,
+                compare.percent(line.last.mean),
+                span(line.last, compare.percent),
+                compare.percent(line.selected.mean) if line.selected else "",
+                "" if gap is None else compare.signed(gap.mean),
+                "" if gap is None else span(gap, compare.signed),
+            ]
         )
-    return "\n".join(rows)
+    against = f"minus {comparison.reference}"
+    return markdown(["method", "last epoch", "95% interval", "epoch chosen on gold", against, "95% interval"], rows)
 
 
-def show(interval: Interval) -> str:
-    return f"{percent(interval.mean)} ({span(interval, percent)})"
+def publish(text: str, out: Path | None) -> None:
+    print(text)
+    save(out, text)
 
 
 def save(path: Path | None, content: str) -> None:
@@ -50,4 +78,4 @@ def save(path: Path | None, content: str) -> None:
         f"*{time.strftime('%Y-%m-%d')}, commit {commit or 'unknown'}, torch {torch.__version__}, "
         f"{platform.machine()}, one thread, {minutes:.0f} minutes.*"
     )
-    write_text(path, f"{content}\n\n{made}\n")
+    write_text(path, f"{content.rstrip()}\n\n{made}\n")

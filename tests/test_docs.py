@@ -37,6 +37,14 @@ def test_links_between_the_documents_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_a_document_lead_to_its_headings(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+
+
 @pytest.mark.parametrize("folder", ["experiments", "benchmarks"])
 def test_every_name_in_experiments_and_benchmarks_resolves(folder: str) -> None:
     for path in (ROOT / folder).glob("*.py"):

@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 (He et al. 2016, Table 1): the ImageNet student and teacher of SLaM's paper.
+"""ResNet-18 and ResNet-50 (He et al. 2016, Table 1): the ImageNet student and teacher of both distillation papers.
 
 `stem` says how an image enters: "imagenet" is the 7×7 convolution with stride 2 and max pooling, which
 leave a quarter of the side; "small" is one 3×3 convolution that leaves it whole, for CIFAR (the S-Badge
