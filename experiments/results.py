@@ -4,6 +4,7 @@ python -m experiments.results            # put the page together
 make results                             # run every experiment first (about three hours on one core)
 """
 
+import re
 from pathlib import Path
 
 from understudy.files import write_text
@@ -44,6 +45,11 @@ SECTIONS = {
 }
 
 
+def _below(page: str) -> str:
+    """A page as part of this one: its title gives way to the section's, its headings go one level down."""
+    return re.sub(r"^## ", "### ", re.sub(r"^# .*\n+", "", page), flags=re.MULTILINE).strip()
+
+
 def main() -> None:
     parts = [
         "# Results",
@@ -55,7 +61,7 @@ def main() -> None:
     for name, (title, lead) in SECTIONS.items():
         path = DOCS / "results" / f"{name}.md"
         if path.exists():
-            parts += [f"## {title}", lead, path.read_text(encoding="utf-8").strip()]
+            parts += [f"## {title}", lead, _below(path.read_text(encoding="utf-8"))]
     write_text(DOCS / "results.md", "\n\n".join(parts) + "\n")
 
 

@@ -18,6 +18,8 @@ from understudy.files import write_text
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 _STARTED = time.perf_counter()
+# Read at the start: by the end of a long experiment the checkout may be another one.
+_COMMIT = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
 
 
 def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[Result]:
@@ -72,10 +74,9 @@ def save(path: Path | None, content: str) -> None:
     """The tables with where and when they were made."""
     if path is None:
         return
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     minutes = (time.perf_counter() - _STARTED) / 60
     made = (
-        f"*{time.strftime('%Y-%m-%d')}, commit {commit or 'unknown'}, torch {torch.__version__}, "
+        f"*{time.strftime('%Y-%m-%d')}, commit {_COMMIT or 'unknown'}, torch {torch.__version__}, "
         f"{platform.machine()}, one thread, {minutes:.0f} minutes.*"
     )
     write_text(path, f"{content.rstrip()}\n\n{made}\n")

@@ -10,6 +10,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Labels
 from understudy.data.rows import Rows
 from understudy.data.shift import class_shift
+from understudy.data.votes import Votes
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import device_of, eval_mode, to_device
 from understudy.features import forward
@@ -23,6 +24,22 @@ def usable_folder(out: str | Path | None) -> Path | None:
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; choose a new folder or remove it")
     return folder
+
+
+def usable_device(device: str | torch.device | None) -> torch.device | None:
+    """A device that can really hold something."""
+    if device is None:
+        return None
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise UnderstudyError(f"device {device!r} is unknown; use cpu or cuda") from error
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise UnderstudyError(f"device {str(device)!r} cannot be used here ({reason}); use cpu") from error
+    return found
 
 
 def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
@@ -138,6 +155,13 @@ def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, floa
         warnings.warn(
             f"{len(said)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
             "steady estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing",
+            UnderstudyWarning,
+            stacklevel=4,
+        )
+    if isinstance(said, Votes) and isinstance(pool, Votes) and not said.weighed_like(pool):
+        warnings.warn(
+            "the votes on gold and on the pool are weighed by different models, so trust measured on gold is not the "
+            "pool's: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes",
             UnderstudyWarning,
             stacklevel=4,
         )

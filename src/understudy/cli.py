@@ -12,7 +12,7 @@ from rich.console import Console
 
 import understudy
 from understudy import models
-from understudy.checks import usable_folder
+from understudy.checks import usable_device, usable_folder
 from understudy.cli_select import select_command
 from understudy.compare import Outcome, percent
 from understudy.console import OneLineErrors, complain, noted_warnings
@@ -154,7 +154,7 @@ def train_command(
             build, examples.gold, examples.pool, objective, epochs=epochs, batch_size=batch_size, lr=lr, seed=seed,
             test=examples.test, select=examples.select, out=out, optimizer=optimizer, weight_decay=weight_decay,
             momentum=momentum, schedule=schedule, gold_repeat=gold_repeat, gold_weight=gold_weight,
-            pretrain_epochs=pretrain, clip=clip, device=_device(device), progress=not quiet,
+            pretrain_epochs=pretrain, clip=clip, device=usable_device(device), progress=not quiet,
         )  # fmt: skip
     # predict must find the same columns, in the same order.
     run.config |= {"features": examples.features, "options": options}
@@ -225,21 +225,6 @@ def predict_command(
 
 
 app.command("select")(select_command)
-
-
-def _device(name: str | None) -> torch.device | None:
-    if name is None:
-        return None
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UnderstudyError(f"device {name!r} is unknown; use cpu or cuda") from error
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise UnderstudyError(f"device {name!r} cannot be used here ({reason}); use cpu") from error
-    return device
 
 
 def _fitting(x: Any, student: torch.nn.Module, file: Path) -> Any:

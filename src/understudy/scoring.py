@@ -5,6 +5,7 @@ divides by the number of rows, once. A weight that reads the *alignment* (learni
 with the gold gradient as forward-mode tangent, so that the derivative of every example's loss along it comes for free.
 """
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from understudy.checks import report_estimates
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import penultimate, predict, to_device
 from understudy.features import FeatureTap, forward
 from understudy.maths.alignment import Aligner
@@ -61,8 +62,16 @@ class Scorer:
         self.can_vanish = any(isinstance(slot, Weight) and slot.can_vanish for slot in slots)
         self.draws = torch.Generator()
         self.refinery = None
-        if pool is not None and refine and Refinery.fits(len(pool), classes):
-            self.refinery = Refinery(len(pool), classes)
+        if pool is not None and refine:
+            if Refinery.fits(len(pool), classes):
+                self.refinery = Refinery(len(pool), classes)
+            else:
+                warnings.warn(
+                    f"{len(pool):,} rows × {classes:,} classes are too many to average predictions over: the run will "
+                    "have no refined.* columns; pass refine=False to say you know",
+                    UnderstudyWarning,
+                    stacklevel=3,
+                )
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
         if self.aligner is not None and gold is None:
             raise UnderstudyError(f"{objective.name} weighs examples by the gold gradient, but gold=None; pass gold")

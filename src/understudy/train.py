@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.checks import check_outputs, drop_unlabelled, report_gold, usable_folder
+from understudy.checks import check_outputs, drop_unlabelled, report_gold, usable_device, usable_folder
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
@@ -96,6 +96,11 @@ def train(
     pool, kept = drop_unlabelled(pool)
     if pool is not None and not objective.gold_trains:
         recipe = replace(recipe, gold_repeat=0)
+    if pool is None and recipe.gold_repeat == 0:
+        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
+    if not callable(student):
+        raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
+    device = usable_device(device)
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -110,8 +115,9 @@ def train(
         )  # fmt: skip
         if pretrain_epochs:
             _epochs(scorer.on_gold_alone(), replace(recipe, epochs=pretrain_epochs, gold_repeat=1, patience=None))
+        clock = time.perf_counter()
         scorer.prepare(0)
-        facts["prepare_seconds"] = time.perf_counter() - started
+        facts["prepare_seconds"] = time.perf_counter() - clock
         with EpochProgress(objective.name, epochs, shown=progress) as bar:
             fitted = _epochs(scorer, recipe, select=select, test=test, ema=ema, bar=bar)
         if finetune_epochs:
@@ -233,7 +239,10 @@ def _epochs(
 
 def _sampling(columns: Columns) -> Tensor | None:
     """The column by which a slot wants pool rows drawn (``resample``), if there is one."""
-    return next((column for name, column in columns.items() if name.endswith(".sampling")), None)
+    found = [name for name in columns if name.endswith(".sampling")]
+    if len(found) > 1:
+        raise UnderstudyError(f"{' and '.join(found)} both say how batches are drawn; use one of them")
+    return columns[found[0]] if found else None
 
 
 def _in_pool_order(columns: Columns, kept: Tensor | None, pool: Pool | None) -> Columns:

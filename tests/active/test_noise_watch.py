@@ -11,13 +11,14 @@ from understudy.active.noise_watch import NoiseWatch, contradicted, looks_random
 
 
 def test_votes_by_hand() -> None:
-    """Rows at 0, 1, 2 and 10, 11, 12 on a line, two neighbours each."""
-    known = torch.tensor([0.0, 1, 2, 10, 11, 12], dtype=torch.float64)[:, None]
-    wrong, chance = contradicted(known, torch.tensor([0, 0, 0, 0, 1, 2]), k=2)
+    """Rows at 0, 1, 2, at 10, 11, 12 and at 100 on a line, two neighbours each."""
+    known = torch.tensor([0.0, 1, 2, 10, 11, 12, 100], dtype=torch.float64)[:, None]
+    wrong, chance = contradicted(known, torch.tensor([0, 0, 0, 0, 1, 2, 2]), k=2)
     # On the left all agree. 10 sees {1, 2}, 11 sees {0, 2}, 12 sees {0, 1}: each vote is a tie without its own label.
-    assert wrong.tolist() == [0, 0, 0, 1, 1, 1]
-    # Labels: 4/6, 1/6, 1/6. Votes: (3 + 0 + ½ + ½)/6, (½ + 0 + ½)/6, (½ + ½ + 0)/6.
-    assert chance == pytest.approx(1 - (4 / 6 * 4 / 6 + 1 / 6 * 1 / 6 + 1 / 6 * 1 / 6))
+    # 100 sees {1, 2}, a tie with its own.
+    assert wrong.tolist() == [0, 0, 0, 1, 1, 1, 0.5]
+    # Labels: 4, 1 and 2 of 7. Votes: 3 + ½ + ½, ½ + ½ + ½ and ½ + ½ + ½ of 7.
+    assert chance == pytest.approx(1 - (4 * 4 + 1 * 1.5 + 2 * 1.5) / 49)
 
 
 def test_the_threshold_by_hand() -> None:

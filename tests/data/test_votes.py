@@ -60,6 +60,15 @@ def test_gold_and_pool_of_one_model_train() -> None:
     assert run.facts["estimate_rows"] == 100 - int((votes[:100] < 0).all(1).sum())
 
 
+@pytest.mark.parametrize("by", ["dawid_skene", "majority"])
+def test_gold_weighed_by_another_model_is_pointed_out(by: str) -> None:
+    votes, truth = _crowd()
+    gold = us.Gold(torch.eye(3)[truth[:100]], truth[:100], teacher=Votes(votes[:100], 3, by=by))
+    pool = us.Pool(torch.eye(3)[truth[100:]], Votes(votes[100:], 3, by="dawid_skene"))
+    with pytest.warns(us.UnderstudyWarning, match="weighed by different models"):
+        us.train(us.models.linear(3, 3), gold, pool, us.slam(), epochs=1, progress=False)
+
+
 def test_trust_in_rows_nobody_voted_on() -> None:
     votes, truth = _crowd()
     spoken = (votes >= 0).any(1)

@@ -99,6 +99,13 @@ class Votes(Ranking):
             return Hard(self.votes[:, 0], classes=self.classes)
         return self
 
+    def weighed_like(self, other: "Votes") -> bool:
+        """Whether the same votes would give the same label in both sets."""
+        mine, theirs = self._model(), other._model()
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.confusion.shape == theirs.confusion.shape and torch.allclose(mine.confusion, theirs.confusion)
+
     def _model(self) -> DawidSkene | None:
         if self._fit is None and self.by == "dawid_skene":
             self._fit = self.dawid_skene()
