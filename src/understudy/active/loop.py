@@ -109,6 +109,8 @@ class Loop:
         """Go on until the budget is spent, predictions are stable, no row is left, or a person must answer."""
         state = self.state
         if state.round and self.last is None:
+            # A kill may have come between the new state and the end of the old round's folder.
+            drop_rounds_before(self.folder, state.round - 1)
             previous = round_folder(self.folder, state.round - 1)
             self.last = load_round(previous, copy.deepcopy(self.fresh), self.ema)
         while True:
