@@ -14,46 +14,49 @@ DOCS = Path(__file__).parents[1] / "docs"
 SECTIONS = {
     "fashion_mnist": (
         "Does the student beat its teacher?",
-        "SLaM and Weighted Distillation against vanilla (`experiments/fashion_mnist.py`). In the papers' protocol the "
-        "teacher is so weak that training on the 700 gold rows alone beats every student; in the honest setting, where "
-        "the teacher's labels are its own, the order is gold only < teacher < vanilla < SLaM.",
+        "SLaM and Weighted Distillation against vanilla (`experiments/fashion_mnist.py`). In the papers' protocol"
+        " the teacher is so weak that training on the 700 gold rows alone beats every student; in the honest "
+        "setting, where the teacher's labels are its own, the order is gold only < teacher < vanilla < SLaM.",
     ),
     "distillation_honest": (
         "All distillation methods, honest setting",
-        "Three settings of each method's main option, chosen on gold (`experiments/distillation_methods.py`). A row "
-        "whose interval includes 0 cannot be told apart from vanilla with three seeds; that holds for SLaM too, whose "
-        "lead the five seeds above confirm. UPS and the fidelity weights do as well here as SLaM or better.",
+        "Three settings of each method's main option, chosen on gold (`experiments/distillation_methods.py`). A "
+        "row whose interval includes 0 cannot be told apart from vanilla with three seeds; that holds for SLaM "
+        "too, whose lead the five seeds above confirm. UPS and the fidelity weights do as well here as SLaM or "
+        "better.",
     ),
     "distillation_paper": ("All distillation methods, paper protocol", "The same, in the papers' own protocol."),
     "air_fashion_mnist": (
         "Self-distillation without early stopping",
         "The AIR paper's claim, that self-distillation resists noisy labels to the last epoch "
-        "(`experiments/air_fashion_mnist.py`): shown at 40% noise with both recipes. At 60% the gain is large but varies "
-        "much between seeds; the paper's strength for Fashion-MNIST (1.4) does better than the larger one.",
+        "(`experiments/air_fashion_mnist.py`): shown at 40% noise with both recipes. At 60% the gain is large but"
+        " varies much between seeds; the paper's strength for Fashion-MNIST (1.4) does better than the larger "
+        "one.",
     ),
     "information_gain": (
         "Self-distilled labels are the more informative ones",
         "The same paper's quantity: the share of the labels in the kernel's top eigenspace "
-        "(`experiments/information_gain.py`). True labels have more of it than noisy ones, self-distilled labels the most.",
+        "(`experiments/information_gain.py`). True labels have more of it than noisy ones, self-distilled labels "
+        "the most.",
     ),
     "reweight_mnist": (
         "Learning to reweight under class imbalance",
-        "MNIST 4 against 9 with 10 gold rows (`experiments/reweight_mnist.py`); test error, lower is better. At 200:1 "
-        "`l2rw` has the lowest mean, but its lead on `proportion` and `resample` is within the interval; at 9:1 the three "
-        "cannot be told apart. The paper's LeNet has not been run.",
+        "MNIST 4 against 9 with 10 gold rows (`experiments/reweight_mnist.py`); test error, lower is better. At "
+        "200:1 `l2rw` has the lowest mean, but its lead on `proportion` and `resample` is within the interval; at"
+        " 9:1 the three cannot be told apart. The paper's LeNet has not been run.",
     ),
     "noisy_labels": (
         "Noisy labels with 10 gold rows per class",
-        "Every method for noisy labels under background and uniform flips (`experiments/noisy_labels.py`). Background "
-        "flips are where gold pays: whatever knows the classes' noise (`forward`, `s_model` from the confusion, "
-        "`class_ratio`, balanced classes, `l2rw`, fine-tuning) gains 20 points, and small-loss methods lose. In 15 epochs "
-        "this net hardly memorises uniform flips, so nothing beats plain training there. The gold rows that select also "
-        "steer `l2rw` and estimate for `forward`, `s_model` and `class_ratio`.",
+        "Every method for noisy labels under background and uniform flips (`experiments/noisy_labels.py`). "
+        "Background flips are where gold pays: whatever knows the classes' noise (`forward`, `s_model` from the "
+        "confusion, `class_ratio`, balanced classes, `l2rw`, fine-tuning) gains 20 points, and small-loss methods"
+        " lose. In 15 epochs this net hardly memorises uniform flips, so nothing beats plain training there. The "
+        "gold rows that select also steer `l2rw` and estimate for `forward`, `s_model` and `class_ratio`.",
     ),
     "heteroskedastic": (
         "Active learning on pools that are mostly noise",
-        "The benchmark of the heteroskedastic active-learning paper (`experiments/heteroskedastic.py`): test accuracy, "
-        "and the share of selected rows that came from the original data.",
+        "The benchmark of the heteroskedastic active-learning paper (`experiments/heteroskedastic.py`): test "
+        "accuracy, and the share of selected rows that came from the original data.",
     ),
 }
 
@@ -66,10 +69,10 @@ def _below(page: str) -> str:
 def main() -> None:
     parts = [
         "# Results",
-        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% t-intervals. "
-        "Every table is written by the experiment named beside it and put together by `python -m experiments.results`. "
-        "Reported are the last epoch and, where there is gold for it, the epoch chosen on gold; never the best test "
-        "epoch.",
+        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% "
+        "t-intervals. Every table is written by the experiment named beside it and put together by `python -m "
+        "experiments.results`. Reported are the last epoch and, where there is gold for it, the epoch chosen on "
+        "gold; never the best test epoch.",
     ]
     for name, (title, lead) in SECTIONS.items():
         path = DOCS / "results" / f"{name}.md"
