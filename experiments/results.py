@@ -25,7 +25,12 @@ SECTIONS = {
         "too, whose lead the five seeds above confirm. UPS and the fidelity weights do as well here as SLaM or "
         "better.",
     ),
-    "distillation_paper": ("All distillation methods, paper protocol", "The same, in the papers' own protocol."),
+    "distillation_paper": (
+        "All distillation methods, paper protocol",
+        "The same, in the papers' own protocol. SLaM is above vanilla, and combines well with fidelity weights. Keeping "
+        "only the most confident labels does best: with a teacher this weak, what helps most is to hear less of it "
+        "beside the gold rows, which alone reach 79.4%.",
+    ),
     "air_fashion_mnist": (
         "Self-distillation without early stopping",
         "The AIR paper's claim, that self-distillation resists noisy labels to the last epoch "
