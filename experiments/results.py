@@ -27,7 +27,8 @@ SECTIONS = {
     ),
     "distillation_paper": (
         "All distillation methods, paper protocol",
-        "The same, in the papers' own protocol. SLaM is above vanilla, and combines well with fidelity weights. Keeping "
+        "The same, in the papers' own protocol. SLaM is above vanilla, and combines well with fidelity weights. "
+        "Keeping "
         "only the most confident labels does best: with a teacher this weak, what helps most is to hear less of it "
         "beside the gold rows, which alone reach 79.4%.",
     ),
