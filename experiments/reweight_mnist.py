@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "mlp": Recipe(lambda: us.models.mlp(784, 2, hidden=(128,)), 1e-2, 3_000),
+    "mlp": Recipe(lambda: us.models.mlp((1, 28, 28), 2, hidden=(128,)), 1e-2, 3_000),
     # channels_last only makes the convolutions faster on CPUs: 10 ms a step instead of 15
     "lenet": Recipe(lambda: us.models.lenet((1, 28, 28), 2).to(memory_format=torch.channels_last), 1e-3, 8_000),
 }
@@ -54,6 +54,7 @@ def fours_and_nines(seed: int, ratio: float) -> tuple[us.Gold, Tensor, Tensor, u
     """Gold (5 of each), the training rows and labels (0: four, rare; 1: nine), and the test rows."""
     x, y, x_test, y_test = images("mnist")
     kept, kept_test = (y == 4) | (y == 9), (y_test == 4) | (y_test == 9)
+    x, x_test = x.view(-1, 1, 28, 28), x_test.view(-1, 1, 28, 28)
     x, y = x[kept], (y[kept] == 9).long()
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
     x, y = x[order], y[order]
