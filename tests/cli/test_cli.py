@@ -84,13 +84,13 @@ def test_same_as_calling_the_library(folder: Path) -> None:
 
 def test_every_option_reaches_training(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
-    real = cli.train
+    real = us.train
 
     def spy(*arguments: Any, **keywords: Any) -> Any:
         seen.update(keywords)
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr(cli, "train", spy)
+    monkeypatch.setattr("understudy.cli.train.train", spy)
     text = "--optimizer sgd --schedule cosine --weight-decay 0.1 --momentum 0.5 --pretrain 1 --gold-repeat 2"
     text += " --gold-weight 3 --clip 1.5 --batch-size 7 --seed 4 --device cpu --select test.npz"
     train(*text.split(), "--classes", "3")
@@ -211,7 +211,7 @@ def test_interrupt_is_one_line_and_130(folder: Path, monkeypatch: pytest.MonkeyP
     def interrupted(*arguments: Any, **keywords: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "train", interrupted)
+    monkeypatch.setattr("understudy.cli.train.train", interrupted)
     assert train(code=130).stderr == "stopped\n"
 
 
@@ -219,7 +219,7 @@ def test_a_bug_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*arguments: Any, **keywords: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(cli, "train", broken)
+    monkeypatch.setattr("understudy.cli.train.train", broken)
     arguments = ["train", "--gold", "gold.parquet", "--epochs", "1", "--out", "run"]
     pool = ["--pool", "pool.parquet"]
     assert isinstance(CliRunner().invoke(cli.app, [*arguments, *pool]).exception, ZeroDivisionError)

@@ -1,77 +1,22 @@
-"""The command line: arguments in, calls of the library out.
-
-A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one line and 130. A traceback is a bug.
-"""
+"""``understudy train``: a student from files, as a run directory with its report."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 
-import understudy
 from understudy import models
 from understudy.checks import usable_device, usable_folder
-from understudy.cli_select import select_command
-from understudy.compare import Outcome, percent
-from understudy.console import OneLineErrors, complain, noted_warnings
-from understudy.data.read import find_features, read_examples, read_features, read_ids
-from understudy.data.tables import check_new_table, read_table, write_table
+from understudy.compare import percent
+from understudy.console import noted_warnings
+from understudy.data.read import read_examples
 from understudy.errors import UnderstudyError
-from understudy.evaluate import predict
 from understudy.methods import METHODS
 from understudy.options import read_options
-from understudy.run import Run
 from understudy.train import train
 
-app = typer.Typer(
-    cls=OneLineErrors,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    help="Train a small model from a few trusted labels and many imperfect ones.\n\n"
-    "Start with `understudy demo` (about a minute, writes a report). Then `understudy train --help` says what your "
-    "files must look like, and `understudy predict` applies what was trained.",
-)
 
-ExistingFile = Annotated[Path, typer.Argument(help="A .parquet or .npz file.", show_default=False)]
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("understudy-demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many splits and starts to average over.")] = 10,
-) -> None:
-    """Show what it does, on built-in handwritten digits.
-
-    A teacher learns from 100 labels of its own and labels 1,100 rows; a smaller student learns from these labels
-    and from 60 trusted ones. Compares training on the trusted labels alone, vanilla distillation, Weighted
-    Distillation and SLaM, over several seeds with 95% intervals, and says in words what came out.
-
-    Example: `understudy demo --out understudy-demo`
-    """
-    from understudy.demo import Setting, run_demo
-
-    torch.set_num_threads(1)  # the nets are tiny: more threads only wait for each other
-    line: list[str] = []
-
-    def on_done(method: str, seed: int, outcome: Outcome) -> None:
-        line.append(f"{method} {percent(outcome.last)}")
-        if len(line) == 5:
-            typer.echo(f"seed {seed + 1}/{seeds}  " + "  ".join(line), err=True)
-            line.clear()
-
-    result = run_demo(out, Setting(seeds=seeds), on_done=on_done)
-    for warning in result.warnings:
-        complain(f"warning: {warning}")
-    Console().print(result.comparison.table())
-    for sentence in result.verdict:
-        typer.echo(sentence)
-    typer.echo(f"Report: {result.report}")
-
-
-@app.command("train")
 def train_command(
     out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
     epochs: Annotated[int, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)],
@@ -181,80 +126,3 @@ def train_command(
                 epoch = "last epoch" if when == "last" else f"epoch {run.selected_epoch}, chosen on the select rows"
                 typer.echo(f"{prefix} accuracy {percent(found['accuracy'])}% ({epoch})")
     typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
-
-
-@app.command("predict")
-def predict_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)],
-    file: ExistingFile,
-    out: Annotated[Path, typer.Option(help="New .parquet or .npz file.")] = Path("predictions.parquet"),
-    selected: Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows at once.")] = 1024,
-) -> None:
-    """Apply a trained student to the rows of a file.
-
-    FILE has the features under the same column names as in training. Written are `id` (or `row`), `label`, the most
-    probable class, `confidence`, its probability, and `probabilities`, a list per row. An existing file is not
-    overwritten. Where FILE has the true `label`, the accuracy is printed too.
-
-    Example: `understudy predict runs/first new.parquet --out predictions.parquet`
-    """
-    check_new_table(out)
-    loaded = Run.load(run)
-    table = read_table(file)
-    x = read_features(table, loaded.config.get("features") or find_features(table))
-    student = loaded.selected() if selected else loaded.student
-    probs = predict(student, _fitting(x, student, file), batch_size=batch_size)
-    confidence, label = probs.max(-1)
-    ids = read_ids(table)
-    write_table(
-        out,
-        {
-            **({"row": torch.arange(len(probs)).numpy()} if ids is None else {"id": ids}),
-            "label": label.numpy(),
-            "confidence": confidence.numpy(),
-            "probabilities": probs.numpy(),
-        },
-    )
-    truth = table.columns.get("label")
-    if truth is not None and truth.dtype.kind in "iu" and (truth >= 0).any():
-        known = truth >= 0
-        right = float((label.numpy() == truth)[known].mean())
-        typer.echo(f"accuracy {percent(right)}% against the file's label column ({int(known.sum())} rows)")
-    typer.echo(f"{len(probs)} predictions: {out}")
-
-
-app.command("select")(select_command)
-
-
-def _fitting(x: Any, student: torch.nn.Module, file: Path) -> Any:
-    """The rows, if the student can take them."""
-    try:
-        predict(student, x[:1])
-    except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise UnderstudyError(
-            f"{file}: the student cannot take rows of shape {x.shape[1:]} ({reason}); give the features of its training"
-        ) from error
-    return x
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"understudy {understudy.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False,
-) -> None:
-    pass
-
-
-def main() -> None:
-    app()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,3 @@
+from understudy.cli.app import main
+
+main()
