@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast bench results clean
+.PHONY: demo test lint types fast torture bench results clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -35,6 +35,10 @@ fast: .venv/.installed
 	$(PYTHON) -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
 	touch $@
+
+# A hundred SIGKILLs for each of four methods; the suite has a few.
+torture: .venv/.installed
+	folder=$$(mktemp -d) && $(BIN)/python tests/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
 
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks

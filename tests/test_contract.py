@@ -306,6 +306,37 @@ def test_training_repeats_bit_by_bit_and_stays_finite(name: str) -> None:
 
 
 @each_method
+@pytest.mark.parametrize("stop", [2, 9])
+def test_a_stopped_training_goes_on_to_the_same_bits(name: str, stop: int, tmp_path: Path) -> None:
+    objective = _build(name, "training")
+    world = World.make()
+    whole = _train(world, objective, augment=lambda x, generator: x)
+    stop = stop if objective.gold_trains else min(stop, 4)  # the pool alone is four batches in two epochs
+    calls = 0
+
+    def stopping(x: Tensor, generator: torch.Generator) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == stop:
+            raise KeyboardInterrupt
+        return x
+
+    with pytest.raises(KeyboardInterrupt):
+        _train(world, objective, out=tmp_path / "run", checkpoint_every=1, augment=stopping)
+    resumed = _train(world, objective, out=tmp_path / "run", resume=True, augment=lambda x, generator: x)
+    for made in ("student", "columns", "modules"):
+        ours, theirs = getattr(resumed, made), getattr(whole, made)
+        if made == "student":
+            ours, theirs = ours.state_dict(), theirs.state_dict()
+        if made == "modules":
+            ours, theirs = resumed.module_states, whole.module_states
+            ours, theirs = ({k: v for part in each.values() for k, v in part.items()} for each in (ours, theirs))
+        assert set(ours) == set(theirs)
+        for key, value in theirs.items():
+            torch.testing.assert_close(ours[key], value, rtol=0, atol=0, equal_nan=True)
+
+
+@each_method
 def test_training_takes_hard_labels(name: str) -> None:
     objective = _build(name, "hard_labels")
     world = World.make()

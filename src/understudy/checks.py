@@ -14,15 +14,26 @@ from understudy.data.votes import Votes
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import device_of, eval_mode, to_device
 from understudy.features import forward
+from understudy.files import LOCK
+
+# Written into a run's folder before training starts.
+BEFOREHAND = {LOCK, "request.json"}
 
 
-def usable_folder(out: str | Path | None) -> Path | None:
-    """``out`` must be new or empty: a run never mixes with what is there."""
+def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
+    """``out`` must be new or empty: a run never mixes with what is there. ``resume`` asks for one that was begun."""
     if out is None:
+        if resume:
+            raise UnderstudyError("resume=True goes on with the run in out=, but out=None; pass out=")
         return None
     folder = Path(out)
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; choose a new folder or remove it")
+    there = {path.name for path in folder.iterdir()} - BEFOREHAND if folder.is_dir() else set()
+    if folder.is_file() or (there and not resume):
+        begun = "checkpoint" in there and "config.json" not in there
+        cure = "go on with resume=True, or choose a new folder" if begun else "choose a new folder or remove it"
+        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; {cure}")
+    if there and not there & {"checkpoint", "config.json", "metrics.jsonl"}:
+        raise UnderstudyError(f"out={str(folder)!r} holds other files and no run to resume; choose another folder")
     return folder
 
 

@@ -1,12 +1,48 @@
-"""Files that appear whole or not at all: written under a temporary name, synced, then renamed."""
+"""Files that appear whole or not at all: written under a temporary name, synced, then renamed.
+
+And folders that one process at a time writes to: ``with locked(folder): …``.
+"""
 
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The folder is ours until the block ends or the process dies, however it dies: the system then lets go."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows; there, running one process is up to the user
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UnderstudyError(f"cannot write in {folder}: {error.strerror}; check the folder") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+            raise UnderstudyError(
+                f"{folder} is being written by another process ({owner or 'unknown'}); wait for it, or choose another "
+                "folder"
+            ) from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -48,3 +84,31 @@ def read_json(path: Path) -> Any:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
+
+
+@contextmanager
+def appearing_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path`` for libraries that write files themselves; renamed where the block succeeds."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _sync(temporary)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnderstudyError(f"cannot write {path}: {error.strerror}; check the folder and the free space") from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -35,6 +35,13 @@ class EpochProgress:
         if self.bar is not None:
             self.bar.stop()
 
+    def skip(self, history: list[dict[str, float]]) -> None:
+        """A resumed training has these epochs behind it."""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=len(history))
+        elif self.shown:
+            print(f"{self.title}  resumed after epoch {len(history)}/{self.epochs}", file=sys.stderr, flush=True)
+
     def epoch(self, record: dict[str, float]) -> None:
         shown = ("loss", "select_accuracy", "test_accuracy")
         line = "  ".join(f"{name} {record[name]:.4f}" for name in shown if name in record)

@@ -11,6 +11,7 @@ Tensors are safetensors, the rest is JSON and Parquet; nothing is ever unpickled
 
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,13 +87,13 @@ class Run:
     def save(self, folder: str | Path) -> None:
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
         folder = Path(folder)
-        write_text(folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in self.history))
+        write_history(folder, self.history)
         write_bytes(folder / "columns.parquet", _columns_to_parquet(self.columns, self.ids))
-        write_bytes(folder / "student.safetensors", _state_to_bytes(self.student.state_dict()))
+        write_bytes(folder / "student.safetensors", state_to_bytes(self.student.state_dict()))
         if self.selected_state is not None:
-            write_bytes(folder / "selected.safetensors", _state_to_bytes(self.selected_state))
+            write_bytes(folder / "selected.safetensors", state_to_bytes(self.selected_state))
         if self.module_states:
-            write_bytes(folder / "modules.safetensors", _state_to_bytes(_flat(self.module_states)))
+            write_bytes(folder / "modules.safetensors", state_to_bytes(flat(self.module_states)))
         config = {
             **self.config,
             "format": FORMAT,
@@ -127,7 +128,7 @@ class Run:
             facts=config["facts"],
             selected_epoch=config["selected_epoch"],
             selected_state=read_state(selected) if selected.exists() else None,
-            module_states=_nested(read_state(modules)) if modules.exists() else {},
+            module_states=nested(read_state(modules)) if modules.exists() else {},
             ids=ids,
             path=folder,
         )
@@ -143,6 +144,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     if missing:
         raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
     return config
+
+
+def write_history(folder: Path, history: list[dict[str, float]]) -> None:
+    """``metrics.jsonl``, written anew after every epoch: each epoch is there once, whatever was repeated."""
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in history))
 
 
 def _read_history(path: Path) -> list[dict[str, float]]:
@@ -174,17 +180,19 @@ def load_state(module: nn.Module, path: Path) -> None:
         raise UnderstudyError(f"{path} does not fit {type(module).__name__}: {reason}") from error
 
 
-def _state_to_bytes(state: dict[str, Tensor]) -> bytes:
-    # Tied parameters share memory, which safetensors refuses: each name gets its own copy.
-    return bytes(safetensors.torch.save({name: value.detach().cpu().clone() for name, value in state.items()}))
+def state_to_bytes(state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    # Tied parameters share memory, and channels_last ones are strided; safetensors refuses both: each name gets its
+    # own plain copy.
+    plain = {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+    return bytes(safetensors.torch.save(plain, metadata))
 
 
-def _flat(states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+def flat(states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
     return {f"{module}.{name}": value for module, state in states.items() for name, value in state.items()}
 
 
-def _nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Undoes ``_flat``: a slot's name, which heads every key, holds no dot."""
+def nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Undoes ``flat``: a slot's name, which heads every key, holds no dot."""
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in state.items():
         module, _, name = key.partition(".")

@@ -116,6 +116,13 @@ class Scorer:
             autocast=self.autocast,
         )
 
+    def all_columns(self) -> Columns:
+        """What a checkpoint must hold of what was prepared."""
+        return self.columns
+
+    def put_back_columns(self, columns: Columns) -> None:
+        self.columns.update(columns)  # in the order they were prepared in
+
     def parameters(self) -> list[nn.Parameter]:
         return [*self.student.parameters(), *nn.ModuleDict(self.modules).parameters()]
 

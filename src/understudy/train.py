@@ -4,13 +4,17 @@
     run.student, run.history, run.columns
 
 The student that is passed in stays as it is; a copy is trained. The same seed gives the same bits (on one thread), and
-the caller's random state and thread setting are left alone.
+the caller's random state and thread setting are left alone. With ``out=`` a checkpoint is written after every epoch
+(and every ``checkpoint_every`` batches); killed at any moment, the same call with ``resume=True`` ends with the bits of
+an undisturbed training. Datasets that draw at random in worker processes are the one exception.
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,14 @@ from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError
 from understudy.evaluate import evaluate
+from understudy.files import locked
+from understudy.keeper import Keeper
 from understudy.optim import Schedule, make_optimizer
 from understudy.progress import EpochProgress
 from understudy.recipe import Augment, Recipe, check_phases
 from understudy.run import Run
 from understudy.scoring import Scorer
+from understudy.snapshot import Progress, check_same, settings_of
 from understudy.types import Columns, Objective
 
 
@@ -63,6 +70,8 @@ def train(
     workers: int = 0,
     refine: bool = True,
     ema: EMA | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
     progress: bool = True,
 ) -> Run:
     """Train a student on gold ∪ pool under an objective.
@@ -75,7 +84,8 @@ def train(
     where ``patience`` is set). ``clip`` bounds the gradient's norm; ``accumulate`` batches make one step.
     ``augment(x, generator)`` changes training batches. ``refine`` keeps, per pool row, what training said of its label.
     ``ema`` is reset to the student before the first epoch and follows every step (fine-tuning excepted). ``out`` names
-    a new folder for the run.
+    a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
+    ``resume=True`` goes on from the latest (from the start where there is none; a finished run is just loaded).
     """
     started = time.perf_counter()
     recipe = Recipe(
@@ -83,6 +93,8 @@ def train(
         momentum=momentum, schedule=schedule, gold_repeat=gold_repeat, patience=patience, clip=clip,
         accumulate=accumulate, augment=augment, workers=workers,
     )  # fmt: skip
+    if checkpoint_every is not None and (not isinstance(checkpoint_every, int) or checkpoint_every < 1):
+        raise UnderstudyError(f"checkpoint_every={checkpoint_every} must be a whole number of batches, at least 1")
     check_phases(pretrain_epochs=pretrain_epochs, finetune_epochs=finetune_epochs, gold_weight=gold_weight, gold=gold)
     if not isinstance(objective, Objective):
         raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
@@ -90,7 +102,7 @@ def train(
         raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
     if patience is not None and select is None:
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
-    folder = usable_folder(out)
+    folder = usable_folder(out, resume=resume)
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
     full_pool = pool
     pool, kept = drop_unlabelled(pool)
@@ -102,70 +114,78 @@ def train(
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
     device = usable_device(device)
 
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
         torch.manual_seed(seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
         classes = check_outputs(student, gold, pool, test=test, select=select)
+        config = {
+            "objective": objective.name, "classes": classes, **recipe.as_config(), "gold_weight": gold_weight,
+            "pretrain_epochs": pretrain_epochs, "finetune_epochs": finetune_epochs,
+        }  # fmt: skip
+        settings = {} if folder is None else settings_of(recipe, objective, gold, pool, config)
+        if resume and folder is not None and (folder / "config.json").exists():
+            run = Run.load(folder, student=student)
+            check_same(run.config["settings"], settings, folder)
+            return run
         facts = report_gold(gold, pool, classes, full_pool)
         scorer: Scorer = (objective.scorer or Scorer)(
             student, objective, gold, pool, classes=classes, device=next(student.parameters()).device, seed=seed,
             gold_weight=gold_weight, feature_layer=feature_layer, autocast=autocast, compile=compile, refine=refine,
             kept=kept, pool_size=None if full_pool is None else len(full_pool),
         )  # fmt: skip
-        if pretrain_epochs:
-            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=pretrain_epochs, gold_repeat=1, patience=None))
+        reached = Progress()
+        keeper = Keeper(folder, scorer, reached, ema=ema, settings=settings, every=checkpoint_every, resume=resume)
+        on_gold = replace(recipe, gold_repeat=1, patience=None)
+        if pretrain_epochs and not reached.is_past("pretrain"):
+            _epochs(scorer.on_gold_alone(), replace(on_gold, epochs=pretrain_epochs), keeper, "pretrain")
         clock = time.perf_counter()
+        # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
         scorer.prepare(0)
         facts["prepare_seconds"] = time.perf_counter() - clock
-        with EpochProgress(objective.name, epochs, shown=progress) as bar:
-            fitted = _epochs(scorer, recipe, select=select, test=test, ema=ema, bar=bar)
+        if not reached.is_past("train"):
+            keeper.prepared()
+            with EpochProgress(objective.name, epochs, shown=progress) as bar:
+                _epochs(scorer, recipe, keeper, "train", select=select, test=test, bar=bar)
         if finetune_epochs:
-            if patience is not None and fitted.selected_state is not None:
-                student.load_state_dict(fitted.selected_state)
-            _epochs(scorer.on_gold_alone(), replace(recipe, epochs=finetune_epochs, gold_repeat=1, patience=None))
+            if patience is not None and reached.selected_state is not None and not reached.is_past("train"):
+                student.load_state_dict(reached.selected_state)
+            _epochs(scorer.on_gold_alone(), replace(on_gold, epochs=finetune_epochs), keeper, "finetune")
             if test is not None:
                 facts |= {f"finetuned_test_{key}": value for key, value in evaluate(student, test).items()}
 
-    columns = dict(scorer.columns)
-    if scorer.refinery is not None and pool is not None and pool.teacher is not None:
-        columns |= scorer.refinery.columns(pool.teacher)
-    facts |= scorer.facts | {"train_seconds": time.perf_counter() - started}
-    run = Run(
-        student=student.eval(),
-        history=fitted.history,
-        columns=_in_pool_order(columns, kept, full_pool),
-        config={"objective": objective.name, "classes": classes, **recipe.as_config(), "gold_weight": gold_weight,
-                "pretrain_epochs": pretrain_epochs, "finetune_epochs": finetune_epochs},
-        facts=facts,
-        selected_epoch=fitted.selected_epoch or None,
-        selected_state=fitted.selected_state,
-        modules=scorer.modules,
-        ids=full_pool.ids if full_pool is not None else None,
-    )  # fmt: skip
-    if folder is not None:
-        run.save(folder)
+        columns = dict(scorer.columns)
+        if scorer.refinery is not None and pool is not None and pool.teacher is not None:
+            columns |= scorer.refinery.columns(pool.teacher)
+        facts |= scorer.facts | {"train_seconds": time.perf_counter() - started}
+        run = Run(
+            student=student.eval(),
+            history=reached.history,
+            columns=_in_pool_order(columns, kept, full_pool),
+            config=config | {"settings": settings} if folder is not None else config,
+            facts=facts,
+            selected_epoch=reached.selected_epoch or None,
+            selected_state=reached.selected_state,
+            modules=scorer.modules,
+            ids=full_pool.ids if full_pool is not None else None,
+        )
+        if folder is not None:
+            run.save(folder)
+            keeper.finished()
     return run
-
-
-@dataclass
-class _Fitted:
-    history: list[dict[str, float]] = field(default_factory=list)
-    selected_epoch: int = 0
-    selected_state: dict[str, Tensor] | None = None
-    best: float = -1.0
 
 
 def _epochs(
     scorer: Scorer,
     recipe: Recipe,
+    keeper: Keeper,
+    phase: str,
     *,
     select: Gold | None = None,
     test: Gold | None = None,
-    ema: EMA | None = None,
     bar: EpochProgress | None = None,
-) -> _Fitted:
-    """Train ``scorer.student`` in place, epoch by epoch."""
+) -> None:
+    """Train ``scorer.student`` in place, epoch by epoch; ``keeper.progress`` says how far it is."""
     student, gold, pool, objective = scorer.student, scorer.gold, scorer.pool, scorer.objective
     gold_rows = len(gold) if gold is not None and recipe.gold_repeat else 0
     gold_source, pool_source = (None if part is None else part.rows for part in (gold, pool))
@@ -173,27 +193,40 @@ def _epochs(
     optimizer = make_optimizer(
         recipe.optimizer, parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
     )
-    if ema is not None:
-        ema.reset(student)
-    fitted = _Fitted()
-    for epoch in range(recipe.epochs):
+    progress, augmentation = keeper.progress, torch.Generator()
+    generators = {"augment": augmentation, "draws": scorer.draws}
+    ema = keeper.ema if phase == "train" else None
+    resumed = keeper.put_back(optimizer, generators)
+    if not resumed:
+        progress.enter(phase)
+        if ema is not None:
+            ema.reset(student)
+    elif bar is not None:
+        bar.skip(progress.history)
+    for epoch in range(progress.epoch, recipe.epochs):
+        if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
+            break
         clock = time.perf_counter()
-        if objective.refresh_every and epoch and epoch % objective.refresh_every == 0:
+        first = progress.batch
+        if not first and objective.refresh_every and epoch and epoch % objective.refresh_every == 0:
             scorer.prepare(epoch)
+            keeper.prepared()
         # Every epoch has random states of its own, so it can be repeated without the ones before it.
         own_seed = epoch_seed(recipe.seed, epoch)
-        torch.manual_seed(own_seed)
-        augmentation = torch.Generator().manual_seed(own_seed + 1)
-        scorer.start_epoch(own_seed + 2)
+        if not first:
+            torch.manual_seed(own_seed)
+            augmentation.manual_seed(own_seed + 1)
+            scorer.start_epoch(own_seed + 2)
+            progress.total = torch.zeros((), device=scorer.device)
         plan = plan_epoch(
             gold_rows, len(pool) if pool is not None else 0, batch_size=recipe.batch_size,
             gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch, sampling=_sampling(scorer.columns),
         )  # fmt: skip
         sizes = [len(golds) + len(pools) for golds, pools in plan]
         student.train()
-        total, moves = torch.zeros((), device=scorer.device), False
+        moves = False
         for number, (x, golds, pools) in enumerate(
-            fetch_batches(gold_source, pool_source, plan, workers=recipe.workers)
+            fetch_batches(gold_source, pool_source, plan[first:], workers=recipe.workers), start=first
         ):
             done = (epoch + number / len(plan)) / recipe.epochs
             for group in optimizer.param_groups:
@@ -202,9 +235,9 @@ def _epochs(
                 x = recipe.augment(x, augmentation)
             scored = scorer.score(x, golds, pools, epoch=epoch, progress=done)
             # The mean over all rows of the step, however its batches are cut.
-            first = number - number % recipe.accumulate
-            (scored.total / sum(sizes[first : first + recipe.accumulate])).backward()
-            total, moves = total + scored.total.detach(), moves or scored.moves
+            start = number - number % recipe.accumulate
+            (scored.total / sum(sizes[start : start + recipe.accumulate])).backward()
+            progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves
             if (number + 1) % recipe.accumulate == 0 or number + 1 == len(plan):
                 if recipe.clip is not None:
                     nn.utils.clip_grad_norm_(parameters, recipe.clip)
@@ -215,26 +248,30 @@ def _epochs(
                         ema.update(student)
                 optimizer.zero_grad()
                 moves = False
+                progress.batch = number + 1
+                if keeper.is_due(progress.batch) and progress.batch < len(plan):
+                    keeper.save(optimizer, generators)
 
-        if not torch.isfinite(total):
+        total = float(progress.total)
+        if not math.isfinite(total):
             raise UnderstudyError(
-                f"the loss became {float(total)} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the "
+                f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the "
                 "features (rows from memory maps and Datasets are not checked beforehand)"
             )
-        record = {"epoch": epoch + 1, "loss": float(total) / sum(sizes), "lr": recipe.lr_at(epoch / recipe.epochs)}
-        record["seconds"] = time.perf_counter() - clock
-        for name, rows in (("select", select), ("test", test)):
-            if rows is not None:
-                record |= {f"{name}_{key}": value for key, value in evaluate(student, rows).items()}
-        fitted.history.append(record)
-        if bar is not None:
-            bar.epoch(record)
-        if select is not None and record["select_accuracy"] > fitted.best:
-            fitted.best, fitted.selected_epoch = record["select_accuracy"], epoch + 1
-            fitted.selected_state = {name: value.clone() for name, value in student.state_dict().items()}
-        if recipe.patience is not None and epoch + 1 - fitted.selected_epoch >= recipe.patience:
-            break
-    return fitted
+        progress.epoch, progress.batch = epoch + 1, 0
+        if phase == "train":
+            record = {"epoch": epoch + 1, "loss": total / sum(sizes), "lr": recipe.lr_at(epoch / recipe.epochs)}
+            record["seconds"] = time.perf_counter() - clock
+            for name, rows in (("select", select), ("test", test)):
+                if rows is not None:
+                    record |= {f"{name}_{key}": value for key, value in evaluate(student, rows).items()}
+            progress.history.append(record)
+            if bar is not None:
+                bar.epoch(record)
+            if select is not None and record["select_accuracy"] > progress.best:
+                progress.best, progress.selected_epoch = record["select_accuracy"], epoch + 1
+                progress.selected_state = {name: value.clone() for name, value in student.state_dict().items()}
+        keeper.save(optimizer, generators)
 
 
 def _sampling(columns: Columns) -> Tensor | None:

@@ -23,7 +23,7 @@ from understudy.errors import UnderstudyError
 from understudy.evaluate import to_device
 from understudy.maths.losses import cross_entropy
 from understudy.scoring import Scored, Scorer
-from understudy.types import Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
+from understudy.types import Columns, Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
 
 __all__ = ["co_teaching"]
 
@@ -115,6 +115,18 @@ class CoTeachingScorer(NetScorer):
             if self.forget_rate is None:
                 self.forget_rate = self._teacher_error()
             self.facts["co_teaching.forget_rate"] = self.forget_rate
+
+    def all_columns(self) -> Columns:
+        """Where columns are refreshed, each net has its own."""
+        theirs = {} if self.peer is None else self.peer.columns
+        return self.columns | {f"peer {name}": column for name, column in theirs.items()}
+
+    def put_back_columns(self, columns: Columns) -> None:
+        for name, column in columns.items():
+            if not name.startswith("peer "):
+                self.columns[name] = column
+            elif self.peer is not None:
+                self.peer.columns[name.removeprefix("peer ")] = column
 
     def _teacher_error(self) -> float:
         rows, said = (torch.empty(0), None) if self.gold is None else self.gold.estimates()
