@@ -41,7 +41,7 @@ torture: .venv/.installed
 	folder=$$(mktemp -d) && $(BIN)/python tests/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
 
 bench: .venv/.installed .peers/.installed
-	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks
+	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks
 
 results: .venv/.installed
 	$(BIN)/python -m experiments.fashion_mnist --out docs/results/fashion_mnist.md

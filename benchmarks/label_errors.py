@@ -23,6 +23,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import understudy as us
+from benchmarks.figures import Figure, main
 
 ROWS, CLASSES, EPOCHS, FOLDS, NOISE = 10_000, 10, 40, 5, 0.4
 CLEANLAB = """
@@ -65,21 +66,21 @@ def cleanlab_wrong(labels: Tensor, probs: Tensor) -> np.ndarray[Any, Any] | None
         return 1 - np.load(answer)
 
 
-def run() -> list[dict[str, Any]]:
+def figures() -> list[Figure]:
     x, y, _, _ = images("fashion_mnist")
     rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:ROWS]
     x, y = x[rows], y[rows]
     noisy, wrong = us.noise.uniform_flip(y, NOISE, CLASSES, seed=0)
-    ours = fit(x, noisy, us.self_distillation())
-    found = [{"what": "refined.wrong, 1 training", "auc": roc_auc_score(wrong, ours.columns["refined.wrong"])}]
-    for name, objective in (("plain", us.vanilla()), ("self_distillation", us.self_distillation())):
+    run = fit(x, noisy, us.self_distillation())
+    ours = float(roc_auc_score(wrong, run.columns["refined.wrong"]))
+    found = []
+    for name, objective in (("plain", us.vanilla()), ("with our loss", us.self_distillation())):
         scores = cleanlab_wrong(noisy, out_of_sample(x, noisy, objective))
-        auc = None if scores is None else roc_auc_score(wrong, scores)
-        found.append({"what": f"cleanlab, {FOLDS} trainings, {name}", "auc": auc})
+        peer, auc = f"cleanlab, {FOLDS} trainings, {name}", None if scores is None else roc_auc_score(wrong, scores)
+        note = "not installed" if auc is None else ""
+        found.append(Figure("refined.wrong, 1 training", "ROC-AUC", ours, peer, auc, ours, "≥ 0.95", note))
     return found
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for row in run():
-        print(f"{row['what']:45} ROC-AUC {'not installed' if row['auc'] is None else format(row['auc'], '.4f')}")
+    main(figures)

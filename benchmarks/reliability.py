@@ -10,10 +10,8 @@ top-1 accuracy the dense case is 2.8 times as fast instead of 4.0. Target: at le
 1.5 GB (in a process of its own, with 1,000,000 top-10 rows and some pieces of dense ones).
 
     python -m benchmarks.reliability            # 3 minutes: dense labels for 100,000 pool rows
-    python -m benchmarks.reliability --dense 1000000        # 15 minutes
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -25,6 +23,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression
 
 import understudy as us
+from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
 from understudy.data.topk import TopK
 
@@ -106,7 +105,7 @@ def _agreement(ours: tuple[Any, Any], peer: tuple[Any, Any]) -> dict[str, float]
     }
 
 
-def top_k_case(rows: int, repeats: int, *, every_k: bool = False) -> dict[str, Any]:
+def top_k_case(rows: int, repeats: int, *, every_k: bool = False) -> Figure:
     """The peer fits each of the listed k, or (``every_k``) each k below C with the tail spread evenly."""
     spread = CLASSES - 1 - LISTED if every_k else 0
     gold = _dense(GOLD, 1)
@@ -131,11 +130,11 @@ def top_k_case(rows: int, repeats: int, *, every_k: bool = False) -> dict[str, A
 
     times = interleave({"ours": ours, "peer": peer}, repeats=repeats, warm_up=0 if every_k else 1)
     which = f"every k < {CLASSES}" if every_k else f"k ≤ {LISTED}"
-    row = _row(f"top-{LISTED} labels, {rows:,} pool rows, {which}", times["ours"], times["peer"])
-    return row | _agreement(answers["ours"], answers["peer"]) | {"label_mb": pool.nbytes / 1e6}
+    agreement = _agreement(answers["ours"], answers["peer"])
+    return _figure(f"top-{LISTED} labels, {rows:,} pool rows, {which}", times["ours"], times["peer"], agreement)
 
 
-def dense_case(rows: int) -> dict[str, Any]:
+def dense_case(rows: int) -> Figure:
     """Once each, piece by piece; drawing the labels is outside both clocks."""
     gold, y = _dense(GOLD, 1), _truth(GOLD, 1)
     seconds = {"ours": 0.0, "peer": 0.0}
@@ -166,22 +165,19 @@ def dense_case(rows: int) -> dict[str, Any]:
         )
         agreements.append(_agreement(ours, peer))
     means = {key: float(np.mean([agreement[key] for agreement in agreements])) for key in agreements[0]}
-    return _row(f"dense labels, {rows:,} pool rows", seconds["ours"], seconds["peer"]) | means
+    return _figure(f"dense labels, {rows:,} pool rows", seconds["ours"], seconds["peer"], means)
 
 
 def _ask(trust: us.Reliability, labels: us.Soft) -> tuple[torch.Tensor, torch.Tensor]:
     return trust.alpha_and_k(labels)
 
 
-def _row(what: str, ours: float, peer: float) -> dict[str, Any]:
-    return {
-        "what": f"us.Reliability, {CLASSES:,} classes, {GOLD:,} gold rows, {what}",
-        "peer": "scikit-learn IsotonicRegression for each k",
-        "ours_s": ours,
-        "peer_s": peer,
-        "ratio": peer / ours,
-        "target": "≥ 10",
-    }
+def _figure(what: str, ours: float, peer: float, agreement: dict[str, float]) -> Figure:
+    return Figure(
+        f"alpha and k, {CLASSES:,} classes, {GOLD:,} gold rows, {what} (alpha differs by "
+        f"{agreement['alpha_difference']:.4f}, same k in {agreement['same_k']:.1%})",
+        "s", ours, "scikit-learn IsotonicRegression for each k", peer, peer / ours, "≥ 10",
+    )  # fmt: skip
 
 
 def peak_memory_mb(rows: int = POOL) -> float:
@@ -201,23 +197,15 @@ def peak_memory_mb(rows: int = POOL) -> float:
     return float(done.stdout)
 
 
-def run(repeats: int = 5, dense_rows: int = 100_000) -> list[dict[str, Any]]:
-    memory = {
-        "what": f"us.Reliability, peak memory, {CLASSES:,} classes, {POOL:,} top-{LISTED} pool rows",
-        "peer": "",
-        "peak_mb": peak_memory_mb(),
-        "target": "< 1500 MB",
-    }
-    return [top_k_case(POOL, repeats), top_k_case(POOL, 1, every_k=True), dense_case(dense_rows), memory]
+def figures(repeats: int = 5, dense_rows: int = 100_000) -> list[Figure]:
+    peak = peak_memory_mb()
+    return [
+        top_k_case(POOL, repeats),
+        top_k_case(POOL, 1, every_k=True),
+        dense_case(dense_rows),
+        Figure(f"peak memory, {POOL:,} top-{LISTED} pool rows", "MB", peak, value=peak, target="< 1500"),
+    ]
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dense", type=int, default=100_000)
-    for row in run(dense_rows=parser.parse_args().dense):
-        if "ratio" in row:
-            print(f"{row['what']}: {row['ratio']:.1f}× ({row['ours_s']:.3f} s / {row['peer_s']:.3f} s)", end=" ")
-            print(f"alpha differs by {row['alpha_difference']:.4f}, same k in {row['same_k']:.1%}")
-        else:
-            print(f"{row['what']}: {row['peak_mb']:.0f} MB")
+    main(figures)

@@ -1,19 +1,19 @@
-"""Selection speed and memory beside bmdal_reg 3.0.2 and scikit-activeml 1.0.1, on the same arrays, one thread.
+"""Selection: speed and memory beside bmdal_reg 3.0.2, scikit-activeml 1.0.1 and small-text 2.0.0.dev4, same arrays.
 
-    python benchmarks/selection.py --peers /path/to/peer-env/bin/python [--once-slow]
+    UNDERSTUDY_PEERS=.peers/bin/python python -m benchmarks.selection
 
-The peers live in an environment of their own (pip install torch==2.13.0 bmdal_reg==3.0.2 scikit-activeml==1.0.1);
-its Python comes from --peers or $UNDERSTUDY_PEERS, and without it their rows say "not installed". Every measurement is
-a fresh process: it loads the arrays, warms up on 1,000 rows, then times the selection alone and reads how far the
-resident memory rose above the loaded arrays (Linux). Libraries alternate, the table shows medians. About 5 minutes;
---once-slow adds one run of scikit-activeml, which builds the whole embedding (about 80 s and 4 GB).
+The peers live in an environment of their own (benchmarks/peers.txt); without it their rows say "not installed". Every
+measurement is a fresh process of one thread: it loads the arrays, warms up on 1,000 rows, then times the selection
+alone and reads how far the resident memory rose above the loaded arrays (Linux). Libraries alternate, the table shows
+medians. scikit-activeml and small-text build the whole N × C·d embedding and run once; a process may take 16 GB, and
+one that wants more is shown as out of memory. About 8 minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import Figure, main
+
 # task: rows, features, classes, picks, labelled rows
 TASKS = {
     "badge, C = 10": (50_000, 512, 10, 100, 0),
@@ -31,12 +33,21 @@ TASKS = {
     "core-set, 1,000 labelled": (50_000, 512, 10, 100, 1000),
     "badge, a million rows": (1_000_000, 128, 10, 1000, 0),
 }
-LIBRARIES = ["understudy", "bmdal_reg", "scikit-activeml"]
+PEERS = {
+    "badge, C = 10": ("bmdal_reg", "scikit-activeml", "small-text"),
+    "badge, C = 100": ("bmdal_reg", "small-text"),
+    "core-set, 1,000 labelled": ("bmdal_reg", "small-text"),
+    "badge, a million rows": (),
+}
+# These take minutes: one run each.
+SLOW = ("scikit-activeml", "small-text")
+# At least so many times as fast.
+FASTER = {"bmdal_reg": {"badge": 5, "core-set": 3}, "scikit-activeml": {"badge": 40}}
+MEMORY_LIMIT, TIME_LIMIT = 16 << 30, 600
 
 
-def make_arrays(task: str, folder: Path) -> None:
-    """Features of ten loose classes and a model that is right on most rows: bounds go stale as in real pools."""
-    rows, columns, classes, _, _ = TASKS[task]
+def draw_arrays(rows: int, columns: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features of loose classes and a model that is right on most rows: bounds go stale as in real pools."""
     rng = np.random.default_rng(0)
     truth = rng.integers(classes, size=rows)
     centres = rng.standard_normal((classes, columns), dtype=np.float32)
@@ -47,6 +58,11 @@ def make_arrays(task: str, folder: Path) -> None:
     logits[np.arange(rows), truth] += 4
     probs = np.exp(logits - logits.max(1, keepdims=True))
     probs /= probs.sum(1, keepdims=True)
+    return probs, hidden
+
+
+def make_arrays(task: str, folder: Path) -> None:
+    probs, hidden = draw_arrays(*TASKS[task][:3])
     np.save(folder / "hidden.npy", hidden)
     np.save(folder / "probs.npy", probs)
 
@@ -95,7 +111,17 @@ def skactiveml(probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> 
     return Badge(random_state=0).query(hidden, unlabelled, classifier, fit_clf=False, batch_size=n)
 
 
-RUNNERS = {"understudy": ours, "bmdal_reg": bmdal, "scikit-activeml": skactiveml}
+def small_text(probs: np.ndarray, hidden: np.ndarray, n: int, labelled: int) -> Any:
+    from small_text.integrations.pytorch.query_strategies.strategies import BADGE
+    from small_text.query_strategies.coresets import greedy_coreset
+
+    rows = np.arange(len(hidden))
+    if labelled:
+        return greedy_coreset(hidden, rows[labelled:], rows[:labelled], n, distance_metric="euclidean")
+    return BADGE(probs.shape[1]).sample(None, None, rows, rows[:0], None, n, hidden, probs.copy())
+
+
+RUNNERS = {"understudy": ours, "bmdal_reg": bmdal, "scikit-activeml": skactiveml, "small-text": small_text}
 
 
 def resident_megabytes(field: str) -> float:
@@ -108,6 +134,7 @@ def worker(library: str, task: str, folder: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     _, _, _, n, labelled = TASKS[task]
     probs, hidden = np.load(folder / "probs.npy"), np.load(folder / "hidden.npy")
     run = RUNNERS[library]
@@ -122,75 +149,68 @@ def worker(library: str, task: str, folder: Path) -> None:
     print(json.dumps({"seconds": seconds, "extra_mb": extra, "distinct": distinct}))
 
 
-def measure(library: str, task: str, folder: Path, python: str) -> dict[str, float] | None:
+def measure(library: str, task: str, folder: Path, python: str) -> dict[str, float] | str:
+    """Seconds, extra megabytes and distinct picks; or what became of it instead."""
     command = [python, str(Path(__file__).resolve()), "--worker", library, task, str(folder)]
-    done = subprocess.run(
-        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        print(f"{library}, {task}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
-        return None
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    path = str(Path(__file__).parents[1])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"over {TIME_LIMIT} s"
+    if done.returncode == 0:
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+    if done.returncode == -9 or "MemoryError" in done.stderr or "not enough memory" in done.stderr:
+        return "out of memory"
+    print(f"{library}, {task}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+    return "failed"
 
 
-def wanted(task: str, slow: bool) -> list[str]:
-    if task == "badge, a million rows":
-        return ["understudy"]
-    return [*LIBRARIES[:2], *(["scikit-activeml"] if slow and task == "badge, C = 10" else [])]
+def measure_all(task: str, repeats: int) -> dict[str, list[dict[str, float] | str]]:
+    peers = os.environ.get("UNDERSTUDY_PEERS")
+    found: dict[str, list[dict[str, float] | str]] = {library: [] for library in ("understudy", *PEERS[task])}
+    with tempfile.TemporaryDirectory() as folder:
+        make_arrays(task, Path(folder))
+        for repeat in range(repeats):
+            for library, results in found.items():
+                python = sys.executable if library == "understudy" else peers
+                if python is None:
+                    results.append("not installed")
+                elif repeat == 0 or library not in SLOW:
+                    results.append(measure(library, task, Path(folder), python))
+    return found
 
 
-def run(peers: str | None = None, repeats: int = 5, once_slow: bool = False) -> list[dict[str, Any]]:
-    """One row per task and library: median seconds, extra megabytes, and how many times slower than ours."""
-    peers = peers or os.environ.get("UNDERSTUDY_PEERS")
-    rows: list[dict[str, Any]] = []
+def figures(repeats: int = 5) -> list[Figure]:
+    table = []
     for task in TASKS:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            make_arrays(task, folder)
-            results: dict[str, list[dict[str, float]]] = {library: [] for library in wanted(task, once_slow)}
-            for repeat in range(repeats):
-                for library in results:
-                    python = sys.executable if library == "understudy" else peers
-                    once = library == "scikit-activeml" or task == "badge, a million rows"
-                    if python is None or (once and repeat > 0):
-                        continue
-                    result = measure(library, task, folder, python)
-                    results[library] += [result] if result is not None else []
-        rows += [summary(task, library, results) for library in results]
-    return rows
+        found = measure_all(task, repeats)
+        own = _medians(found.pop("understudy"))
+        limit = "< 1000" if "million" in task else "< 150"
+        table.append(Figure(f"{task}: extra memory", "MB", own["extra_mb"], value=own["extra_mb"], target=limit))
+        if not found:
+            table.append(Figure(task, "s", own["seconds"], value=own["seconds"], target="< 60"))
+        for library, results in found.items():
+            notes = [result for result in results if isinstance(result, str)]
+            if notes:
+                table.append(Figure(task, "s", own["seconds"], library, note=notes[0]))
+                continue
+            theirs = _medians(results)
+            wanted = FASTER.get(library, {}).get(task.split(",")[0])
+            peer = f"{library} ({theirs['extra_mb']:,.0f} MB extra)"
+            ratio, target = theirs["seconds"] / own["seconds"], f"≥ {wanted}" if wanted else ""
+            table.append(Figure(task, "s", own["seconds"], peer, theirs["seconds"], ratio, target))
+    return table
 
 
-def summary(task: str, library: str, results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    row: dict[str, Any] = {"task": task, "library": library, "runs": len(results[library])}
-    if not results[library]:
-        return row | {"seconds": None, "extra_mb": None, "distinct": None, "times_ours": None}
-    row |= {key: statistics.median(r[key] for r in results[library]) for key in ("seconds", "extra_mb", "distinct")}
-    own = [r["seconds"] for r in results["understudy"]]
-    return row | {"times_ours": row["seconds"] / statistics.median(own) if own else None}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", help="the Python of the environment that has the peer libraries")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--once-slow", action="store_true", help="also run scikit-activeml, once")
-    parser.add_argument("--worker", nargs=3, metavar=("LIBRARY", "TASK", "FOLDER"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        library, task, folder = options.worker
-        worker(library, task, Path(folder))
-        return
-    print(f"{'task':26}{'library':18}{'seconds':>10}{'× ours':>9}{'extra MB':>10}{'distinct':>10}{'runs':>6}")
-    for row in run(options.peers, options.repeats, options.once_slow):
-        if row["seconds"] is None:
-            print(f"{row['task']:26}{row['library']:18}{'not installed':>10}")
-        else:
-            print(
-                f"{row['task']:26}{row['library']:18}{row['seconds']:10.3f}{row['times_ours']:9.1f}"
-                f"{row['extra_mb']:10.0f}{row['distinct']:10.0f}{row['runs']:6d}"
-            )
+def _medians(results: list[dict[str, float] | str]) -> dict[str, float]:
+    numbers = [result for result in results if not isinstance(result, str)]
+    return {key: statistics.median(one[key] for one in numbers) for key in ("seconds", "extra_mb", "distinct")}
 
 
 if __name__ == "__main__":
-    main()
+    if "--worker" in sys.argv:
+        library, task, folder = sys.argv[2:]
+        worker(library, task, Path(folder))
+    else:
+        main(figures)

@@ -9,19 +9,18 @@ paper's 200: mostly one pass of the student over the pool, so about a third of a
     python -m benchmarks.train_overhead
 """
 
-from typing import Any
-
 import torch
 from torch import nn
 
 import understudy as us
+from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
 from understudy.scoring import Scorer
 
 ROWS, GOLD, BATCH = 20_000, 500, 128
 
 
-def run(repeats: int = 15) -> list[dict[str, Any]]:
+def figures(repeats: int = 15) -> list[Figure]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, 784, generator=generator)
     probs = torch.randn(ROWS, 10, generator=generator).softmax(-1)
@@ -55,32 +54,17 @@ def run(repeats: int = 15) -> list[dict[str, Any]]:
         repeats=repeats,
     )
     loops = [
-        {
-            "what": "us.train(vanilla), one epoch",
-            "peer": peer,
-            "ours_s": times["ours"],
-            "peer_s": times[peer],
-            "ratio": times["ours"] / times[peer],
-            "target": "≤ 1.05",
-        }
+        Figure(
+            "us.train(vanilla), one epoch", "s", times["ours"], peer, times[peer], times["ours"] / times[peer], "≤ 1.05"
+        )
         for peer in ("bare, fused Adam", "bare, default Adam")
     ]
-    shares = [
-        {
-            "what": "the weights of us.weighted",
-            "peer": f"a training of {epochs} epochs",
-            "ours_s": times["weights"],
-            "peer_s": epochs * times["ours"],
-            "ratio": times["weights"] / (epochs * times["ours"]),
-            "target": "< 0.01",
-        }
-        for epochs in (30, 200)
-    ]
-    return [*loops, *shares]
+    for epochs in (30, 200):
+        peer, training = f"a training of {epochs} epochs", epochs * times["ours"]
+        share = times["weights"] / training
+        loops.append(Figure("the weights of us.weighted", "s", times["weights"], peer, training, share, "< 0.01"))
+    return loops
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for row in run():
-        times = f"{row['ours_s']:.3f} s / {row['peer_s']:.3f} s"
-        print(f"{row['what']} / {row['peer']}: {row['ratio']:.3f}, target {row['target']} ({times})")
+    main(figures)
