@@ -1,0 +1,12 @@
+"""From the columns users have (numbers, categories, texts, images) to what a student takes, and back from a file.
+
+featuriser = Featuriser.fit(columns, Request(text="review"), where="pool.parquet")
+x = featuriser(columns, where="pool.parquet")      # an array, or Rows where that would be needlessly large
+featuriser.save(folder)                            # features.json, features.safetensors
+Featuriser.load(folder)(others, where="new.csv")   # the same numbers, bit for bit
+"""
+
+from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.request import Request
+
+__all__ = ["Featuriser", "Request"]

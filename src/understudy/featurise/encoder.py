@@ -1,0 +1,164 @@
+"""A Hugging Face encoder from a folder or by name: texts in, one vector each out.
+
+    encoder = Encoder.find("sentence-transformers/all-MiniLM-L6-v2")    # or a folder
+    encoder.fingerprint                                                 # of its files: names the cache
+    encoder.embed(["a text", "another"])                                # (2, 384), float32
+
+Code that comes with a model is never run and pickled weights are never loaded. The weights are read when the first text
+needs them: a run whose texts are all cached does without.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.errors import UnderstudyError
+from understudy.featurise.pooling import Layout, read_layout
+from understudy.featurise.raw import Array
+
+BATCH = 32
+# What an encoder is made of; its README and other formats of its weights are not.
+SUFFIXES = (".json", ".txt", ".model", ".safetensors")
+
+
+@dataclass(frozen=True)
+class Encoder:
+    name: str
+    """As messages name it: a folder, or a name of the hub."""
+    folder: Path
+    revision: str | None = None
+    """The hub's commit, where it came from there."""
+    max_tokens: int | None = None
+
+    @classmethod
+    def find(cls, name: str, *, revision: str | None = None, max_tokens: int | None = None) -> "Encoder":
+        if Path(name).expanduser().is_dir():
+            folder = Path(name).expanduser().resolve()
+            return cls(str(folder), folder, max_tokens=max_tokens)
+        folder = _download(name, revision)
+        return cls(name, folder, revision=folder.name, max_tokens=max_tokens)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return read_layout(self.folder)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of every file that has a say in the vectors."""
+        folders = sorted({self.folder, self.layout.transformer, *self.folder.glob("*_Pooling")})
+        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+        total = hashlib.sha256(f"1 {self.max_tokens}".encode())
+        for path in files:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            total.update(f"{path.relative_to(self.folder)} {digest}\n".encode())
+        return total.hexdigest()
+
+    def embed(self, texts: list[str]) -> Array:
+        """Longest first, so that a batch holds texts of like length and too little memory shows at once."""
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        batches = np.split(order, range(BATCH, len(order), BATCH))
+        pieces = [self._embed_batch([texts[place] for place in places]) for places in batches]
+        vectors = np.empty((len(texts), pieces[0].shape[1]), dtype=np.float32)
+        vectors[order] = np.concatenate(pieces)
+        return vectors
+
+    def _embed_batch(self, texts: list[str]) -> Array:
+        tokenizer, model, limit = self._loaded
+        if self.layout.lower:
+            texts = [text.lower() for text in texts]
+        texts = [self.layout.prompt + text for text in texts]
+        try:
+            batch = tokenizer(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+            with torch.inference_mode():
+                batch = batch.to(model.device)
+                vectors = self.layout.pool(model(**batch).last_hidden_state, batch["attention_mask"]).cpu()
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise UnderstudyError(f"{self.name} does not encode texts: {_reason(error)}; use an encoder") from error
+        if not bool(vectors.isfinite().all()):
+            raise UnderstudyError(f"{self.name} gives NaN or infinity for a text; use another encoder")
+        return np.asarray(vectors.numpy(), dtype=np.float32)
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, int]:
+        """Tokenizer, model, and how many tokens it reads."""
+        transformers = _transformers()
+        safe = {"trust_remote_code": False, "local_files_only": True}
+        try:
+            # Parts that the file lacks are drawn at random; the caller's random state is not for that.
+            with _quiet(transformers), torch.random.fork_rng(devices=[]):
+                tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
+                model, told = transformers.AutoModel.from_pretrained(
+                    self.layout.transformer, use_safetensors=True, output_loading_info=True, **safe
+                )
+        except Exception as error:
+            # A damaged folder makes the library raise nearly everything.
+            raise UnderstudyError(
+                f"cannot load the encoder {self.name}: {_reason(error)}; it must hold a model of transformers, with "
+                "its tokenizer and weights as safetensors"
+            ) from error
+        absent = sorted(key for key in told["missing_keys"] if "pooler" not in key)
+        if absent:
+            raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
+        tokenizer.padding_side = "right"
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return tokenizer, model.float().eval().to(device), self._limit(tokenizer, model)
+
+    def _limit(self, tokenizer: Any, model: Any) -> int:
+        # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
+        positions = int(getattr(model.config, "max_position_embeddings", None) or 514) - 2
+        known = int(tokenizer.model_max_length)
+        limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
+        return min(limit for limit in limits if limit is not None)
+
+
+def _download(name: str, revision: str | None) -> Path:
+    """The folder a name of the hub is kept in, fetched where it is not there yet."""
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UnderstudyError(f"there is no encoder in {name}: no such folder; check the path")
+    _transformers()
+    from huggingface_hub import snapshot_download
+
+    wanted = [f"*{suffix}" for suffix in SUFFIXES]
+    skipped = ["onnx/*", "openvino/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=skipped))
+    except Exception as error:
+        # No network, no such name, no permission: each has an exception of its own, in versions of their own.
+        raise UnderstudyError(
+            f"the encoder {name!r} is no folder here, nor to be had from the hub: {_reason(error)}; check the name"
+        ) from error
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UnderstudyError('encoders need transformers; run: pip install "understudy[hf]"') from error
+    return transformers
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without the library's own bars and remarks on stderr."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

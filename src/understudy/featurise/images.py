@@ -1,0 +1,100 @@
+"""A column of images as ``(channels, height, width)`` in [0, 1], all of one size.
+
+They stay bytes until a batch is taken, a quarter of their floats. Where even that is more than 1 GB, they stay files
+and every batch is decoded anew (``--workers`` then pays off).
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.data.rows import Rows
+from understudy.errors import UnderstudyError
+from understudy.featurise.part import Part
+from understudy.featurise.pixels import Source, as_source, open_image, to_pixels
+from understudy.featurise.raw import Array, Raw
+
+KEPT_BYTES = 1 << 30
+# A batch of 128 such images is 400 MB; what is larger must be asked for.
+MAX_SIDE = 512
+
+
+class ImageRows(Rows):
+    def __init__(self, sources: list[Source], where: str, *, size: tuple[int, int], mode: str) -> None:
+        self.sources, self.where, self.size, self.mode = sources, where, size, mode
+        shape = (len(sources), _channels(mode), *size)
+        self.pixels: Array | None = None
+        if np.prod(shape, dtype=np.float64) <= KEPT_BYTES:
+            self.pixels = np.empty(shape, dtype=np.uint8)
+            for row in range(len(sources)):
+                self.pixels[row] = self._decode(row)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def take(self, index: Tensor) -> Tensor:
+        rows = index.cpu().numpy()
+        pixels = np.stack([self._decode(row) for row in rows]) if self.pixels is None else self.pixels[rows]
+        return torch.from_numpy(pixels).to(torch.get_default_dtype()).div_(255)
+
+    @property
+    def per_row(self) -> bool:
+        return self.pixels is None
+
+    def _decode(self, row: int) -> Array:
+        return to_pixels(open_image(self.sources[row], f"{self.where} row {row}"), size=self.size, mode=self.mode)
+
+
+class Images(Part):
+    kind = "image"
+
+    def __init__(self, name: str, size: tuple[int, int], mode: str) -> None:
+        self.names, self.size, self.mode = (name,), size, mode
+
+    @classmethod
+    def fit(cls, raw: Raw, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
+        """Size and mode as asked for, else those of the first image."""
+        if size is None or mode is None:
+            where = raw.at(name, 0)
+            first = open_image(as_source(_cells(raw, name)[0], raw.folder, where), where)
+            mode = mode or first.mode
+            if size is None:
+                size = (first.height, first.width)
+                if max(size) > MAX_SIDE:
+                    raise UnderstudyError(
+                        f"{where} is {first.width} × {first.height} pixels; say which size the student takes "
+                        "(--image-size 224)"
+                    )
+        return cls(name, size, mode)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (_channels(self.mode), *self.size)
+
+    def __call__(self, raw: Raw) -> ImageRows:
+        (name,) = self.names
+        cells = _cells(raw, name)
+        sources = [as_source(cell, raw.folder, raw.at(name, row)) for row, cell in enumerate(cells)]
+        return ImageRows(sources, raw.at(name), size=self.size, mode=self.mode)
+
+    def values(self) -> dict[str, Any]:
+        return {"name": self.names[0], "size": list(self.size), "mode": self.mode}
+
+    @classmethod
+    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        height, width = (int(side) for side in values["size"])
+        return cls(str(values["name"]), (height, width), str(values["mode"]))
+
+
+def _cells(raw: Raw, name: str) -> list[Any]:
+    column = raw[name]
+    if column.ndim != 1 or column.dtype.kind not in "UTOS" or not len(column):
+        raise UnderstudyError(f"{raw.at(name)} holds no paths and no bytes; images are one of them per row")
+    cells: list[Any] = column.tolist()
+    return cells
+
+
+def _channels(mode: str) -> int:
+    return {"L": 1, "RGB": 3}[mode]

@@ -1,0 +1,83 @@
+"""Embeddings kept on disk by what they are embeddings of, so that no text is encoded twice.
+
+    store = EmbeddingStore(folder)             # one folder per encoder
+    vectors, found = store.fetch(keys)         # in the order of the keys; what was not found is 0
+    store.add(keys, vectors)                   # one more shard; nothing is ever rewritten
+
+A shard is a safetensors file named after the SHA-256 of its content: two processes cannot spoil each other's, and a
+damaged one is known by its name. It is then warned about, removed, and its texts are encoded anew.
+"""
+
+import hashlib
+import os
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.featurise.raw import Array
+from understudy.files import write_bytes
+
+KEY_BYTES = 32
+_SHARD = re.compile(r"[0-9a-f]{64}\.safetensors")
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("UNDERSTUDY_CACHE") or Path.home() / ".cache" / "understudy")
+
+
+def key_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+class EmbeddingStore:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fetch(self, keys: list[bytes], *, width: int | None = None) -> tuple[Array, Array]:
+        """``(vectors, found)``. One shard is in memory at a time. ``width``: of a vector, where it is known."""
+        places = {key: place for place, key in enumerate(keys)}
+        found = np.zeros(len(keys), dtype=bool)
+        vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
+        for path in sorted(self.folder.glob("*.safetensors")) if self.folder.is_dir() else []:
+            shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
+            if shard is None or width not in (None, shard[1].shape[1]):
+                continue
+            known, theirs = shard
+            here = [(row, places[key]) for row, key in enumerate(known) if key in places]
+            if not here:
+                continue
+            rows, to = np.array(here).T
+            if not vectors.shape[1]:
+                width = theirs.shape[1]
+                vectors = np.zeros((len(keys), width), dtype=np.float32)
+            vectors[to], found[to] = theirs[rows], True
+        return vectors, found
+
+    def add(self, keys: list[bytes], vectors: Array) -> None:
+        names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
+        content = safetensors.numpy.save({"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
+        try:
+            write_bytes(self.folder / f"{hashlib.sha256(content).hexdigest()}.safetensors", content)
+        except UnderstudyError as error:
+            warnings.warn(f"embeddings are not kept for next time: {error}", UnderstudyWarning, stacklevel=2)
+
+
+def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != path.stem:
+            raise ValueError("its content is not what its name says")
+        shard = safetensors.numpy.load(content)
+        names, vectors = shard["keys"].tobytes(), shard["vectors"]
+    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        warnings.warn(
+            f"{path} is damaged ({error}) and removed; its texts are encoded anew", UnderstudyWarning, stacklevel=3
+        )
+        path.unlink(missing_ok=True)
+        return None
+    return [names[start : start + KEY_BYTES] for start in range(0, len(names), KEY_BYTES)], vectors
