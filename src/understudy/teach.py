@@ -2,9 +2,11 @@
 
     probs = us.teach(teacher_net, x_pool)                       # (N, C); a module's outputs are taken as logits
     probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, cache="labels.parquet")
+    probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, store=us.LabelStore("labels", classes, "dense"))
 
 With ``cache``, answers are stored by id as they come (the file is replaced whole after every ``save_every`` batches),
-and only ids that are not in it are asked for.
+and only ids that are not in it are asked for. ``store`` does the same for answers by the million: each ``save_every``
+batches are a new shard, and nothing is written twice.
 """
 
 from collections.abc import Callable
@@ -18,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
+from understudy.data.labels import Soft
 from understudy.data.rows import as_rows
+from understudy.data.store import LabelStore
 from understudy.errors import UnderstudyError
 from understudy.evaluate import device_of, eval_mode, to_device
 from understudy.features import forward
@@ -33,17 +37,22 @@ def teach(
     output: str | None = None,
     ids: Any = None,
     cache: str | Path | None = None,
+    store: LabelStore | None = None,
     save_every: int = 16,
 ) -> Tensor:
     """Class probabilities ``(N, C)`` of the teacher for every row of x.
 
-    ``output``: "logits" (the default for a module) or "probs" (for a function). ``cache`` needs ``ids``.
+    ``output``: "logits" (the default for a module) or "probs" (for a function). ``cache`` and ``store`` need ``ids``.
     """
     rows = as_rows(x, "x")
     names = check_ids(ids, len(rows), "teach")
     kind = output or ("logits" if isinstance(teacher, nn.Module) else "probs")
     if kind not in ("logits", "probs"):
         raise UnderstudyError(f"output={output!r} is unknown; use 'logits' or 'probs'")
+    if store is not None:
+        if cache is not None or names is None:
+            raise UnderstudyError("teach(store=…) stores answers by id; pass ids=, and no cache=")
+        return _label_into(store, teacher, rows, names, kind, batch_size, save_every)
     if cache is None:
         return _label(teacher, rows, torch.arange(len(rows)), kind, batch_size)
     if names is None:
@@ -63,6 +72,27 @@ def teach(
             known.update(zip(names[block.numpy()].tolist(), answers, strict=True))
             _write_cache(path, known)
     return torch.from_numpy(np.stack([known[name] for name in names.tolist()]))
+
+
+def _label_into(
+    store: LabelStore,
+    teacher: nn.Module | Callable[[Any], Any],
+    rows: Any,
+    names: np.ndarray[Any, Any],
+    kind: str,
+    batch_size: int,
+    save_every: int,
+) -> Tensor:
+    if store.form != "dense":
+        raise UnderstudyError(f"{store.folder} holds {store.form} labels; teach needs a store of form 'dense'")
+    missing = torch.from_numpy(np.flatnonzero(np.isin(names, store.missing(names))))
+    for block in missing.split(batch_size * save_every):
+        if len(block):
+            store.append(names[block.numpy()], _label(teacher, rows, block, kind, batch_size))
+            store.flush()
+    said = store.labels(names)
+    assert isinstance(said, Soft)
+    return said.probs
 
 
 def _label(teacher: nn.Module | Callable[[Any], Any], rows: Any, index: Tensor, kind: str, batch_size: int) -> Tensor:

@@ -1,0 +1,91 @@
+"""``understudy import``: an LLM's answers as the teacher's labels."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.data.join import read_ids
+from understudy.data.llm.answers import FORMS, Answers, read_answers
+from understudy.data.llm.columns import label_columns
+from understudy.data.tables import Array, check_new_table, read_table, write_table
+from understudy.errors import UnderstudyError
+
+_READABLE = (".parquet", ".jsonl", ".npz")
+
+
+def import_command(
+    files: Annotated[list[Path], typer.Argument(help="JSONL files of answers.", show_default=False)],
+    classes: Annotated[str, typer.Option(help="The classes, e.g. neg,pos.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
+    pool: Annotated[
+        Path | None, typer.Option(help="The file the ids come from, to write with its labels.", show_default=False)
+    ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(help="Another word for a class; repeat for more.", metavar="WORD=CLASS", show_default=False),
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="The entry of structured answers that names the class.", show_default=False)
+    ] = None,
+    form: Annotated[str, typer.Option(help=f"One of {', '.join(FORMS)}.")] = "auto",
+) -> None:
+    """Turn the answers of an LLM into labels, and account for every line.
+
+    FILES are batch outputs in the OpenAI style (chat completions or responses, with or without top log-probabilities),
+    or lines of `{"id": …, "answer": …}`; the `custom_id` of a request is the id of its row. Answers are matched to the
+    classes as they are, without case and punctuation, in a sentence that names one class, and with small typing errors;
+    what stays unclear gets no label. A table says what became of the lines.
+
+    Without `--pool` OUT holds the labels by id. With it, OUT is the pool file with the labels beside: what
+    `understudy train --pool` takes. Log-probabilities become top-k labels with a tail (`--form hard` leaves them out,
+    except for a confidence; `--form probs` spreads the tail). An existing file is not overwritten.
+
+    Examples:
+
+    `understudy import answers.jsonl --classes neg,pos --pool reviews.parquet --out pool.parquet`
+
+    `understudy import part1.jsonl part2.jsonl --classes spam,ham --alias "not spam=ham" --out labels.parquet`
+    """
+    if out.suffix.lower() not in _READABLE:
+        raise UnderstudyError(f"{out}: labels are written as {', '.join(_READABLE)}; end the name in one of them")
+    check_new_table(out)
+    names = [name.strip() for name in classes.split(",")]
+    answers = read_answers(files, names, aliases=_aliases(alias or []), field=field, form=form)
+    typer.echo(str(answers.report))
+    if not len(answers):
+        raise UnderstudyError("no answer could be used; check --classes against the examples above")
+    write_table(out, {"id": answers.ids} | _columns(answers) if pool is None else _joined(answers, pool))
+    form = type(answers.labels).__name__
+    typer.echo(f"{len(answers):,} labels ({form.lower()}): {out}")
+
+
+def _aliases(given: list[str]) -> dict[str, str]:
+    pairs = [text.rpartition("=") for text in given]
+    for text, (word, sign, name) in zip(given, pairs, strict=True):
+        if not (word.strip() and sign and name.strip()):
+            raise UnderstudyError(f"--alias {text!r}: write WORD=CLASS")
+    return {word.strip(): name.strip() for word, _, name in pairs}
+
+
+def _columns(answers: Answers) -> dict[str, Array]:
+    return label_columns(answers.labels, answers.classes)
+
+
+def _joined(answers: Answers, path: Path) -> dict[str, Array]:
+    """The pool's columns, and the labels of its rows."""
+    pool = read_table(path)
+    said = [name for name in pool.columns if name.startswith("teacher_")]
+    if said:
+        raise UnderstudyError(f"{pool.where(said[0])} holds labels already; remove it, or import without --pool")
+    ids = read_ids(pool)
+    if ids is None:
+        raise UnderstudyError(f"{path} has no column 'id' to join the answers by; add it")
+    labels = answers.aligned(ids)
+    matched = int(labels.labelled().sum())
+    if not matched:
+        raise UnderstudyError(f"no id of the answers is among those of {path} ({answers.ids[0]!s} …); check both")
+    typer.echo(f"{matched:,} of {len(pool):,} rows of {path} have a label")
+    if matched < len(answers):
+        typer.echo(f"note: {len(answers) - matched:,} answers are for ids that {path} does not have")
+    return {name: pool.columns[name] for name in pool.columns} | label_columns(labels, answers.classes)
