@@ -1,0 +1,89 @@
+"""``understudy audit``: how good the labels of a pool are, before any training."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.audit import audit, print_audit
+from understudy.cli import options as shared
+from understudy.data.read import read_examples
+from understudy.errors import UnderstudyError
+from understudy.featurise import Request
+from understudy.files import write_json
+
+KINDS = (".html", ".json")
+
+
+def audit_command(
+    gold: Annotated[Path, typer.Option(help="Trusted labels, of rows the teacher labelled too.", show_default=False)],
+    pool: Annotated[
+        Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="New .html page or .json file.", show_default=False)] = None,
+    rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
+    target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    column: shared.Column = None,
+    classes: shared.Classes = None,
+    votes: shared.Votes = "majority",
+    text: shared.Text = None,
+    image: shared.Image = None,
+    use: shared.Beside = None,
+    missing: shared.Missing = "error",
+) -> None:
+    """Say how good the labels of a pool are, how sure that is, and what to expect of each method.
+
+    Everything is measured on gold rows that the teacher labelled without having seen their truth: a gold file of `id`
+    and `label` is enough where the pool file has these rows too. Printed are the estimated share of wrong labels in the
+    pool, the teacher's accuracy by class, its largest confusions and whether they lean to one side, what its confidence
+    is worth, the rows most likely wrong, and how much more gold would narrow the estimates; all with 95% intervals.
+    Files are those of `understudy train`.
+
+    Examples:
+
+    `understudy audit --gold gold.parquet --pool pool.parquet --out audit.html`
+
+    `understudy audit --gold gold.csv --pool reviews.csv --text review --column teacher_label=llm --rows-wrong 50`
+    """
+    if out is not None:
+        _check_out(out)
+    if not 0 < target < 100:
+        raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
+    names = shared.read_list(use)
+    examples = read_examples(
+        gold=gold,
+        pool=pool,
+        columns=shared.read_mapping(column),
+        classes=shared.read_classes(classes),
+        votes=votes,
+        features=Request(text=text, image=image, columns=None if names is None else tuple(names), missing=missing),
+    )
+    if examples.gold is None:
+        raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")
+    found = audit(
+        examples.gold,
+        examples.pool,
+        class_names=examples.class_names,
+        rows_wrong=rows_wrong,
+        target=target / 100,
+        seed=seed,
+    )
+    print_audit(found)
+    if out is None:
+        return
+    if out.suffix == ".json":
+        write_json(out, found.to_dict())
+    else:
+        from understudy.report.audit import write_audit_report
+
+        given = {"Gold file": gold, "Pool file": pool}
+        write_audit_report(out, found, settings={name: path for name, path in given.items() if path is not None})
+    typer.echo(f"Audit: {out}")
+
+
+def _check_out(path: Path) -> None:
+    if path.suffix not in KINDS:
+        raise UnderstudyError(f"{path}: an audit is written as {' or '.join(KINDS)}; end the name in one of them")
+    if path.exists():
+        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")

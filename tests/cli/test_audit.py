@@ -1,0 +1,61 @@
+"""understudy audit: files in, words and a page out."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from understudy import cli
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pool of 400 rows of which the first 100 are gold; the teacher calls every tenth pos neg."""
+    rng = np.random.default_rng(0)
+    truth = np.where(np.arange(400) % 2, "pos", "neg")
+    said = np.where((np.arange(400) % 10 == 1), "neg", truth)
+    with open(tmp_path / "pool.csv", "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["id", "a", "b", "teacher_label"])
+        for row in range(400):
+            lines.writerow([f"r{row}", (truth[row] == "pos") + rng.normal(0, 0.2), rng.normal(), said[row]])
+    with open(tmp_path / "gold.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["id", "label"], *([f"r{row}", truth[row]] for row in range(100))])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def call(line: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli.app, line.split())
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_words_page_and_json(folder: Path) -> None:
+    said = call("audit --gold gold.csv --pool pool.csv --out audit.html").output
+    assert "About 10.0%" in said and "pos→neg" in said and "Audit: audit.html" in said
+    assert max(map(len, said.splitlines())) <= 100
+    assert "<title>How good are these labels?" in (folder / "audit.html").read_text(encoding="utf-8")
+    call("audit --gold gold.csv --pool pool.csv --out audit.json --rows-wrong 5")
+    stored = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    assert stored["class_names"] == ["neg", "pos"]
+    assert stored["pool_rows"] == 300 and len(stored["suspects"]["top"]) == 5
+    # The planted rows are the ones whose features speak against their label.
+    assert all(int(one["id"][1:]) % 10 == 1 for one in stored["suspects"]["top"])
+
+
+def test_mistakes_are_one_line(folder: Path) -> None:
+    (folder / "there.html").write_text("x")
+    for line, problem in {
+        "audit --gold gold.csv --pool pool.csv --out audit.txt": "written as .html or .json",
+        "audit --gold gold.csv --pool pool.csv --out there.html": "already exists",
+        "audit --gold gold.csv --pool pool.csv --target 0": "between 0 and 100",
+        "audit --gold absent.csv": "is not there",
+    }.items():
+        said = call(line, code=2).stderr
+        assert problem in said and len(said.strip().splitlines()) == 1

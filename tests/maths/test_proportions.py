@@ -1,0 +1,99 @@
+"""Intervals of shares against SciPy, against numbers worked by hand, and against what they promise."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+from understudy.errors import UnderstudyError
+from understudy.maths.proportions import UNKNOWN, Share, exact, holm, stratified, two_sided
+from understudy.maths.roc import area
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 50), (12, 200), (50, 50), (1, 1), (391, 520)])
+def test_exact_is_clopper_and_pearsons(hits: int, rows: int) -> None:
+    found, wanted = exact(hits, rows), stats.binomtest(hits, rows).proportion_ci(method="exact")
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-10)
+    assert found.estimate == hits / rows
+
+
+def test_no_error_in_fifty_rows_is_not_certainty() -> None:
+    # By hand: (1 − p)^50 = 0.025.
+    assert exact(0, 50).high == pytest.approx(1 - 0.025 ** (1 / 50))
+    assert exact(0, 50).complement.low == pytest.approx(0.025 ** (1 / 50))
+    assert exact(0, 0) == UNKNOWN and not UNKNOWN.known
+
+
+def test_strata_by_hand() -> None:
+    found = stratified([2, 1], [10, 20], [0.5, 0.5])
+    assert found.estimate == pytest.approx(0.5 * 0.2 + 0.5 * 0.05)
+    # Leaning on 3.5/31 by two rows: 0.185484 and 0.055718, mean 0.120601, variance 0.0044345; 0.106056 / 0.0044345.
+    assert found.rows == pytest.approx(23.916, abs=2e-3)
+    plain = exact(0.125 * found.rows, found.rows)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_one_stratum_is_the_plain_share() -> None:
+    assert stratified([12], [200], [1.0]).rows == pytest.approx(200)
+    assert stratified([12], [200], [1.0]).low == pytest.approx(exact(12, 200).low)
+    # A stratum without weight does not count, rows or no rows.
+    assert stratified([12, 0, 5], [200, 0, 9], [1.0, 0, 0]) == stratified([12], [200], [1.0])
+
+
+def test_a_small_population_widens_the_interval() -> None:
+    # Its own share varies as a draw of 200 rows does: half the effective rows.
+    assert stratified([12], [200], [1.0], population=200).rows == pytest.approx(100)
+
+
+def test_strata_without_rows_are_refused() -> None:
+    with pytest.raises(UnderstudyError, match="merge strata"):
+        stratified([1, 0], [10, 0], [0.5, 0.5])
+    with pytest.raises(UnderstudyError, match="sum to 1"):
+        stratified([1, 0], [10, 10], [0.5, 0.6])
+
+
+def test_more_rows_for_a_narrower_interval() -> None:
+    share = Share(0.06, 0.03, 0.11, 200)
+    # Half the width takes four times the rows: 800 in all.
+    assert share.more_rows_for(0.02, 200) == 600
+    assert share.more_rows_for(0.05, 200) == 0
+    wanted = 200 + exact(12, 200).more_rows_for(0.01, 200)
+    # The exact interval's extra width goes away a little faster than 1/√rows.
+    assert 0.009 < exact(0.06 * wanted, wanted).width / 2 <= 0.01
+    with pytest.raises(UnderstudyError, match="more than 0"):
+        share.more_rows_for(0, 200)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(27, 33), (6, 33), (5, 10), (0, 1), (391, 520)])
+def test_two_sided_is_the_binomial_test(hits: int, rows: int) -> None:
+    assert two_sided(hits, rows) == pytest.approx(stats.binomtest(hits, rows).pvalue)
+    assert two_sided(0, 0) == 1
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01·3, 0.02·2, 0.5·1; never falling, never above 1.
+    assert holm([0.02, 0.5, 0.01]).tolist() == pytest.approx([0.04, 0.5, 0.03])
+    assert holm([0.01, 0.011]).tolist() == pytest.approx([0.02, 0.02])
+    assert holm([0.9, 0.9]).tolist() == [1, 1]
+    assert holm([]).tolist() == []
+
+
+def test_area_agrees_with_scikit_learn(rng: np.random.Generator) -> None:
+    scores, wrong = rng.integers(0, 8, 300), rng.random(300) < 0.2
+    assert area(scores, wrong).estimate == pytest.approx(roc_auc_score(wrong, scores))
+    assert area([1, 2], [True, True]) == UNKNOWN
+    # Told apart without a miss, but by three pairs only.
+    assert area([3, 1, 1, 1], [True, False, False, False]).estimate == 1
+    assert area([3, 1, 1, 1], [True, False, False, False]).low < 0.8
+
+
+def test_the_area_s_interval_covers(rng: np.random.Generator) -> None:
+    truth = float(stats.norm.cdf(1 / math.sqrt(2)))  # shifted by 1
+    held = 0
+    for _ in range(300):
+        wrong = np.arange(200) < 20
+        found = area(rng.normal(size=200) + wrong, wrong)
+        held += found.low <= truth <= found.high
+    assert held / 300 > 0.9
