@@ -1,0 +1,44 @@
+"""``understudy export``: a trained student as one file for use elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from understudy.data.raw import rows_for
+from understudy.data.rows import as_rows
+from understudy.data.tables import read_table
+from understudy.export import ROWS, export
+from understudy.run import Run
+
+
+def export_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="New file: .safetensors, .pt (TorchScript), .pt2 or .onnx.", show_default=False)
+    ],
+    selected: Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")] = False,
+    rows: Annotated[
+        Path | None, typer.Option(help="A file whose first rows serve the check.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a trained student as one file that runs without this package.
+
+    The model in the file takes rows of features, any number at once, and gives class probabilities. Before the file
+    appears it is loaded again, and its predictions are compared with the student's: on made-up rows, or with `--rows`
+    on real ones. The names of classes and features are stored inside. An existing file is not overwritten.
+
+    `.onnx` needs `pip install "understudy[onnx]"`.
+
+    Example: `understudy export runs/first --out student.onnx`
+    """
+    loaded = Run.load(run)
+    if selected:
+        loaded.student = loaded.selected()
+    example = None
+    if rows is not None:
+        found = as_rows(rows_for(run, loaded.config, read_table(rows, columns=loaded.config.get("columns"))), f"{rows}")
+        example = found.take(torch.arange(min(ROWS, len(found))))
+    export(loaded, out, example=example)
+    typer.echo(f"student: {out}")
