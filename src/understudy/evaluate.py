@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold
+from understudy.data.paging import room_for
 from understudy.data.rows import Rows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.features import FeatureTap, forward
@@ -39,29 +40,48 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def batches_of(rows: Rows, batch_size: int) -> Iterator[Any]:
-    for index in torch.arange(len(rows)).split(batch_size):
-        if len(index):
-            yield rows.take(index)
+    for start in range(0, len(rows), batch_size):
+        yield rows.take(torch.arange(start, min(start + batch_size, len(rows))))
+
+
+class Stack:
+    """What a pass says of ``rows`` rows, batch by batch, in one tensor of its final size.
+
+    A large one lies in a file that vanishes with it (``data/paging.py``), so that a pass over any pool costs memory
+    for a batch only.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.filled = rows, 0
+        self.tensor = torch.empty(0, 0)
+
+    def add(self, part: Tensor) -> None:
+        if not self.filled:
+            # An ordinary tensor, which callers may use in autograd.
+            with torch.inference_mode(False):
+                self.tensor = room_for((self.rows, *part.shape[1:]), part.dtype)
+        self.tensor[self.filled : self.filled + len(part)] = part
+        self.filled += len(part)
 
 
 def predict(model: nn.Module, x: Any, *, batch_size: int = 1024) -> Tensor:
     """Class probabilities ``(n, C)``, eval mode, on the CPU."""
-    device = device_of(model)
+    device, rows = device_of(model), as_rows(x, "x")
+    probs = Stack(len(rows))
     with eval_mode(model), torch.inference_mode():
-        parts = [
-            forward(model, to_device(batch, device)).float().softmax(-1).cpu()
-            for batch in batches_of(as_rows(x, "x"), batch_size)
-        ]
-    # Cloned out of inference mode, so that callers may use the result in autograd.
-    return torch.cat(parts).clone() if parts else torch.empty(0, 0)
+        for batch in batches_of(rows, batch_size):
+            probs.add(forward(model, to_device(batch, device)).float().softmax(-1))
+    return probs.tensor
 
 
 def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_size: int = 1024) -> Tensor:
     """Penultimate features ``(n, d)``, eval mode, on the CPU."""
-    device = device_of(model)
+    device, rows = device_of(model), as_rows(x, "x")
+    features = Stack(len(rows))
     with eval_mode(model), torch.inference_mode(), FeatureTap(model, layer) as tap:
-        parts = [tap(to_device(batch, device))[1].cpu() for batch in batches_of(as_rows(x, "x"), batch_size)]
-    return torch.cat(parts).clone()
+        for batch in batches_of(rows, batch_size):
+            features.add(tap(to_device(batch, device))[1])
+    return features.tensor
 
 
 def calibration_error(probs: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS) -> float:

@@ -221,8 +221,9 @@ def _epochs(
         plan = plan_epoch(
             gold_rows, len(pool) if pool is not None else 0, batch_size=recipe.batch_size,
             gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch, sampling=_sampling(scorer.columns),
+            block=None if pool is None else pool.rows.preferred_block,
         )  # fmt: skip
-        sizes = [len(golds) + len(pools) for golds, pools in plan]
+        sizes = plan.sizes
         student.train()
         moves = False
         for number, (x, golds, pools) in enumerate(

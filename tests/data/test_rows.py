@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
-from understudy.data.rows import ConcatRows, DatasetRows, SubsetRows, TensorRows, as_rows, concatenate, join
+import understudy.data.rows as module
+from understudy.data.rows import (
+    ConcatRows,
+    DatasetRows,
+    MappedRows,
+    SubsetRows,
+    TensorRows,
+    as_rows,
+    concatenate,
+    join,
+    mapped_rows,
+)
 from understudy.errors import UnderstudyError
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -89,3 +100,63 @@ def test_concatenating_integers_and_fractions_loses_nothing() -> None:
 def test_refused(x: object, message: str) -> None:
     with pytest.raises(UnderstudyError, match=message):
         as_rows(x, "pool.x")
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", np.arange(600, dtype=np.float16).reshape(100, 6))
+    return tmp_path / "x.npy"
+
+
+def test_a_map_is_shuffled_in_blocks_once_it_fills_half_of_the_memory(
+    on_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.load(on_disk, mmap_mode="r")
+    monkeypatch.setattr(module, "total_memory", lambda: 2 * x.nbytes)
+    assert as_rows(x, "x").preferred_block is None
+    monkeypatch.setattr(module, "total_memory", lambda: 2 * x.nbytes - 1)
+    # 256 KB of rows of 12 bytes.
+    assert as_rows(x, "x").preferred_block == 21_845
+    assert mapped_rows(x, shuffle="full").preferred_block is None
+    assert mapped_rows(x, shuffle=64).preferred_block == 64
+    monkeypatch.setattr(module, "total_memory", lambda: 1 << 60)
+    assert mapped_rows(on_disk).preferred_block is None
+    assert mapped_rows(str(on_disk), shuffle="block").preferred_block == 21_845
+
+
+def test_a_map_is_shared_not_copied(on_disk: Path) -> None:
+    x = np.load(on_disk, mmap_mode="r")
+    rows = as_rows(x, "x")
+    assert isinstance(rows, MappedRows) and rows.on_disk
+    assert rows.x.data_ptr() == x.ctypes.data
+    assert as_rows(rows, "x") is rows
+    assert not as_rows(X, "x").on_disk and as_rows(X, "x").preferred_block is None
+
+
+def test_some_rows_of_a_map_stay_in_blocks_only_in_the_order_of_the_file(
+    on_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = mapped_rows(on_disk, shuffle=10)
+    asked: list[object] = []
+    monkeypatch.setattr(rows, "will_need", lambda index: asked.append(None if index is None else index.tolist()))
+    part = SubsetRows(rows, torch.tensor([3, 5, 5, 90]))
+    assert part.on_disk and part.preferred_block == 10
+    assert SubsetRows(rows, torch.tensor([3, 90, 5])).preferred_block is None
+    part.will_need(torch.tensor([1, 3]))
+    part.will_need(None)  # 4 of 100 rows: not worth the whole file
+    SubsetRows(rows, torch.arange(51)).will_need(None)
+    assert asked == [[5, 90], None]
+
+
+@pytest.mark.parametrize("shuffle", ["random", 0, -3, True, 2.5, None])
+def test_unknown_shuffles(shuffle: object, on_disk: Path) -> None:
+    with pytest.raises(UnderstudyError, match="use 'auto', 'full', 'block' or the rows of a block"):
+        mapped_rows(on_disk, shuffle=shuffle)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_mapped(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_text("not an array")
+    np.savez(tmp_path / "x.npz", x=X.numpy())
+    for x, message in ((tmp_path / "x.npy", "cannot map"), (tmp_path / "x.npz", "NpzFile"), (X.numpy(), "mmap_mode")):
+        with pytest.raises(UnderstudyError, match=message):
+            mapped_rows(x)  # type: ignore[arg-type]

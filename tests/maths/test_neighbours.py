@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import understudy.maths.neighbours as module
 from understudy.maths.neighbours import neighbour_means
 
 
@@ -76,3 +77,11 @@ def test_equals_brute_force_on_continuous_data(rng: np.random.Generator) -> None
     responses = rng.random((300, 2))
     found = neighbour_means(queries, points, responses, 9)
     np.testing.assert_allclose(found, brute_force(queries, points, responses, 9), atol=1e-12)
+
+
+def test_pieces_do_not_show(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, queries, responses = rng.random((80, 2)).round(1), rng.random((200, 2)).round(2), rng.random((80, 2))
+    whole = neighbour_means(queries, points, responses, 9)
+    monkeypatch.setattr(module, "_QUERIES", 7)
+    monkeypatch.setattr(module, "_CHUNK", 30)
+    np.testing.assert_array_equal(neighbour_means(queries, points, responses, 9), whole)

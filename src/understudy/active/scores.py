@@ -9,7 +9,7 @@ from understudy.acquisition.select import STRATEGIES
 from understudy.data.rows import as_rows
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError
-from understudy.evaluate import batches_of, device_of, eval_mode, to_device
+from understudy.evaluate import Stack, batches_of, device_of, eval_mode, to_device
 from understudy.features import FeatureTap
 
 
@@ -37,11 +37,11 @@ def needs_ema(strategy: str) -> bool:
 
 
 def _pass(model: nn.Module, x: Any, layer: str | None, batch_size: int = 1024) -> tuple[Tensor, Tensor]:
-    device = device_of(model)
-    probs, hidden = [], []
+    device, rows = device_of(model), as_rows(x, "x")
+    probs, hidden = Stack(len(rows)), Stack(len(rows))
     with eval_mode(model), torch.inference_mode(), FeatureTap(model, layer) as tap:
-        for batch in batches_of(as_rows(x, "x"), batch_size):
+        for batch in batches_of(rows, batch_size):
             logits, features = tap(to_device(batch, device))
-            probs.append(logits.float().softmax(-1).cpu())
-            hidden.append(features.float().cpu())
-    return torch.cat(probs), torch.cat(hidden)
+            probs.add(logits.float().softmax(-1))
+            hidden.add(features.float())
+    return probs.tensor, hidden.tensor

@@ -1,11 +1,19 @@
 """The order of an epoch: which gold and which pool rows meet in which batch.
 
-The order depends on the seed and the epoch alone, so an epoch can be repeated without replaying the ones before it.
-Within a batch gold rows come first: the split point then is all a batch must know about which rows are gold.
+The order depends on the seed and the epoch alone, so an epoch can be repeated without replaying the ones before it, and
+entered at any batch: ``plan_epoch(…)[k:]``. Within a batch gold rows come first: the split point then is all a batch
+must know about which rows are gold.
+
+*Block shuffle*, for files that memory cannot hold: blocks of neighbouring rows are put in random order, and the rows of
+``WINDOW`` blocks at a time are shuffled among themselves. A batch of B rows then comes from up to WINDOW places of the
+file. Where the file's own order is random this changes nothing; in the worst case, a file sorted by class with every
+block of a single one, the variance of a batch's class shares is 1 + B / WINDOW times that of a full shuffle.
 """
 
-from collections.abc import Iterator
-from typing import Any
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -13,8 +21,58 @@ from torch.utils.data import DataLoader, Dataset
 
 from understudy.data.rows import Rows, join
 
-Plan = list[tuple[Tensor, Tensor]]
-"""Per batch: gold rows, pool rows."""
+# Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
+WINDOW = 512
+# Rows whose gold comes first are sorted so many at a time.
+_PIECE = 1 << 18
+# What torch.multinomial can choose from.
+_MULTINOMIAL = 1 << 24
+
+
+class Plan(Sequence[tuple[Tensor, Tensor]]):
+    """Per batch: gold rows, pool rows. One array of row numbers, cut when a batch is asked for."""
+
+    def __init__(
+        self, order: Tensor, golds: Tensor, *, batch_size: int, gold_rows: int, from_gold: int, windows: list[int]
+    ) -> None:
+        self.order, self.golds, self.batch_size = order, golds, batch_size
+        self.gold_rows, self.from_gold = gold_rows, from_gold
+        self.windows = windows
+        """Where in the order a new set of blocks begins (block shuffle)."""
+        self.batches = range(len(golds))
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __getitem__(self, number: slice) -> "Plan": ...
+    def __getitem__(self, number: int | slice) -> "tuple[Tensor, Tensor] | Plan":
+        if isinstance(number, slice):
+            part = Plan.__new__(Plan)
+            part.__dict__ |= self.__dict__ | {"batches": self.batches[number]}
+            return part
+        batch = self.batches[number]
+        rows, count = self.order[slice(*self.span(batch))], int(self.golds[batch])
+        return (rows[:count].long() % self.gold_rows if count else rows[:0].long()), rows[
+            count:
+        ].long() - self.from_gold
+
+    def span(self, batch: int) -> tuple[int, int]:
+        """The part of the order that is batch number ``batch`` of the whole epoch; the last one takes what is left."""
+        start = batch * self.batch_size
+        return start, len(self.order) if batch == len(self.golds) - 1 else start + self.batch_size
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows per batch."""
+        return [stop - start for start, stop in map(self.span, self.batches)]
+
+    def pool_rows(self, start: int, stop: int) -> Tensor:
+        """The pool rows in a part of the order."""
+        rows = self.order[start:stop].long() - self.from_gold
+        return rows[rows >= 0]
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -31,29 +89,80 @@ def plan_epoch(
     seed: int = 0,
     epoch: int = 0,
     sampling: Tensor | None = None,
+    block: int | None = None,
 ) -> Plan:
     """Every pool row once and every gold row ``gold_repeat`` times, shuffled together.
 
-    With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead.
+    With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead. ``block``: the
+    rows of a block, for a block shuffle; None shuffles everything with everything.
     """
     generator = torch.Generator().manual_seed(epoch_seed(seed, epoch))
     from_gold = gold_rows * gold_repeat
-    order = torch.randperm(from_gold + pool_rows, generator=generator)
-    batch = torch.arange(len(order)) // batch_size
-    if len(order) % batch_size == 1 and len(order) > 1:
-        # BatchNorm cannot take a batch of one row: it joins the batch before it.
-        batch[-1] -= 1
-    is_gold = order < from_gold
+    total = from_gold + pool_rows
+    # Half the memory of int64 in pools of up to 2 billion rows; the numbers drawn are the same.
+    kind = torch.int32 if total < 1 << 31 else torch.int64
+    windows: list[int] = []
+    if block is None or not pool_rows:
+        order = torch.randperm(total, generator=generator, dtype=kind)
+    else:
+        order, windows = _block_order(from_gold, pool_rows, block, generator, kind)
     if sampling is not None:
-        drawn = torch.multinomial(sampling.double(), pool_rows, replacement=True, generator=generator)
-        order[~is_gold] = drawn + from_gold
-    order = order[(2 * batch + ~is_gold).argsort(stable=True)]
-    sizes = torch.bincount(batch)
-    golds = torch.bincount(batch[is_gold], minlength=len(sizes))
-    plan = []
-    for rows, count in zip(order.split(sizes.tolist()), golds.tolist(), strict=True):
-        plan.append((rows[:count] % gold_rows if count else rows[:0], rows[count:] - from_gold))
-    return plan
+        drawn = _draw(sampling, pool_rows, generator)
+        is_pool = order >= from_gold
+        if block is not None:
+            # In the file's order, so that blocks of draws are blocks of the file.
+            drawn = drawn.sort().values[order[is_pool].long() - from_gold]
+        order[is_pool] = (drawn + from_gold).to(kind)
+    # BatchNorm cannot take a batch of one row: it joins the batch before it.
+    batches = -(-total // batch_size) - (total % batch_size == 1 and total > 1)
+    golds = _gold_first(order, from_gold, batch_size, batches)
+    return Plan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
+
+
+def _block_order(
+    golds: int, pool_rows: int, block: int, generator: torch.Generator, kind: torch.dtype
+) -> tuple[Tensor, list[int]]:
+    """Blocks in random order, rows mixed within WINDOW blocks; each window gets its share of the gold rows."""
+    # Blocks are cut in another place every epoch, so that neighbours in the file are not always together.
+    cut = int(torch.randint(block, (), generator=generator))
+    starts = torch.arange(-cut, pool_rows, block)
+    starts = starts[torch.randperm(len(starts), generator=generator)]
+    shuffled_golds = torch.randperm(golds, generator=generator)
+    order, windows, read = torch.empty(golds + pool_rows, dtype=kind), [0], 0
+    for window in starts.split(WINDOW):
+        rows = (window.unsqueeze(1) + torch.arange(block)).flatten()
+        rows = rows[(rows >= 0) & (rows < pool_rows)]
+        share = shuffled_golds[golds * read // pool_rows : golds * (read + len(rows)) // pool_rows]
+        read += len(rows)
+        both = torch.cat([share, rows + golds])
+        order[windows[-1] : windows[-1] + len(both)] = both[torch.randperm(len(both), generator=generator)]
+        windows.append(windows[-1] + len(both))
+    return order, windows
+
+
+def _draw(sampling: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """``count`` row numbers with replacement, in proportion to ``sampling``."""
+    if len(sampling) <= _MULTINOMIAL:
+        return torch.multinomial(sampling.double(), count, replacement=True, generator=generator)
+    mass = sampling.double().cumsum(0)
+    # right=True never lands on a row without mass; rounding up to the total would land past the end.
+    place = torch.rand(count, generator=generator, dtype=torch.float64) * mass[-1]
+    return torch.searchsorted(mass, place, right=True).clamp_(max=int(sampling.nonzero()[-1, 0]))
+
+
+def _gold_first(order: Tensor, from_gold: int, batch_size: int, batches: int) -> Tensor:
+    """Put the gold rows of every batch first, in place; how many there are in each."""
+    counts = torch.zeros(batches, dtype=torch.int32)
+    step = max(1, _PIECE // batch_size)
+    for first in range(0, batches, step):
+        # The last piece also has the row that joined the last batch.
+        stop = len(order) if first + step >= batches else (first + step) * batch_size
+        rows = order[first * batch_size : stop]
+        batch = (torch.arange(len(rows)) // batch_size).clamp(max=batches - first - 1)
+        is_gold = rows < from_gold
+        rows[:] = rows[(2 * batch + ~is_gold).argsort(stable=True)]
+        counts[first : first + step] = torch.bincount(batch[is_gold], minlength=min(step, batches - first))
+    return counts
 
 
 class _Fetch(Dataset[Any]):
@@ -66,7 +175,9 @@ class _Fetch(Dataset[Any]):
         return len(self.plan)
 
     def __getitem__(self, number: int) -> Any:
-        golds, pools = self.plan[number]
+        return self.read(*self.plan[number])
+
+    def read(self, golds: Tensor, pools: Tensor) -> Any:
         parts = []
         if self.gold is not None and len(golds):
             parts.append(self.gold.take(golds))
@@ -82,8 +193,33 @@ def fetch_batches(
     fetch = _Fetch(gold, pool, plan)
     per_row = any(rows is not None and rows.per_row for rows in (gold, pool))
     if workers and per_row:
-        batches: Any = DataLoader(fetch, batch_size=None, num_workers=workers)
-    else:
-        batches = (fetch[number] for number in range(len(fetch)))
-    for x, (golds, pools) in zip(batches, plan, strict=True):
-        yield x, golds, pools
+        batches = DataLoader(fetch, batch_size=None, num_workers=workers)
+        for x, (golds, pools) in zip(batches, plan, strict=True):
+            yield x, golds, pools
+        return
+    ahead = _Ahead(pool, plan) if pool is not None and pool.on_disk and len(plan) else None
+    for number, (golds, pools) in enumerate(plan):
+        if ahead is not None:
+            ahead.at(plan.batches[number])
+        yield fetch.read(golds, pools), golds, pools
+
+
+class _Ahead:
+    """Has the kernel read what comes next from disk, on a thread that only gives advice: the next window of blocks
+    when one begins, or the whole file where it fits into memory."""
+
+    def __init__(self, pool: Rows, plan: Plan) -> None:
+        self.pool, self.plan = pool, plan
+        start = plan.span(plan.batches[0])[0]
+        self.next = bisect_right(plan.windows, start) - 1
+        if not plan.windows:
+            self._advise(None)
+
+    def at(self, batch: int) -> None:
+        windows, start = self.plan.windows, self.plan.span(batch)[0]
+        while self.next + 1 < len(windows) and windows[max(0, self.next - 1)] <= start:
+            self._advise(self.plan.pool_rows(windows[self.next], windows[self.next + 1]))
+            self.next += 1
+
+    def _advise(self, rows: Tensor | None) -> None:
+        threading.Thread(target=self.pool.will_need, args=(rows,), daemon=True).start()

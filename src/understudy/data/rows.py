@@ -1,11 +1,17 @@
 """Rows of features, wherever they live: a tensor, an array, a memory map or a map-style Dataset.
 
 All the training loop needs is ``len(rows)`` and ``rows.take(index) -> batch``. An array in memory or on disk is one
-indexing call per batch; a Dataset is asked row by row and collated, which is what its DataLoader workers are for.
+indexing call per batch; a Dataset is asked row by row and collated, which is what its DataLoader workers are for. A
+memory map may also say how its rows are best shuffled:
+
+    us.Pool(np.load("x.npy", mmap_mode="r"), probs)                       # by its size
+    us.Pool(mapped_rows("x.npy", shuffle="block"), probs)                 # or "full", or the rows of a block
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from understudy.data.checks import check_finite, to_tensor
+from understudy.data.paging import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.errors import UnderstudyError
 
 Batch = Any
@@ -32,6 +39,20 @@ class Rows(ABC):
         """True where rows are fetched one at a time, so that worker processes pay off."""
         return False
 
+    @property
+    def on_disk(self) -> bool:
+        """True where ``will_need`` is of use."""
+        return False
+
+    @property
+    def preferred_block(self) -> int | None:
+        """How many neighbouring rows are best read together; None where every row is as near as any other."""
+        return None
+
+    def will_need(self, index: Tensor | None) -> None:
+        """Advice that these rows (None: all) are read soon; also from another thread."""
+        return
+
 
 class TensorRows(Rows):
     def __init__(self, x: Tensor) -> None:
@@ -44,6 +65,58 @@ class TensorRows(Rows):
         rows = self.x.index_select(0, index.to(self.x.device))
         # Models are float32 by default; integers (token ids, say) stay what they are.
         return rows.to(torch.get_default_dtype()) if rows.is_floating_point() else rows
+
+
+class MappedRows(TensorRows):
+    """A memory-mapped file; only what a batch asks for is ever read into memory of our own."""
+
+    def __init__(self, array: np.memmap[Any, Any], *, shuffle: str | int = "auto", where: str = "x") -> None:
+        super().__init__(to_tensor(array, where))
+        self.ahead = Readahead(array)
+        self.block = _block_of(array, shuffle)
+
+    @property
+    def on_disk(self) -> bool:
+        return True
+
+    @property
+    def preferred_block(self) -> int | None:
+        return self.block
+
+    def will_need(self, index: Tensor | None) -> None:
+        if index is None:
+            self.ahead.whole(len(self))
+        else:
+            self.ahead.rows(index, self.block or block_rows(self.ahead.row_bytes))
+
+
+def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "auto") -> MappedRows:
+    """A memory map, or the name of an ``.npy`` file, as rows that are shuffled in a way of your choice.
+
+    "full": every row with every other. "block": see ``data/batches.py``; a number: so many rows per block. "auto":
+    "full" while the file fills no more than half of the memory, else "block".
+    """
+    if isinstance(x, str | Path):
+        try:
+            x = np.load(x, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UnderstudyError(f"cannot map {x} as .npy: {error}; write it with np.save") from error
+    if not isinstance(x, np.memmap) or not x.ndim:
+        raise UnderstudyError(
+            f"mapped_rows takes a memory map of rows, not a {type(x).__name__}; use np.load(…, mmap_mode='r')"
+        )
+    return MappedRows(x, shuffle=shuffle)
+
+
+def _block_of(array: np.memmap[Any, Any], shuffle: str | int) -> int | None:
+    best = block_rows(array.nbytes // max(1, len(array)))
+    if shuffle == "auto":
+        return best if array.nbytes > COMFORTABLE * total_memory() else None
+    if isinstance(shuffle, str) and shuffle in ("full", "block"):
+        return best if shuffle == "block" else None
+    if isinstance(shuffle, bool) or not isinstance(shuffle, int) or shuffle < 1:
+        raise UnderstudyError(f"shuffle={shuffle!r} is unknown; use 'auto', 'full', 'block' or the rows of a block")
+    return shuffle
 
 
 class DatasetRows(Rows):
@@ -79,6 +152,22 @@ class SubsetRows(Rows):
     @property
     def per_row(self) -> bool:
         return self.base.per_row
+
+    @property
+    def on_disk(self) -> bool:
+        return self.base.on_disk
+
+    @cached_property
+    def preferred_block(self) -> int | None:
+        # Neighbours here are near each other in the file only if they are in its order.
+        rising = bool((self.index[1:] >= self.index[:-1]).all())
+        return self.base.preferred_block if rising else None
+
+    def will_need(self, index: Tensor | None) -> None:
+        if index is not None:
+            self.base.will_need(self.index[index])
+        elif 2 * len(self) > len(self.base):
+            self.base.will_need(None)
 
 
 class ConcatRows(Rows):
@@ -126,11 +215,13 @@ def as_rows(x: Any, where: str) -> Rows:
     """Whatever a user passes as ``x``. Arrays in memory are checked for NaN now; files and Datasets are not read."""
     if isinstance(x, Rows):
         return x
+    if isinstance(x, np.memmap) and x.ndim:
+        return MappedRows(x, where=where)
     if isinstance(x, Tensor | np.ndarray | list | tuple):
         tensor = to_tensor(x, where)
         if tensor.dim() == 0:
             raise UnderstudyError(f"{where} is a single number; it holds one row per example")
-        if tensor.is_floating_point() and not isinstance(x, np.memmap):
+        if tensor.is_floating_point():
             check_finite(tensor, where)
         return TensorRows(tensor)
     is_frame = hasattr(x, "columns")  # a DataFrame is indexed by column, not by row

@@ -12,7 +12,9 @@ Array = NDArray[np.float64]
 
 # Distances this close (relatively) are one distance: 0.3 − 0.1 and 0.4 − 0.2 differ in the last bit.
 _TIE = 1e-12
-_CHUNK = 1 << 22
+# Queries looked at together, and neighbours of theirs: 8 MB for each temporary.
+_QUERIES = 1 << 18
+_CHUNK = 1 << 20
 
 
 def neighbour_means(queries: Array, points: Array, responses: Array, k: int) -> Array:
@@ -25,27 +27,37 @@ def neighbour_means(queries: Array, points: Array, responses: Array, k: int) -> 
     places, group, counts = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     sums = np.zeros((len(places), responses.shape[1]))
     np.add.at(sums, group.reshape(-1), responses)
-    asked, back = np.unique(queries, axis=0, return_inverse=True)
     tree = cKDTree(places)
-    width = min(len(places), 2 * k + 8)
+    means = np.empty((len(queries), responses.shape[1]))
+    for start in range(0, len(queries), _QUERIES):
+        asked, back = np.unique(queries[start : start + _QUERIES], axis=0, return_inverse=True)
+        answers = _answers(asked, tree, counts, sums, k, min(len(places), k + 1))
+        means[start : start + _QUERIES] = answers[back.reshape(-1)]
+    return means
+
+
+def _answers(queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Array, k: int, width: int) -> Array:
+    """``width`` neighbours of each query are looked at; where they may not be all within the k-th's distance, more."""
+    means, open_ = np.empty((len(queries), sums.shape[1])), np.zeros(len(queries), dtype=bool)
     step = max(1, _CHUNK // width)
-    means = np.concatenate(
-        [_means_of_chunk(asked[i : i + step], tree, counts, sums, k, width) for i in range(0, len(asked), step)]
-        or [np.zeros((0, responses.shape[1]))]
-    )
-    return means[back.reshape(-1)]
+    for start in range(0, len(queries), step):
+        part = slice(start, start + step)
+        means[part], open_[part] = _means_of_chunk(queries[part], tree, counts, sums, k, width)
+    if width < len(counts) and open_.any():
+        wider = min(len(counts), 4 * width)
+        means[open_] = _answers(queries[open_], tree, counts, sums, k, wider)
+    return means
 
 
-def _means_of_chunk(queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Array, k: int, width: int) -> Array:
+def _means_of_chunk(
+    queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Array, k: int, width: int
+) -> tuple[Array, NDArray[np.bool_]]:
     found = tree.query(queries, k=np.arange(1, width + 1))
     distance, index = np.asarray(found[0]), np.asarray(found[1])
-    kth = np.argmax(np.cumsum(counts[index], axis=1) >= k, axis=1)
+    near = counts[index]
+    kth = np.argmax(np.cumsum(near, axis=1) >= k, axis=1)
     radius = np.take_along_axis(distance, kth[:, None], axis=1) * (1 + _TIE)
     inside = distance <= radius
-    means = np.einsum("qk,qkr->qr", inside, sums[index]) / (counts[index] * inside).sum(1, keepdims=True)
-    # More ties than the query was wide: ask again for everything within the radius.
-    if width < len(counts):
-        for row in np.flatnonzero(inside[:, -1]):
-            near = np.sort(tree.query_ball_point(queries[row], radius[row, 0]))
-            means[row] = sums[near].sum(0) / counts[near].sum()
-    return np.asarray(means)
+    means = np.einsum("qk,qkr->qr", inside, sums[index]) / (near * inside).sum(1, keepdims=True)
+    # The farthest one looked at still ties with the k-th: there may be more.
+    return means, inside[:, -1]

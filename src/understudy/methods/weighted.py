@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_labels, check_length, check_probabilities, to_tensor
+from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
+from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
@@ -41,13 +42,20 @@ class DebiasWeight(Weight):
             labels = torch.zeros_like(labels).scatter_(1, labels.argmax(1, keepdim=True), 1.0)
         wrong, distortion = distortion_of(labels, gold.y, context.student_on_estimates)
         gold_plane = torch.stack([said.confidence(self.confidence), measure(context.student_on_estimates)], dim=1)
-        pool_plane = torch.stack([context.teacher.confidence(self.confidence), measure(context.student_on_pool)], dim=1)
+        pool_plane = torch.stack([context.teacher.confidence(self.confidence), _on_pool(measure, context)], dim=1)
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())
         return {"weight": weight.float()}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         return step.columns[f"{self.name}.weight"]
+
+
+def _on_pool(measure: Callable[[Tensor], Tensor], context: Context) -> Tensor:
+    """The student's confidence per pool row, ``(N,)``, without holding its predictions for all of them."""
+    rows = context.pool.rows
+    chunks = (torch.arange(start, min(start + CHUNK, len(rows))) for start in range(0, len(rows), CHUNK))
+    return torch.cat([measure(context.predict(SubsetRows(rows, chunk))) for chunk in chunks])
 
 
 def debias_weight(

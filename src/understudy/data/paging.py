@@ -1,0 +1,128 @@
+"""Large files and memory: how much there is, where results too large for it go, what will be read next.
+
+A memory-mapped array costs no memory of the process: the kernel keeps as much of the file as it has room for. While the
+whole file fits, any row is a memory access away; beyond that a random row is a read from disk, and rows should be asked
+for in blocks. Which of the two it is depends on the machine's memory and the file's size alone, not on the moment, so
+that a training repeated on one machine draws the same batches.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from shutil import disk_usage
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.data.checks import to_tensor
+from understudy.errors import UnderstudyError
+
+Array = np.ndarray[Any, Any]
+
+# A disk that takes 1 ms to find a place reads 256 KB in about as long; the kernel's own readahead is 128 KB.
+BLOCK_BYTES = 256 << 10
+# Files up to this share of the memory stay in it once read, beside what the training itself needs.
+COMFORTABLE = 0.5
+# Results of a pass up to this size are ordinary memory.
+LARGE = 256 << 20
+
+
+def total_memory() -> int:
+    """Bytes this process may use: the machine's memory, or its container's limit."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            limits.append(int(Path(limit).read_text()))
+    return min(limits)
+
+
+def block_rows(row_bytes: int) -> int:
+    """How many rows make a block worth a read of its own."""
+    return max(1, BLOCK_BYTES // max(1, row_bytes))
+
+
+def cache_folder() -> Path:
+    """``$UNDERSTUDY_CACHE``, else ``~/.cache/understudy``; made if it is not there."""
+    folder = Path(os.environ.get("UNDERSTUDY_CACHE") or Path.home() / ".cache" / "understudy")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnderstudyError(
+            f"cannot make the cache folder {folder}: {error.strerror}; set UNDERSTUDY_CACHE to one you may write to"
+        ) from error
+    return folder
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    free = disk_usage(folder).free
+    if free < needed:
+        raise UnderstudyError(
+            f"{what} needs {needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left; free some space or "
+            "set UNDERSTUDY_CACHE to a folder on a larger disk"
+        )
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An uninitialised tensor for results: memory while they are small, else a file that vanishes with the tensor."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size <= LARGE:
+        return torch.empty(shape, dtype=dtype)
+    folder = cache_folder()
+    check_space(folder, size, f"a result of shape {shape}")
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".result.")
+    try:
+        # Reserved at once: a disk that fills up later would kill the process where the map is written.
+        os.posix_fallocate(handle, 0, size)
+        return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
+    except OSError as error:
+        raise UnderstudyError(
+            f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another disk"
+        ) from error
+    finally:
+        os.close(handle)
+        # The map keeps the file's contents for as long as it lives.
+        os.unlink(name)
+
+
+class Readahead:
+    """Tells the kernel which rows of a mapped file come next, so that it reads them while the student computes."""
+
+    def __init__(self, array: np.memmap[Any, Any]) -> None:
+        self.path = getattr(array, "filename", None)
+        self.row_bytes = array.nbytes // max(1, len(array))
+        self.start = _place_in_file(array)
+        self.contiguous = bool(array.flags.c_contiguous)
+
+    def whole(self, rows: int) -> None:
+        self._advise([(0, rows)])
+
+    def rows(self, index: Tensor, block: int) -> None:
+        """The blocks in which these rows lie, neighbouring ones in one request."""
+        blocks = np.unique(index.numpy() // block)
+        if not len(blocks):
+            return
+        breaks = np.flatnonzero(np.diff(blocks) > 1)
+        first, last = blocks[np.append(0, breaks + 1)], blocks[np.append(breaks, len(blocks) - 1)]
+        self._advise((int(a) * block, (int(b) + 1) * block) for a, b in zip(first, last, strict=True))
+
+    def _advise(self, spans: Iterable[tuple[int, int]]) -> None:
+        if self.path is None or not self.contiguous or not hasattr(os, "posix_fadvise"):
+            return
+        # Advice only: without it the same rows are read, a little later.
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            for first, stop in spans:
+                start, length = self.start + first * self.row_bytes, (stop - first) * self.row_bytes
+                os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
+
+
+def _place_in_file(array: np.memmap[Any, Any]) -> int:
+    """Where the array's first byte lies; ``offset`` is that of the map it is a slice of."""
+    root: Any = array
+    while isinstance(root.base, np.memmap):
+        root = root.base
+    return int(root.offset + array.ctypes.data - root.ctypes.data)
