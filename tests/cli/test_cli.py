@@ -40,9 +40,9 @@ def call(line: str, *more: str, code: int = 0) -> Any:
     return result
 
 
-def train(*more: str, code: int = 0, out: str = "run") -> Any:
-    fixed = "train --gold gold.parquet --pool pool.parquet --student mlp:8 --epochs 2 --lr 0.01 --quiet"
-    return call(fixed, "--out", out, *more, code=code)
+def train(*more: str, code: int = 0, out: str = "run", gold: str = "gold.parquet") -> Any:
+    fixed = "train --pool pool.parquet --student mlp:8 --epochs 2 --lr 0.01 --quiet"
+    return call(fixed, "--gold", gold, "--out", out, *more, code=code)
 
 
 def test_train_then_predict(folder: Path) -> None:
@@ -110,7 +110,9 @@ def test_numeric_columns_are_predicted_by_name(folder: Path) -> None:
     call("train --pool p.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     call("predict run new.npz --out said.npz")
     said = read_table("said.npz").columns
-    expected = us.Run.load("run").predict(torch.tensor([[0.8, 0.1], [0.9, 0.2]]))
+    # Scaled by the training rows: a grid of 40 points from 0 to 1.
+    raw = torch.tensor([[0.8, 0.1], [0.9, 0.2]], dtype=torch.float64)
+    expected = us.Run.load("run").predict(((raw - 0.5) / np.linspace(0, 1, 40).std()).float())
     np.testing.assert_allclose(said["probabilities"], expected.numpy(), rtol=1e-6)
     assert said["row"].tolist() == [0, 1] and "id" not in said
 
@@ -144,8 +146,9 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
         (["--option", "lower_bound=0.2"], "use normalise=True below 0.5"),
         (["--method", "magic"], "there is no method 'magic'; use one of"),
         (["--student", "mpl:8"], "there is no model 'mpl'"),
-        (["--gold", "nowhere.parquet"], "nowhere.parquet is not there"),
-        (["--test", "gold.csv"], "files ending in '.csv' are not read"),
+        (["--gold", "nowhere.parquet"], "--gold names 2 files"),
+        (["--test", "nowhere.parquet"], "nowhere.parquet is not there"),
+        (["--test", "gold.xlsx"], "files ending in '.xlsx' are not read"),
         (["--schedule", "zigzag"], "schedule='zigzag' is unknown"),
         (["--optimizer", "newton"], "optimizer='newton' is unknown"),
         (["--device", "abacus"], "device 'abacus' is unknown"),
@@ -169,9 +172,9 @@ def test_predict_mistakes(folder: Path) -> None:
     write_table("other.npz", {"y": np.zeros(2)})
     for arguments, said in [
         ("predict nowhere test.npz", "nowhere is not a finished run"),
-        ("predict run wide.npz", "wide.npz: the student cannot take rows of shape (7,)"),
+        ("predict run wide.npz", "wide.npz: column 'x' has rows of shape (7,), but (4,) in training"),
         ("predict run other.npz", "other.npz has no column 'x'"),
-        ("predict run test.npz --out said.csv", "said.csv: tables are written as .parquet or .npz"),
+        ("predict run test.npz --out said.txt", "said.txt: tables are written as .parquet, .csv, .jsonl or .npz"),
         ("predict run test.npz --selected", "no epoch was selected"),
         ("predict run", "Missing argument"),
     ]:
@@ -190,7 +193,7 @@ def test_an_existing_run_is_left_alone(folder: Path) -> None:
 def test_warnings_are_one_line_each_and_kept_in_the_report(folder: Path) -> None:
     pool = read_table("pool.parquet").columns
     write_table("few.npz", {"id": pool["id"][[0, 1, 3, 4]], "label": pool["label"][[0, 1, 3, 4]]})
-    result = train("--gold", "few.npz")
+    result = train(gold="few.npz")
     lines = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert lines == result.stderr.splitlines()
     report = (folder / "run" / "report.html").read_text()

@@ -14,10 +14,13 @@ from understudy.active.noise_watch import noise_watch
 from understudy.active.question import write_columns
 from understudy.active.scores import needs_ema, score
 from understudy.active.state import EMA_FILE
+from understudy.cli import options as shared
+from understudy.cli.predict import class_names, fitting_rows, mapping_for, named, read_rows
 from understudy.console import complain
-from understudy.data.answers import SKIPPED, text_columns, whole_number
-from understudy.data.read import find_features, read_features, read_ids
-from understudy.data.tables import Table, read_table
+from understudy.data.answers import SKIPPED, class_number, text_columns
+from understudy.data.classes import ClassNames
+from understudy.data.join import read_ids
+from understudy.data.tables import Table
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError
 from understudy.run import Run, read_state
@@ -25,7 +28,9 @@ from understudy.run import Run, read_state
 
 def select_command(
     run: Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)],
-    pool: Annotated[Path, typer.Argument(help="A .parquet or .npz file with the features.", show_default=False)],
+    pool: Annotated[
+        Path, typer.Argument(help="A file of any kind that train reads, with the features.", show_default=False)
+    ],
     strategy: Annotated[str, typer.Option(help=f"One of {', '.join(STRATEGIES)}.")] = "badge",
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
     out: Annotated[Path, typer.Option(help="New .csv or .parquet file.")] = Path("batch.csv"),
@@ -33,6 +38,7 @@ def select_command(
         list[Path] | None,
         typer.Option(help="Files of rows that have labels already (id, label); repeat for more.", show_default=False),
     ] = None,
+    column: shared.Column = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
 ) -> None:
     """Choose the rows of a pool that are most worth a label, and say why.
@@ -51,29 +57,23 @@ def select_command(
     _check_out(out)
     wants_ema = needs_ema(strategy)
     loaded = Run.load(run)
-    table = read_table(pool)
-    x = read_features(table, loaded.config.get("features") or find_features(table))
+    columns, names = mapping_for(loaded, column), class_names(loaded)
+    table = read_rows(pool, columns, column)
     ids = read_ids(table)
-    taken, rows, labels = _labelled_rows(labelled or [], table, ids)
+    taken, rows, labels = _labelled_rows(labelled or [], table, ids, names, columns)
     ema = _average(run, loaded, strategy) if wants_ema else None
-    try:
-        scores = score(loaded.student, x, ema=ema)
-    except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise UnderstudyError(
-            f"{pool}: the student cannot take rows of shape {x.shape[1:]} ({reason}); give the features of its training"
-        ) from error
+    scores = score(loaded.student, fitting_rows(run, loaded, table, loaded.student), ema=ema)
     picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
     numbers, phrases = explain(strategy, picks, scores, taken)
     confidence, predicted = scores.probs[picks].max(1)
-    named: dict[str, list[Any]] = {"row": picks.tolist()} if ids is None else {"id": ids[picks.numpy()].tolist()}
+    which: dict[str, list[Any]] = {"row": picks.tolist()} if ids is None else {"id": ids[picks.numpy()].tolist()}
     write_columns(
         out,
-        named
+        which
         | {
             "score": numbers,
             "why": phrases,
-            "predicted": predicted.tolist(),
+            "predicted": named(predicted.numpy(), names).tolist(),
             "confidence": confidence.tolist(),
             "label": [None] * n,
         },
@@ -103,38 +103,38 @@ def _average(folder: Path, run: Run, strategy: str) -> EMA:
     if not (folder / EMA_FILE).exists():
         raise UnderstudyError(
             f"{strategy} compares the student with a moving average of its weights, and {folder} has no {EMA_FILE}; "
-            "use --strategy badge, or a round of an active-learning loop"
+            "use --strategy badge, or train with --ema"
         )
     ema = EMA(run.student)
     ema.load_state_dict(read_state(folder / EMA_FILE))
     return ema
 
 
-def _labelled_rows(files: list[Path], pool: Table, ids: np.ndarray[Any, Any] | None) -> tuple[Tensor, Tensor, Tensor]:
+def _labelled_rows(
+    files: list[Path],
+    pool: Table,
+    ids: np.ndarray[Any, Any] | None,
+    names: ClassNames | None,
+    columns: dict[str, str],
+) -> tuple[Tensor, Tensor, Tensor]:
     """Rows of the pool never to be picked; and those among them with a label, with these labels."""
     if files and ids is None:
         raise UnderstudyError(f"{pool.path} has no column 'id' to find the rows of {files[0]} by; add it")
     place = {str(value): row for row, value in enumerate([] if ids is None else ids.tolist())}
     taken: dict[int, int] = {}
     for path in files:
-        given = _columns(path)
+        given = text_columns(path)
+        given |= {ours: given[theirs] for ours, theirs in columns.items() if theirs in given}
         if "id" not in given:
             raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool.path}")
         answers = given.get("label", [""] * len(given["id"]))
         for number, (name, label) in enumerate(zip(given["id"], answers, strict=True)):
             # Gold from elsewhere may be in the file as well.
             if name in place:
-                known = label.strip() and label.strip().lower() not in SKIPPED
+                text = label.strip()
                 where = f"{path}: column 'label' row {number}"
-                taken[place[name]] = whole_number(label, where) if known else -1
+                known = text and text.lower() not in SKIPPED
+                taken[place[name]] = class_number(text, names, where) if known else -1
     rows = torch.tensor(list(taken), dtype=torch.long)
     labels = torch.tensor(list(taken.values()), dtype=torch.long)
     return rows, rows[labels >= 0], labels[labels >= 0]
-
-
-def _columns(path: Path) -> dict[str, list[str]]:
-    """``id`` and ``label`` of a file of any kind, as text."""
-    if path.suffix.lower() == ".csv":
-        return text_columns(path)
-    table = read_table(path)
-    return {name: [str(cell) for cell in table.columns[name].tolist()] for name in ("id", "label") if name in table}

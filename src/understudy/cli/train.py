@@ -1,20 +1,28 @@
 """``understudy train``: a student from files, as a run directory with its report."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 
 from understudy import models
+from understudy.active.state import save_round
 from understudy.checks import usable_device, usable_folder
+from understudy.cli import options as shared
+from understudy.cli.request import FILE, TrainRequest
 from understudy.compare import percent
 from understudy.console import noted_warnings
-from understudy.data.read import read_examples
+from understudy.data.read import Examples
+from understudy.ema import EMA
 from understudy.errors import UnderstudyError
+from understudy.files import LOCK
 from understudy.methods import METHODS
 from understudy.options import read_options
+from understudy.run import Run
 from understudy.train import train
+
+_TRAINING = shared.TRAINING
 
 
 def train_command(
@@ -28,83 +36,138 @@ def train_command(
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "slam",
-    student: Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")] = "mlp:128,128",
     option: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Rows that are only looked at.", show_default=False)] = None,
-    select: Annotated[Path | None, typer.Option(help="Gold rows that pick an epoch.", show_default=False)] = None,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 128,
-    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
-    schedule: Annotated[
-        str, typer.Option(help="constant, cosine, step, papers-cifar or papers-imagenet.")
-    ] = "constant",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
-    momentum: Annotated[float, typer.Option(help="For sgd.")] = 0.9,
-    pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first.")] = 0,
-    gold_repeat: Annotated[int, typer.Option(min=1, help="Show each gold row so often per epoch.")] = 1,
-    gold_weight: Annotated[float, typer.Option(help="Multiplies the loss of gold rows.")] = 1.0,
-    clip: Annotated[float | None, typer.Option(help="Bound on the gradient's norm.", show_default=False)] = None,
-    classes: Annotated[
-        int | None, typer.Option(min=2, help="How many, where the files do not show all.", show_default=False)
-    ] = None,
+    student: Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")] = "mlp:128,128",
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default=False)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-) -> None:
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=shared.FILES),
+    ] = None,
+    select: Annotated[
+        Path | None,
+        typer.Option(help="Gold rows that pick an epoch.", show_default=False, rich_help_panel=shared.FILES),
+    ] = None,
+    column: shared.Column = None,
+    classes: shared.Classes = None,
+    votes: shared.Votes = "majority",
+    text: shared.Text = None,
+    encoder: shared.Encoder = "tfidf",
+    image: shared.Image = None,
+    image_size: shared.ImageSize = None,
+    use: shared.Beside = None,
+    missing: shared.Missing = "error",
+    scale: shared.Scale = True,
+    lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=_TRAINING)] = 1e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=_TRAINING)] = 128,
+    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.", rich_help_panel=_TRAINING)] = "adam",
+    schedule: Annotated[
+        str,
+        typer.Option(help="constant, cosine, step, papers-cifar or papers-imagenet.", rich_help_panel=_TRAINING),
+    ] = "constant",
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.", rich_help_panel=_TRAINING)] = 0.0,
+    momentum: Annotated[float, typer.Option(help="For sgd.", rich_help_panel=_TRAINING)] = 0.9,
+    pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first.", rich_help_panel=_TRAINING)] = 0,
+    finetune: Annotated[
+        int, typer.Option(min=0, help="Epochs on gold alone, at the end.", rich_help_panel=_TRAINING)
+    ] = 0,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Stop after so many epochs that are not better on the select rows.", show_default=False,
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    gold_repeat: Annotated[
+        int, typer.Option(min=1, help="Show each gold row so often per epoch.", rich_help_panel=_TRAINING)
+    ] = 1,
+    gold_weight: Annotated[
+        float, typer.Option(help="Multiplies the loss of gold rows.", rich_help_panel=_TRAINING)
+    ] = 1.0,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Bound on the gradient's norm.", show_default=False, rich_help_panel=_TRAINING),
+    ] = None,
+    ema: Annotated[
+        bool,
+        typer.Option("--ema", help="Keep a moving average of the weights, for s_badge.", rich_help_panel=_TRAINING),
+    ] = False,
+) -> None:  # fmt: skip
     """Train a student on gold and pool, and write the run and its report.html.
 
-    Files are Parquet or .npz with these columns (arrays, in .npz):
+    Files are Parquet (or a folder of shards), CSV, JSON lines, .npz, .npy or a folder of images, with these columns:
 
     - `id`: optional, number or text
 
-    - features: `x` (a list of numbers per row), or every further numeric column
+    - features: `x` (a list of numbers per row), or every further column of numbers or categories, or a column named by
+    `--text` or `--image`
 
-    - `label`: the true class, 0, 1, 2 … (gold, test, select)
+    - `label`: the true class, a name or a number 0, 1, 2 … (gold, test, select)
 
-    - `teacher_probs` (a list per row), or `teacher_label` (−1 or empty: none) with or without `teacher_confidence`
+    - the teacher's word: `teacher_probs` (a list per row, or an object by class name), or `teacher_label` (−1 or empty:
+    none) with or without `teacher_confidence`, or `teacher_topk_index` and `teacher_topk_prob`, or `teacher_votes`
 
     A gold file of `id` and `label` is enough: features and the teacher's word are then taken from the pool file by id,
     and those rows leave the pool. Give the teacher's word only for gold rows it had not trained on. `--gold +batch.csv`
-    adds the answered batch of `understudy select` (CSV or Parquet): such rows train, but never estimate.
+    adds the answered batch of `understudy select`: such rows train, but never estimate.
 
     Examples:
 
     `understudy train --gold gold.parquet --pool pool.parquet --epochs 30 --out runs/first`
 
+    `understudy train --gold gold.csv --pool reviews.jsonl --text review --column teacher_label=llm_answer
+    --student linear --epochs 20 --out runs/reviews`
+
     `understudy train --gold gold.npz --pool pool.npz --test test.npz --method slam --option lower_bound=0.6
     --student mlp:256,256 --lr 0.003 --schedule cosine --pretrain 10 --epochs 60 --out runs/second`
     """
+    request = TrainRequest(
+        out=str(out), epochs=epochs, gold=gold or [], pool=_text(pool), test=_text(test), select=_text(select),
+        columns=shared.read_mapping(column), classes=shared.read_classes(classes), votes=votes, text=text, image=image,
+        image_size=image_size, encoder=encoder, use=shared.read_list(use), missing=missing, scale=scale, method=method,
+        options=option or [], student=student, lr=lr, batch_size=batch_size, optimizer=optimizer, schedule=schedule,
+        weight_decay=weight_decay, momentum=momentum, pretrain=pretrain, finetune=finetune, patience=patience,
+        gold_repeat=gold_repeat, gold_weight=gold_weight, clip=clip, ema=ema, seed=seed, device=device,
+    )  # fmt: skip
+    usable_folder(out)
+    carry_out(request, progress=not quiet)
+
+
+def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -> None:
+    """Read the files, train, write the run and its report. ``further``: more arguments of ``us.train``."""
     from understudy.report import write_run_report
 
-    usable_folder(out)
-    if method not in METHODS:
-        raise UnderstudyError(f"there is no method {method!r}; use one of {', '.join(METHODS)}")
-    chosen = [name[1:] for name in gold or [] if name.startswith("+")]
-    trusted = [name for name in gold or [] if not name.startswith("+")]
-    options = read_options(METHODS[method], option or [])
-    objective = METHODS[method](**options)
+    if request.method not in METHODS:
+        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}")
+    options = read_options(METHODS[request.method], request.options)
+    objective = METHODS[request.method](**options)
+    device, out = usable_device(request.device), Path(request.out)
     with noted_warnings() as noted:
-        examples = read_examples(
-            gold=trusted[-1] if trusted else None, chosen=chosen, pool=pool, test=test, select=select
-        )
-        count = classes or max(examples.classes, 2)
+        examples = request.read()
+        count = request.classes if isinstance(request.classes, int) else max(examples.classes, 2)
 
         def build() -> torch.nn.Module:
-            return models.from_text(student, shape=examples.shape, classes=count)
+            return models.from_text(request.student, shape=examples.shape, classes=count)
 
-        run = train(
-            build, examples.gold, examples.pool, objective, epochs=epochs, batch_size=batch_size, lr=lr, seed=seed,
-            test=examples.test, select=examples.select, out=out, optimizer=optimizer, weight_decay=weight_decay,
-            momentum=momentum, schedule=schedule, gold_repeat=gold_repeat, gold_weight=gold_weight,
-            pretrain_epochs=pretrain, clip=clip, device=usable_device(device), progress=not quiet,
-        )  # fmt: skip
-    # predict must find the same columns, in the same order.
-    run.config |= {"features": examples.features, "options": options}
-    run.save(out)
-    given = {"Gold file": " ".join(gold) if gold else None, "Pool file": pool, "Test file": test, "Select file": select}
+        ema = _average(build, device) if request.ema else None
+        request.save()
+        try:
+            run = train(
+                build, examples.gold, examples.pool, objective, epochs=request.epochs, batch_size=request.batch_size,
+                lr=request.lr, seed=request.seed, test=examples.test, select=examples.select,
+                patience=request.patience, out=out, optimizer=request.optimizer, weight_decay=request.weight_decay,
+                momentum=request.momentum, schedule=request.schedule, gold_repeat=request.gold_repeat,
+                gold_weight=request.gold_weight, pretrain_epochs=request.pretrain, finetune_epochs=request.finetune,
+                clip=request.clip, ema=ema, device=device, progress=progress, **further,
+            )  # fmt: skip
+        except UnderstudyError:
+            _clear(out)
+            raise
+    _save(run, out, request, examples, options, ema)
     write_run_report(
         out / "report.html",
         run,
@@ -112,17 +175,48 @@ def train_command(
         pool=examples.pool,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=noted,
-        settings={
-            **{name: path for name, path in given.items() if path is not None},
-            "Student": student,
-            "Method": " ".join([method, *(option or [])]),
-            "Optimizer": f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}",
-            "Seed": seed,
-        },
+        settings=request.settings(),
     )
+    _tell(run, out)
+
+
+def _save(
+    run: Run, out: Path, request: TrainRequest, examples: Examples, options: dict[str, Any], ema: EMA | None
+) -> None:
+    """The run with what ``predict`` and ``select`` need: the same columns and features, and the classes' names."""
+    names = examples.featuriser.names
+    run.config |= {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.columns}
+    if examples.class_names is not None:
+        run.config["class_names"] = list(examples.class_names)
+    examples.featuriser.save(out)
+    # Of a run that was finished already the average is there, and this one never moved.
+    save_round(out, run, ema if ema is not None and ema.updates else None)
+
+
+def _tell(run: Run, out: Path) -> None:
+    said = {"last": "last epoch", "finetuned": "after fine-tuning"}
+    said["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
     for prefix in ("test", "select"):
         for when, found in run.metrics(prefix).items():
             if "accuracy" in found:
-                epoch = "last epoch" if when == "last" else f"epoch {run.selected_epoch}, chosen on the select rows"
-                typer.echo(f"{prefix} accuracy {percent(found['accuracy'])}% ({epoch})")
+                typer.echo(f"{prefix} accuracy {percent(found['accuracy'])}% ({said[when]})")
     typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
+
+
+def _average(build: Any, device: torch.device | None) -> EMA:
+    with torch.random.fork_rng():
+        student: torch.nn.Module = build()
+    return EMA(student if device is None else student.to(device))
+
+
+def _clear(out: Path) -> None:
+    """A training that never began leaves nothing behind."""
+    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if there and there <= {FILE, LOCK}:
+        for name in there:
+            (out / name).unlink()
+        out.rmdir()
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

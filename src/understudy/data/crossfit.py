@@ -26,7 +26,7 @@ class Trust(Protocol):
 
 def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold, Gold]]:
     """(estimate part, held-out part) per fold; every fold has nearly the classes' shares."""
-    for estimate, held_out in _folds(gold, folds, seed):
+    for estimate, held_out in fold_rows(gold, folds, seed):
         yield gold.take(estimate), gold.take(held_out)
 
 
@@ -37,7 +37,7 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Trust], folds: i
     chosen by active learning get a value, but no estimate is made from them.
     """
     alpha = torch.full((len(gold),), float("nan"), dtype=torch.float64)
-    for estimate, held_out in _folds(gold, folds, seed):
+    for estimate, held_out in fold_rows(gold, folds, seed):
         part, judged = gold.take(estimate), gold.take(held_out)
         rows, said = part.estimates()
         if said is None or len(rows) < 2:
@@ -51,7 +51,8 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Trust], folds: i
     return alpha
 
 
-def _folds(gold: Gold, folds: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def fold_rows(gold: Gold, folds: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per fold the numbers of the other rows and of its own, ascending."""
     if not 2 <= folds <= len(gold):
         raise UnderstudyError(f"folds={folds} must lie between 2 and the {len(gold)} gold rows")
     # Shuffled, then by class: dealing the rows out in turn gives every fold its share of each class.

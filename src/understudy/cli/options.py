@@ -1,0 +1,89 @@
+"""Options that several commands share: what the columns of the files are called, the classes, and the features."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from understudy.errors import UnderstudyError
+
+FILES, FEATURES, TRAINING = "Files", "Features", "Training"
+
+Column = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A column by its name in your files, e.g. label=truth; repeat for more.",
+        show_default=False,
+        rich_help_panel=FILES,
+        metavar="NAME=THEIRS",
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Their names in order (neg,pos), or how many, where the files do not show all.",
+        show_default=False,
+        rich_help_panel=FILES,
+    ),
+]
+Votes = Annotated[
+    str, typer.Option(help="How teacher_votes are weighed: majority or dawid_skene.", rich_help_panel=FILES)
+]
+Text = Annotated[str | None, typer.Option(help="The column of texts.", show_default=False, rich_help_panel=FEATURES)]
+Image = Annotated[
+    str | None,
+    typer.Option(help="The column of images: paths or bytes.", show_default=False, rich_help_panel=FEATURES),
+]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Pixels per side. Without: as the first image.", show_default=False, rich_help_panel=FEATURES
+    ),
+]
+Encoder = Annotated[
+    str, typer.Option(help="For texts: tfidf, or an encoder's name or folder.", rich_help_panel=FEATURES)
+]
+Beside = Annotated[
+    str | None,
+    typer.Option(
+        "--use",
+        help="Columns of numbers and categories to use (age,job). Without: all, or none beside a text.",
+        show_default=False,
+        rich_help_panel=FEATURES,
+    ),
+]
+Missing = Annotated[
+    str, typer.Option(help="What an empty number means: error, or mean, that of training.", rich_help_panel=FEATURES)
+]
+Scale = Annotated[
+    bool, typer.Option("--scale/--no-scale", help="Bring numbers to mean 0, deviation 1.", rich_help_panel=FEATURES)
+]
+
+
+def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:
+    """``["label=truth"]`` as ``{"label": "truth"}``."""
+    mapping: dict[str, str] = {}
+    for text in texts or []:
+        ours, equals, theirs = (part.strip() for part in text.partition("="))
+        if not (ours and equals and theirs):
+            raise UnderstudyError(f"--column {text!r} is not like NAME=THEIRS; write e.g. --column label=truth")
+        if ours in mapping:
+            raise UnderstudyError(f"--column names {ours!r} twice; name it once")
+        mapping[ours] = theirs
+    return mapping
+
+
+def read_classes(text: str | None) -> int | list[str] | None:
+    """``"3"`` as a count, ``"neg,pos"`` as names."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 1:
+        return names
+    if not text.strip().isdecimal() or int(text) < 2:
+        raise UnderstudyError(f"--classes {text!r}: write how many there are (2 or more), or their names like neg,pos")
+    return int(text)
+
+
+def read_list(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,61 @@
+"""What every reader gives: the names of the columns, how many rows there are, and a way to read one column.
+
+Columns are read when they are asked for, so a file's long texts cost nothing to whoever only wants the ids, and a gap
+in a column nobody uses is nobody's problem. Numbers are NumPy arrays, lists of one length further axes of them, text
+is an object array of ``str`` (a fixed width would make every row as long as the longest), records of numbers are
+structured arrays.
+"""
+
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.errors import UnderstudyError
+
+Array = np.ndarray[Any, Any]
+
+# What pyarrow, zipfile and NumPy raise on damaged files. Anything else is a bug and must be seen.
+DAMAGE = (
+    *(OSError, ValueError, EOFError, MemoryError, OverflowError, RuntimeError, SyntaxError),
+    *(pa.ArrowException, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    names: Sequence[str]
+    """In the file's order."""
+    rows: int
+    read: Callable[[str, str], Array]
+    """``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells."""
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Whatever is wrong with the file becomes one line that names it."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again") from error
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def refuse_twins(names: Sequence[str], path: Path) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")
+        seen.add(name)
