@@ -9,17 +9,26 @@ from typing import Any
 
 from understudy import maths, models
 from understudy.acquisition.select import select
+from understudy.audit import audit
+from understudy.auto import auto
+from understudy.compare import compare
 from understudy.data import augment, noise
 from understudy.data.builtin import digits
 from understudy.data.crossfit import cross_fit, cross_fitted_alpha
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard, Soft
+from understudy.data.leaks import leaks_between
+from understudy.data.llm.answers import read_answers
+from understudy.data.read import read_examples
+from understudy.data.rows import mapped_rows
 from understudy.data.splits import Splits, split
+from understudy.data.store import LabelStore, label_missing
 from understudy.data.topk import TopK
 from understudy.data.votes import Votes
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import evaluate
+from understudy.export import export
 from understudy.maths.alignment import alignment
 from understudy.methods import METHODS, PUBLIC
 from understudy.passes import Passes, stochastic_passes, teacher_features
@@ -36,6 +45,7 @@ __all__ = [
     "METHODS",
     "Gold",
     "Hard",
+    "LabelStore",
     "Objective",
     "Passes",
     "Pool",
@@ -48,14 +58,23 @@ __all__ = [
     "UnderstudyWarning",
     "Votes",
     "alignment",
+    "audit",
     "augment",
+    "auto",
+    "compare",
     "cross_fit",
     "cross_fitted_alpha",
     "digits",
     "evaluate",
+    "export",
+    "label_missing",
+    "leaks_between",
+    "mapped_rows",
     "maths",
     "models",
     "noise",
+    "read_answers",
+    "read_examples",
     "select",
     "split",
     "stochastic_passes",

@@ -51,6 +51,7 @@ class TrainRequest:
     gold_weight: float
     clip: float | None
     ema: bool
+    checkpoint_every: int | None
     seed: int
     device: str | None
 

@@ -26,8 +26,11 @@ _TRAINING = shared.TRAINING
 
 
 def train_command(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)],
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)
+    ] = None,
     gold: Annotated[
         list[str] | None,
         typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False),
@@ -44,6 +47,9 @@ def train_command(
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default=False)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; everything else is remembered.")
+    ] = False,
     test: Annotated[
         Path | None,
         typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=shared.FILES),
@@ -96,6 +102,13 @@ def train_command(
         bool,
         typer.Option("--ema", help="Keep a moving average of the weights, for s_badge.", rich_help_panel=_TRAINING),
     ] = False,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Also write a checkpoint every so many steps, not only after epochs.", show_default=False,
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
 ) -> None:  # fmt: skip
     """Train a student on gold and pool, and write the run and its report.html.
 
@@ -124,17 +137,35 @@ def train_command(
 
     `understudy train --gold gold.npz --pool pool.npz --test test.npz --method slam --option lower_bound=0.6
     --student mlp:256,256 --lr 0.003 --schedule cosine --pretrain 10 --epochs 60 --out runs/second`
+
+    `understudy train --resume --out runs/second`
     """
+    if resume:
+        _check_alone(context)
+        carry_out(TrainRequest.load(out), progress=not quiet, resume=True)
+        return
+    if epochs is None:
+        raise UnderstudyError("how long to train is missing; add --epochs, e.g. --epochs 30")
     request = TrainRequest(
         out=str(out), epochs=epochs, gold=gold or [], pool=_text(pool), test=_text(test), select=_text(select),
         columns=shared.read_mapping(column), classes=shared.read_classes(classes), votes=votes, text=text, image=image,
         image_size=image_size, encoder=encoder, use=shared.read_list(use), missing=missing, scale=scale, method=method,
         options=option or [], student=student, lr=lr, batch_size=batch_size, optimizer=optimizer, schedule=schedule,
         weight_decay=weight_decay, momentum=momentum, pretrain=pretrain, finetune=finetune, patience=patience,
-        gold_repeat=gold_repeat, gold_weight=gold_weight, clip=clip, ema=ema, seed=seed, device=device,
+        gold_repeat=gold_repeat, gold_weight=gold_weight, clip=clip, ema=ema,
+        checkpoint_every=checkpoint_every, seed=seed, device=device,
     )  # fmt: skip
     usable_folder(out)
     carry_out(request, progress=not quiet)
+
+
+def _check_alone(context: typer.Context) -> None:
+    """What a resumed training does was said when it began."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
+            option = "--" + name.replace("_", "-")
+            raise UnderstudyError(f"--resume goes on with what the run began with; leave out {option}")
 
 
 def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -> None:
@@ -148,6 +179,7 @@ def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -
     device, out = usable_device(request.device), Path(request.out)
     with noted_warnings() as noted:
         examples = request.read()
+        examples.leaks().warn()
         count = request.classes if isinstance(request.classes, int) else max(examples.classes, 2)
 
         def build() -> torch.nn.Module:
@@ -162,7 +194,8 @@ def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -
                 patience=request.patience, out=out, optimizer=request.optimizer, weight_decay=request.weight_decay,
                 momentum=request.momentum, schedule=request.schedule, gold_repeat=request.gold_repeat,
                 gold_weight=request.gold_weight, pretrain_epochs=request.pretrain, finetune_epochs=request.finetune,
-                clip=request.clip, ema=ema, device=device, progress=progress, **further,
+                clip=request.clip, ema=ema, checkpoint_every=request.checkpoint_every, device=device, progress=progress,
+                **further,
             )  # fmt: skip
         except UnderstudyError:
             _clear(out)

@@ -21,9 +21,11 @@ import torch
 from understudy.data.answers import read_chosen
 from understudy.data.checks import check_labels
 from understudy.data.examples import Gold, Pool
+from understudy.data.file_leaks import text_sources
 from understudy.data.join import check_apart, no_such_id, places, read_ids, rows_elsewhere
 from understudy.data.labelling import find_labelling
 from understudy.data.labels import Labels
+from understudy.data.leaks import Leaks, Source, find_leaks, leaks_between
 from understudy.data.raw import features_of, fit_featuriser
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.tables import Array, Table, read_table
@@ -42,6 +44,14 @@ class Examples:
     featuriser: Featuriser
     class_names: tuple[str, ...] | None = None
     """In the order of the class numbers; None where the files have numbers."""
+    texts: Mapping[str, Source] | None = None
+    """The sets' texts as they were written, where texts are the features."""
+
+    def leaks(self) -> Leaks:
+        """Rows that two of the sets share, or nearly share."""
+        if self.texts is not None:
+            return find_leaks(self.texts)
+        return leaks_between(self.gold, self.pool, self.test, self.select)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,6 +69,8 @@ class Examples:
         if known:
             return max(known)
         seen = [part.y for part in sets if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
+        if not seen:
+            raise UnderstudyError("no file holds labels; add a column 'label' to gold or the teacher's word to the pool")
         return int(torch.cat(seen).max()) + 1
 
 
@@ -115,6 +127,7 @@ def read_examples(
         select=sets.get("select"),
         featuriser=featuriser,
         class_names=None if how.names is None else how.names.names,
+        texts=None if features is None or features.text is None else text_sources(features.text, tables, pool_table),
     )
 
 

@@ -1,0 +1,70 @@
+"""``understudy train --resume``, and what is warned of before training."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from understudy import cli
+from understudy.keeper import Keeper
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(130, 9)).astype(np.float32)
+    y = rng.integers(0, 2, 130)
+    np.savez("gold.npz", id=np.arange(40), x=x[:40], label=y[:40], teacher_label=y[:40])
+    np.savez("pool.npz", id=np.arange(40, 100), x=x[40:100], teacher_label=y[40:100])
+    np.savez("test.npz", id=np.arange(100, 130), x=x[100:], label=y[100:])
+    np.savez("copied.npz", id=np.arange(200, 230), x=np.concatenate([x[:3], x[103:]]), label=y[100:])
+    return tmp_path
+
+
+def understudy(line: str, *, code: int = 0) -> Result:
+    result = CliRunner().invoke(cli.app, line.split())
+    assert result.exit_code == code, result.output
+    return result
+
+
+TRAIN = "train --gold gold.npz --pool pool.npz --test {test} --epochs 4 --student mlp:8 --batch-size 16 --ema"
+
+
+def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = TRAIN.format(test="test.npz") + " --checkpoint-every 2"
+    understudy(f"{line} --out whole")
+    real, calls = Keeper.save, 0
+
+    def stop(self: Keeper, *rest: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise KeyboardInterrupt
+        real(self, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Keeper, "save", stop)
+    understudy(f"{line} --out stopped", code=130)
+    monkeypatch.setattr(Keeper, "save", real)
+    understudy("predict stopped test.npz --out early.csv", code=2)
+    understudy("train --resume --out stopped")
+    for name in ("student.safetensors", "columns.parquet", "ema.safetensors"):
+        assert (folder / "stopped" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
+    understudy("predict stopped test.npz --out late.csv")
+    assert (folder / "stopped" / "report.html").exists()
+
+
+def test_resume_takes_no_other_arguments(folder: Path) -> None:
+    understudy(TRAIN.format(test="test.npz") + " --out run")
+    assert "leave out --lr" in understudy("train --resume --out run --lr 0.1", code=2).stderr
+    assert "no request.json" in understudy("train --resume --out nowhere", code=2).stderr
+    assert "add --epochs" in understudy("train --gold gold.npz --out other", code=2).stderr
+    # A finished run has nothing to go on with, and says how it ended.
+    assert "Run: run" in understudy("train --resume --out run").stdout
+
+
+def test_rows_shared_by_gold_and_test_are_told(folder: Path) -> None:
+    said = understudy(TRAIN.format(test="copied.npz") + " --out run").stderr
+    assert "warning: 3 of" in said and "test" in said and "gold" in said
+    assert "warning: 3 of" not in understudy(TRAIN.format(test="test.npz") + " --out other").stderr
