@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast torture bench results clean
+.PHONY: demo test lint types fast torture bench reproduce results clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -43,6 +43,11 @@ torture: .venv/.installed
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks
 
+# Every table and figure of the papers at its reduced scale; goes on where it was stopped.
+reproduce: .venv/.installed
+	$(BIN)/python -m experiments.reproduce --workers 2
+
+# The longer experiments on the data at hand: some hours on one core.
 results: .venv/.installed
 	$(BIN)/python -m experiments.fashion_mnist --out docs/results/fashion_mnist.md
 	$(BIN)/python -m experiments.distillation_methods --setting honest --out docs/results/distillation_honest.md

@@ -1,13 +1,18 @@
-"""``docs/results.md`` from the tables the experiments wrote into ``docs/results/``.
+"""``docs/results.md``: the papers' claims and what became of them, then the longer runs on data at hand.
 
-python -m experiments.results            # put the page together
-make results                             # run every experiment first (some hours on one core)
+python -m experiments.results            # put the page together from docs/results/
+make reproduce                           # run every table and figure at its reduced scale first
+make results                             # run the longer experiments first (some hours on one core)
 """
 
 import re
 from pathlib import Path
+from typing import Any
 
-from understudy.files import write_text
+from experiments.experiment import PAPERS
+from experiments.registry import all_experiments
+from experiments.table import markdown
+from understudy.files import read_json, write_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -72,18 +77,73 @@ def _below(page: str) -> str:
     return re.sub(r"^## ", "### ", re.sub(r"^# .*\n+", "", page), flags=re.MULTILINE).strip()
 
 
+def claims_section(records: dict[str, dict[str, Any]]) -> str:
+    """Every claim of every table and figure, paper by paper, with the answer of our reduced run."""
+    answers = [claim[-1] for record in records.values() for part in record["parts"] for claim in part["claims"]]
+    count = {answer: answers.count(answer) for answer in ("yes", "no", "not distinguishable")}
+    missing = [name for name in all_experiments() if name not in records]
+    minutes = sum(record["seconds"] for record in records.values()) / 60
+    text = [
+        "## The papers' claims at a reduced scale",
+        "One line for each claim of a table or figure; `make reproduce` runs them all, `understudy reproduce NAME` "
+        "one. The answer is decided by code from the 95% t-interval of the difference over seeds, paired: *yes* where "
+        "it lies on the claim's side, *no* where it lies on the other, *not distinguishable* where it contains the "
+        "limit. With three seeds and small nets on stand-in data a *no* says that the claim does not carry over to "
+        "this scale, not that the paper is wrong. Each page has our table, the paper's, and what was reduced.",
+        f"Of {len(answers)} claims {count['yes']} are shown, {count['no']} are contradicted, and "
+        f"{count['not distinguishable']} cannot be told apart. {minutes:.0f} minutes of CPU in all.",
+    ]
+    if missing:
+        text.append(f"Not run yet: {', '.join(missing)}.")
+    for paper, title in PAPERS.items():
+        rows = [
+            [f"[{record['shows']}](results/reproduce/{name}.md)", part["title"], *claim]
+            for name, record in records.items()
+            if record["paper"] == paper
+            for part in record["parts"]
+            for claim in part["claims"]
+        ]
+        if rows:
+            header = ["where", "part", "claim", "difference, points", "95% interval", "shown"]
+            text += [f"### {title}", markdown(header, rows).strip()]
+    return "\n\n".join(text)
+
+
+def not_reproduced() -> str:
+    """What a paper quotes from others, and what its figures leave open."""
+    rows = [
+        [f"{PAPERS[experiment.paper].split(' (')[0]}, {experiment.shows}", reason]
+        for experiment in all_experiments().values()
+        for reason in experiment.not_reproduced
+    ]
+    return "### Not reproduced\n\n" + markdown(["where", "what"], rows).strip()
+
+
 def main() -> None:
+    folder = DOCS / "results" / "reproduce"
+    records = {
+        name: read_json(folder / f"{name}.json") for name in all_experiments() if (folder / f"{name}.json").exists()
+    }
     parts = [
         "# Results",
-        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% "
-        "t-intervals. Every table is written by the experiment named beside it and put together by `python -m "
-        "experiments.results`. Reported are the last epoch and, where there is gold for it, the epoch chosen on "
+        "What came out on real data, at a scale that runs on one core; several seeds, paired, with 95% t-intervals. "
+        "The first part holds every table and figure of the five papers against a reduced run; the second has longer "
+        "runs on the data at hand. Everything is written by the experiment named beside it and put together by `python "
+        "-m experiments.results`. Reported are the last epoch and, where there is gold for it, the epoch chosen on "
         "gold; never the best test epoch.",
+        claims_section(records),
+        not_reproduced(),
+        "## Longer runs",
     ]
     for name, (title, lead) in SECTIONS.items():
         path = DOCS / "results" / f"{name}.md"
         if path.exists():
             parts += [f"## {title}", lead, _below(path.read_text(encoding="utf-8"))]
+    for path in sorted((DOCS / "results").glob("*.md")):
+        if path.stem not in SECTIONS:
+            page = path.read_text(encoding="utf-8")
+            heading = re.match(r"# (.*)", page)
+            parts += [f"## {heading[1] if heading else path.stem}", _below(page)]
     write_text(DOCS / "results.md", "\n\n".join(parts) + "\n")
 
 

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 import torch
 
-from understudy import compare
 from understudy.compare import Comparison, Interval, span
+from understudy.compare import percent as in_percent
+from understudy.compare import signed as in_points
 from understudy.files import write_text
 
 Job = TypeVar("Job")
@@ -54,11 +55,11 @@ def comparison_table(comparison: Comparison) -> str:
         rows.append(
             [
                 line.method,
-                compare.percent(line.last.mean),
-                span(line.last, compare.percent),
-                compare.percent(line.selected.mean) if line.selected else "",
-                "" if gap is None else compare.signed(gap.mean),
-                "" if gap is None else span(gap, compare.signed),
+                in_percent(line.last.mean),
+                span(line.last, in_percent),
+                in_percent(line.selected.mean) if line.selected else "",
+                "" if gap is None else in_points(gap.mean),
+                "" if gap is None else span(gap, in_points),
             ]
         )
     against = f"minus {comparison.reference}"

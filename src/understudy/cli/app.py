@@ -8,8 +8,13 @@ from typing import Annotated
 import typer
 
 import understudy
+from understudy.cli.audit import audit_command
+from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
+from understudy.cli.export import export_command
+from understudy.cli.import_answers import import_command
 from understudy.cli.predict import predict_command
+from understudy.cli.reproduce import reproduce_command
 from understudy.cli.select import select_command
 from understudy.cli.train import train_command
 from understudy.console import OneLineErrors
@@ -26,9 +31,14 @@ app = typer.Typer(
 
 # In the order a user meets them.
 app.command("demo")(demo_command)
+app.command("import")(import_command)
+app.command("audit")(audit_command)
 app.command("train")(train_command)
+app.command("compare")(compare_command)
 app.command("predict")(predict_command)
+app.command("export")(export_command)
 app.command("select")(select_command)
+app.command("reproduce")(reproduce_command)
 
 
 def _version(wanted: bool) -> None:

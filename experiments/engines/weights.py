@@ -1,0 +1,83 @@
+"""Which rows learning to reweight gives weight to: Ren et al. (2018), Figure 3.
+
+A net is trained on background-flipped labels for half of its steps; then the weights of rows it has never seen, flipped
+the same way, are computed batch by batch against the clean rows. "One class" takes batches of a single true class, for
+every class but the background one, so that only the given label tells clean rows from flipped ones. Values are the
+shares of the clean and of the flipped rows that have a weight above 0.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import understudy as us
+from experiments.datasets import load, rows
+from experiments.engines.noisy import NoisyLabels
+from experiments.sweep import Cell, Training, net
+
+MIXED, ONE_CLASS = "mixed batch", "one class"
+
+
+@dataclass(frozen=True)
+class ExampleWeights:
+    data: str
+    student: str
+    noise: float
+    gold: int
+    """Clean rows per class."""
+    training: Training
+    batch: int = 100
+    batches: int = 10
+    rows: int | None = None
+    watched: int = 5_000
+    backgrounds: tuple[int, ...] = (0,)
+    side: int | None = None
+    seeds: int = 3
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (MIXED, ONE_CLASS)
+
+    def measure(self, column: str, seed: int) -> list[Cell]:
+        flipped = self._noisy().deal(0, seed)
+        assert flipped.gold is not None and flipped.watched is not None
+        data = load(self.data, side=self.side)
+        build = net(self.student, data.shape, data.classes)
+        options = self.training.options(len(flipped.pool))
+        student = us.train(build, flipped.gold, flipped.pool, us.l2rw(), seed=seed, **options).student
+        x, given, truth = self._unseen(seed)
+        positive = {True: [0, 0], False: [0, 0]}
+        for index in self._batches(column, truth, flipped.background):
+            aligned = us.alignment(student, x[index], given[index], flipped.gold.x, flipped.gold.y)
+            wrong = given[index] != truth[index]
+            for kind in (True, False):
+                positive[kind][0] += int((aligned[wrong == kind] > 0).sum())
+                positive[kind][1] += int((wrong == kind).sum())
+        names = {True: "flipped rows with a weight", False: "clean rows with a weight"}
+        return [Cell(names[kind], column, seed, count / max(1, total)) for kind, (count, total) in positive.items()]
+
+    def _noisy(self) -> NoisyLabels:
+        return NoisyLabels(
+            self.data, self.student, "background", (self.noise,), ("Learning to reweight",), self.training,
+            gold=(self.gold,), rows=self.rows, watched=self.watched, backgrounds=self.backgrounds, side=self.side,
+        )  # fmt: skip
+
+    def _unseen(self, seed: int) -> tuple[Any, Tensor, Tensor]:
+        """The held-out rows with their given labels and the truth."""
+        data = load(self.data, side=self.side)
+        order = torch.randperm(len(data.y_test), generator=torch.Generator().manual_seed(seed))[: self.watched]
+        truth = data.y_test[order]
+        background = self.backgrounds[seed % len(self.backgrounds)]
+        given, _ = us.noise.background_flip(truth, self.noise, background, data.classes, seed=seed)
+        return rows(data.x_test, order), given, truth
+
+    def _batches(self, column: str, truth: Tensor, background: int) -> list[Tensor]:
+        if column == MIXED:
+            return list(torch.arange(len(truth)).split(self.batch))[: self.batches]
+        classes = [label for label in truth.unique().tolist() if label != background]
+        return [(truth == label).nonzero().squeeze(1)[: self.batch] for label in classes]
+
+    def check(self) -> None:
+        self._noisy().check()

@@ -1,0 +1,90 @@
+"""One published table or figure: what the paper says and prints, its setting, and ours.
+
+A file of a paper's folder declares one, named EXPERIMENT; ``experiments.registry`` finds it by its name. Parts are the
+sub-tables of one table (CIFAR-10 and CIFAR-100, say), each a sweep of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from experiments.claims import Claim
+from experiments.sweep import Sweep
+
+PAPERS = {
+    "000": "Weighted Distillation with Unlabeled Examples (Iliopoulos et al., NeurIPS 2022)",
+    "001": "SLaM: Student-Label Mixing for Distillation with Unlabeled Examples (Kontonis et al., NeurIPS 2023)",
+    "002": "Catastrophic Failures of Neural Active Learning on Heteroskedastic Distributions (2021)",
+    "003": "Distillation ≈ Early Stopping? (Dong et al., 2019)",
+    "004": "Learning to Reweight Examples for Robust Deep Learning (Ren et al., ICML 2018)",
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A table as the paper prints it, cell by cell; it is quoted, never computed with."""
+
+    where: str
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Part:
+    title: str
+    full: Sweep
+    reduced: Sweep
+    claims: Sequence[Claim]
+    published: Published | None = None
+    """None where the paper only plots it."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    paper: str
+    shows: str
+    """Which table or figure."""
+    what: str
+    parts: Sequence[Part]
+    minutes: float
+    """Of one core at the reduced scale; measured, rounded."""
+    not_reproduced: Sequence[str] = ()
+    """Rows the paper only quotes, or that nobody can run again."""
+    remarks: Sequence[str] = ()
+
+    def sweeps(self, scale: str) -> list[Sweep]:
+        return [part.full if scale == "full" else part.reduced for part in self.parts]
+
+    def data(self, scale: str) -> list[str]:
+        return list(dict.fromkeys(sweep.data for sweep in self.sweeps(scale)))
+
+
+def reductions(full: Any, reduced: Any, inside: str = "") -> Iterator[tuple[str, str, str]]:
+    """(what, the paper's, ours) for every field in which two settings differ."""
+    for field in fields(full):
+        before, after = getattr(full, field.name), getattr(reduced, field.name)
+        if before == after:
+            continue
+        name = f"{inside}{field.name}"
+        if is_dataclass(before) and is_dataclass(after):
+            yield from reductions(before, after, f"{name}.")
+        else:
+            yield name, shown(before), shown(after)
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "no limit"
+    if is_dataclass(value) and not isinstance(value, type):
+        given = [f"{field.name} {shown(getattr(value, field.name))}" for field in fields(value) if _set(value, field)]
+        return " ".join(given)
+    if isinstance(value, tuple):
+        return ", ".join(shown(item) for item in value) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _set(value: Any, field: Any) -> bool:
+    return bool(getattr(value, field.name) != field.default)

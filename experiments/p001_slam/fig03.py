@@ -1,0 +1,14 @@
+"""Figure 3: Table 4 as curves over the size of the labelled set; the same trainings."""
+
+from experiments.experiment import Experiment, Part
+from experiments.p001_slam import table4
+from experiments.p001_slam.settings import plotted
+
+EXPERIMENT = Experiment(
+    name="slam_fig03",
+    paper="001",
+    shows="Figure 3",
+    what="ImageNet, soft labels: the trainings of Table 4, plotted",
+    parts=[Part("ImageNet", table4.PAPER, table4.REDUCED, plotted("imagenet"))],
+    minutes=0,
+)

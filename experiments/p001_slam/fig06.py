@@ -1,0 +1,37 @@
+"""Figure 6: temperatures for labelled and unlabelled rows, with and without SLaM (CIFAR-100)."""
+
+from itertools import product
+
+from experiments.claims import Claim
+from experiments.engines.distil import Method
+from experiments.experiment import Experiment, Part
+from experiments.p001_slam.settings import CIFAR_LABELS, SELECT
+from experiments.vision import full, reduced
+
+TEMPERATURES = (0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 100.0)
+Pairs = tuple[tuple[float, ...], ...]
+
+
+def methods(pairs: Pairs) -> tuple[Method, ...]:
+    return (
+        Method("Vanilla, best temperatures", "vanilla_temperature", pairs),
+        Method("SLaM, best temperatures", "slam_temperature", pairs),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="slam_fig06",
+    paper="001",
+    shows="Figure 6",
+    what="the best pair of temperatures for labelled and unlabelled rows, chosen on held-out rows",
+    parts=[
+        Part(
+            "CIFAR-100",
+            full("cifar100", CIFAR_LABELS, 500, methods(tuple(product(TEMPERATURES, repeat=2))), select=SELECT),
+            reduced("cifar100", methods(((1.0, 0.5), (1.0, 1.0), (1.0, 2.0), (2.0, 2.0))), select=300),
+            [Claim("SLaM with temperature is above vanilla with temperature",
+                   ["SLaM, best temperatures"], ["Vanilla, best temperatures"])],
+        )
+    ],
+    minutes=2.0,
+)  # fmt: skip

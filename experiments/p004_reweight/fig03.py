@@ -1,0 +1,34 @@
+"""Figure 3: which rows get a weight, in a mixed batch and among rows of one class (BackgroundFlip, 40%)."""
+
+from dataclasses import replace
+
+from experiments.claims import Claim
+from experiments.engines.weights import ExampleWeights
+from experiments.experiment import Experiment, Part
+from experiments.p004_reweight.settings import BACKGROUNDS, RESNET, RESNET_TRAINING, SHORT
+
+CLEAN, FLIPPED = "clean rows with a weight", "flipped rows with a weight"
+
+EXPERIMENT = Experiment(
+    name="reweight_fig03",
+    paper="004",
+    shows="Figure 3",
+    what="the weights of unseen rows halfway through training: flipped rows should get none",
+    parts=[
+        Part(
+            "CIFAR-10",
+            ExampleWeights("cifar10", RESNET, 0.4, 10, replace(RESNET_TRAINING, steps=40_000, schedule="constant"),
+                           backgrounds=BACKGROUNDS["cifar10"], seeds=5),
+            ExampleWeights("fashion_mnist", "mlp:256,256", 0.4, 10, replace(SHORT, epochs=10, schedule="constant"),
+                           rows=4_000, watched=1_000, backgrounds=BACKGROUNDS["cifar10"]),
+            [
+                Claim("In a mixed batch clean rows get weight more often than flipped ones",
+                      [f"{CLEAN}@mixed batch"], [f"{FLIPPED}@mixed batch"]),
+                Claim("Among rows of one class clean rows get weight more often than flipped ones",
+                      [f"{CLEAN}@one class"], [f"{FLIPPED}@one class"]),
+                Claim("Over both, clean rows get weight far more often", [CLEAN], [FLIPPED], beyond=0.3),
+            ],
+        )
+    ],
+    minutes=0.5,
+)  # fmt: skip

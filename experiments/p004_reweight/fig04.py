@@ -1,0 +1,34 @@
+"""Figure 4: how many clean images are needed (CIFAR-10, 40% flipped to class 3).
+
+The text names 15, 100 and 1,000 clean images; the other ticks are not printed.
+"""
+
+from experiments.claims import Claim, larger_lead
+from experiments.experiment import Experiment, Part
+from experiments.p004_reweight.settings import background, reduced
+
+OURS, TUNED = "Learning to reweight", "Baseline +ES +FT"
+METHODS = (OURS, "Baseline +FT", TUNED)
+FEW, MANY = "2 clean per class", "50 clean per class"
+
+EXPERIMENT = Experiment(
+    name="reweight_fig04",
+    paper="004",
+    shows="Figure 4",
+    what="learning to reweight and fine-tuning with few and many clean images",
+    parts=[
+        Part(
+            "CIFAR-10",
+            background("cifar10", (0.4,), METHODS, gold=(2, 5, 10, 50, 100), backgrounds=(3,)),
+            reduced("cifar10", "background", (0.4,), METHODS, gold=(2, 10, 50), backgrounds=(3,)),
+            [
+                Claim("With 2 clean rows per class learning to reweight is above fine-tuning",
+                      [f"{OURS}@{FEW}"], [f"{TUNED}@{FEW}"]),
+                larger_lead("Few clean rows cost fine-tuning more than learning to reweight", OURS, TUNED,
+                            at=FEW, than_at=MANY),
+                Claim("Fine-tuning gains from more clean rows", [f"{TUNED}@{MANY}"], [f"{TUNED}@{FEW}"]),
+            ],
+        )
+    ],
+    minutes=2,
+)  # fmt: skip

@@ -1,0 +1,121 @@
+"""A finished experiment as a Markdown page: what became of the claims, our table, the paper's, and what differs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.claims import MEASURES, Verdict, decide
+from experiments.experiment import PAPERS, Part, Published, reductions
+from experiments.runner import Finished, machine
+from experiments.sweep import Cell
+from experiments.table import markdown, percent
+from understudy.compare import signed, span
+
+
+def verdicts_of(finished: Finished) -> list[list[Verdict]]:
+    parts = zip(finished.experiment.parts, finished.cells, strict=True)
+    return [[decide(claim, cells) for claim in part.claims] for part, cells in parts]
+
+
+def page(finished: Finished) -> str:
+    experiment = finished.experiment
+    text = [
+        f"# {experiment.name}",
+        f"{PAPERS[experiment.paper]}, {experiment.shows}: {experiment.what}",
+        f"`understudy reproduce {experiment.name}`" + (" `--scale full`" if finished.scale == "full" else ""),
+    ]
+    for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True):
+        heading = [f"## {part.title}"] if len(experiment.parts) > 1 else []
+        text += [*heading, _part(part, cells, verdicts, finished)]
+    if experiment.remarks:
+        text.append("\n".join(f"- {remark}" for remark in experiment.remarks))
+    if experiment.not_reproduced:
+        text.append("Not reproduced: " + "; ".join(experiment.not_reproduced) + ".")
+    text.append(f"*{provenance(finished)}*")
+    return "\n\n".join(text) + "\n"
+
+
+def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finished: Finished) -> str:
+    seeds = f"{finished.seeds} seed{'s' if finished.seeds > 1 else ''}"
+    text = [
+        f"**What the paper says, and whether our {finished.scale} run shows it**",
+        markdown(["claim", "difference, points", "95% interval", "shown"], [verdict_row(v) for v in verdicts]),
+        f"**Ours**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
+        ours(cells),
+    ]
+    if any(claim.measure != "last" for claim in part.claims):
+        text += ["**Ours along training**, test accuracy in %, mean over columns and seeds", along_training(cells)]
+    text += paper_text(part.published)
+    if finished.scale == "reduced":
+        rows = [list(change) for change in reductions(part.full, part.reduced)]
+        text += ["**What was reduced**", markdown(["setting", "paper", "ours"], rows)]
+    return "\n\n".join(text)
+
+
+def verdict_row(verdict: Verdict) -> list[str]:
+    how = "" if verdict.claim.measure == "last" else f" ({MEASURES[verdict.claim.measure][0]})"
+    limit = ""
+    if verdict.claim.beyond:
+        size = f"{100 * verdict.claim.beyond:g}"
+        limit = f", by more than {size} points" if verdict.claim.lower else f": above {size}%"
+    gap = verdict.difference
+    return [verdict.claim.text + limit + how, signed(gap.mean), span(gap, signed), verdict.answer]
+
+
+def ours(cells: Sequence[Cell]) -> str:
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows = []
+    for name in dict.fromkeys(cell.row for cell in cells):
+        found = [[cell.value for cell in cells if (cell.row, cell.column) == (name, column)] for column in columns]
+        rows.append([name, *(percent(values) if values else "" for values in found)])
+    return markdown(["", *columns], rows)
+
+
+def along_training(cells: Sequence[Cell]) -> str:
+    """Five looks at each curve, at equal shares of its epochs."""
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    rows = []
+    for name in dict.fromkeys(cell.row for cell in cells if cell.curve):
+        curves = [cell.curve for cell in cells if cell.row == name and cell.curve]
+        looks = [[curve[round(share * (len(curve) - 1))] for curve in curves] for share in shares]
+        rows.append([name, *(f"{100 * sum(look) / len(look):.1f}" for look in looks)])
+    return markdown(["", "first epoch", *(f"{share:.0%}" for share in shares[1:-1]), "last epoch"], rows)
+
+
+def paper_text(published: Published | None) -> list[str]:
+    if published is None:
+        return ["**The paper's** figures are plotted, not printed."]
+    rows = [[name, *values] for name, values in published.rows.items()]
+    return [f"**The paper's** ({published.where}, its own setting)", markdown(["", *published.columns], rows)]
+
+
+def provenance(finished: Finished) -> str:
+    return (
+        f"{', '.join(finished.dates)}, commit {', '.join(finished.commits)}, {machine()}, one thread per process, "
+        f"{finished.seeds} seeds, {finished.seconds / 60:.1f} minutes of CPU"
+    )
+
+
+def record(finished: Finished) -> dict[str, Any]:
+    """The same as data, for the results page and for whoever wants the numbers."""
+    experiment = finished.experiment
+    return {
+        "name": experiment.name,
+        "paper": experiment.paper,
+        "shows": experiment.shows,
+        "what": experiment.what,
+        "scale": finished.scale,
+        "seeds": finished.seeds,
+        "seconds": round(finished.seconds, 1),
+        "dates": finished.dates,
+        "commits": finished.commits,
+        "machine": machine(),
+        "not_reproduced": list(experiment.not_reproduced),
+        "parts": [
+            {
+                "title": part.title,
+                "claims": [verdict_row(verdict) for verdict in verdicts],
+                "cells": [vars(cell) for cell in cells],
+            }
+            for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True)
+        ],
+    }

@@ -1,0 +1,62 @@
+"""Every table and figure of the papers at its reduced scale, in processes of one thread each.
+
+    python -m experiments.reproduce                          # make reproduce: about 35 minutes on two free cores
+    python -m experiments.reproduce slam_table1 air_fig04    # some of them
+    python -m experiments.reproduce --scale full slam_table1 # the paper's setting: its data, and a GPU, are needed
+
+Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves a page and its numbers in
+docs/results/reproduce; at the end docs/results.md is put together anew.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments import results
+from experiments.page import page, record
+from experiments.registry import all_experiments, find
+from experiments.runner import SCALES, WORK, Finished, run
+from understudy.errors import UnderstudyError
+from understudy.files import write_json, write_text
+
+OUT = Path(__file__).parents[1] / "docs" / "results" / "reproduce"
+
+
+def write(finished: Finished, out: Path) -> Path:
+    """The page and, beside it, the numbers."""
+    path = out / f"{finished.experiment.name}.md"
+    write_text(path, page(finished))
+    write_json(path.with_suffix(".json"), record(finished))
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="experiments; all of them where none is named")
+    parser.add_argument("--scale", choices=SCALES, default="reduced")
+    parser.add_argument("--seeds", type=int, help="instead of each setting's own number")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=WORK, help="where finished jobs are kept")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+
+    def done(finished: Finished) -> None:
+        print(f"finished {finished.experiment.name}: {write(finished, options.out)}", flush=True)
+
+    try:
+        chosen = [find(name) for name in options.names] or list(all_experiments().values())
+        failed = run(
+            chosen, scale=options.scale, seeds=options.seeds, workers=options.workers, work=options.work,
+            say=lambda line: print(line, flush=True), on_finished=done,
+        )  # fmt: skip
+    except UnderstudyError as error:
+        sys.exit(f"error: {error}")
+    if options.out == OUT:
+        results.main()
+    for name, reason in failed.items():
+        print(f"failed {name}: {reason}", file=sys.stderr)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Each engine at a scale of seconds, on the digits that ship with scikit-learn, or on pure arithmetic."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from experiments.datasets import load
+from experiments.engines.accuracy_curves import AccuracyCurves, MarginAccuracy
+from experiments.engines.active import Active
+from experiments.engines.distil import Distillation, Method, deal
+from experiments.engines.imbalance import Imbalance
+from experiments.engines.kernel import InformationGain, InformationRatio, squared_error
+from experiments.engines.landscape import Landscape, gradients_and_losses
+from experiments.engines.noisy import NoisyLabels, taken_for
+from experiments.engines.teacher_epochs import TeacherEpochs
+from experiments.engines.weights import ExampleWeights
+from experiments.sweep import Training, key
+
+import understudy as us
+
+TINY, FEW = Training(epochs=4, batch_size=32), Training(epochs=30, batch_size=32)
+DISTIL = Distillation(
+    "digits", "mlp:64", "mlp:32", (60, 200), 100, (Method("Vanilla", "vanilla"), Method("SLaM", "slam")), TINY, FEW,
+    FEW, unlabelled=300, drawn=True,
+)  # fmt: skip
+NOISY = NoisyLabels("digits", "mlp:32", "background", (0.4,), ("Baseline",), TINY, gold=(10,), watched=100, finetune=5)
+
+pytestmark = pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
+
+
+def by_row(sweep: Any, column: str | None = None, seed: int = 0) -> dict[str, float]:
+    return {cell.row: cell.value for cell in sweep.measure(column or sweep.columns[0], seed)}
+
+
+def test_distillation_deals_disjoint_rows_and_teaches() -> None:
+    dealt = deal(replace(DISTIL, select=50), 60, seed=0)
+    parts = [dealt.gold.rows.take(torch.arange(160)), dealt.pool.rows.take(torch.arange(300))]
+    assert dealt.select is not None
+    parts.append(dealt.select.rows.take(torch.arange(50)))
+    # No image twice: the digits hold no duplicates among so few rows.
+    assert len(torch.cat(parts).flatten(1).unique(dim=0)) == 510
+    assert len(dealt.gold.teacher_rows) == 100 and dealt.gold.teacher_rows.min() == 60
+    found = by_row(DISTIL)
+    assert set(found) == {"Teacher", "Vanilla", "SLaM"} and min(found.values()) > 0.5
+
+
+def test_the_first_rows_are_the_labelled_ones_where_a_paper_says_so() -> None:
+    data = load("digits")
+    dealt = deal(replace(DISTIL, drawn=False), 60, seed=3)
+    assert torch.equal(dealt.gold.y[:60], data.y[:60])
+
+
+def test_the_same_seed_gives_the_same_cells_and_curves_end_in_the_value() -> None:
+    short = replace(DISTIL, methods=(Method("SLaM", "slam"),))
+    first, again = short.measure("60", 1), short.measure("60", 1)
+    assert first == again
+    assert all(cell.curve[-1] == cell.value and len(cell.curve) == 4 for cell in first if cell.row != "Teacher")
+
+
+def test_a_grid_is_chosen_on_rows_kept_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first option is better on the test rows, the second on the select rows: the second is reported."""
+    found = iter([{"select_accuracy": 0.6, "test_accuracy": 0.9}, {"select_accuracy": 0.7, "test_accuracy": 0.8}])
+    monkeypatch.setattr(Distillation, "_train", lambda *_: SimpleNamespace(history=[next(found)]))
+    grid = (Method("SLaM", "slam", (0.5, 0.95)),)
+    assert replace(DISTIL, select=80, methods=grid).measure("60", 0)[-1].value == 0.8
+    with pytest.raises(us.UnderstudyError, match="select=0"):
+        replace(DISTIL, methods=grid).check()
+
+
+def test_temperatures_as_columns() -> None:
+    setting = replace(DISTIL, temperatures=(0.5, 2.0), labelled=(60,), methods=())
+    assert setting.columns == ("T = 0.5", "T = 2")
+    assert by_row(setting, "T = 0.5")["Teacher"] == by_row(setting, "T = 2")["Teacher"]
+
+
+def test_noisy_labels_with_early_stopping_and_fine_tuning() -> None:
+    methods = ("Baseline", "Baseline +ES +FT", "Weighted", "Clean only")
+    setting = replace(NOISY, methods=methods, confusion=True)
+    found = by_row(setting)
+    assert set(methods) <= set(found)
+    taken = "Baseline: others taken for the background"
+    assert found[taken] > found["Weighted: others taken for the background"]
+
+
+def test_flips_reach_the_pool_and_the_watched_rows_only() -> None:
+    flipped = replace(NOISY, backgrounds=(3,)).deal(0, 0)
+    wrong = flipped.said != flipped.truth
+    assert 0.3 < float(wrong.double().mean()) < 0.42 and set(flipped.said[wrong].tolist()) == {3}
+    assert flipped.clean_share[3] < 0.5 and torch.equal(flipped.clean_share[[0, 9]], torch.ones(2))
+    assert flipped.transition[3].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert flipped.gold is not None and torch.bincount(flipped.gold.y).tolist() == [10] * 10
+
+
+def test_the_share_taken_for_the_background() -> None:
+    predicted, truth = torch.tensor([0, 0, 1, 2, 0]), torch.tensor([0, 1, 1, 2, 2])
+    assert taken_for(predicted, truth, background=0) == 0.5
+
+
+def test_imbalance_keeps_the_ratio() -> None:
+    setting = Imbalance(
+        "digits", "mlp:16", (9,), Training(steps=10, batch_size=20, lr=0.1, optimizer="sgd"), rows=100, seeds=1
+    )
+    _, pool, _ = setting.deal(9, 0)
+    assert pool.teacher is not None and torch.bincount(pool.teacher.top1()).tolist() == [10, 90]
+    assert set(by_row(setting)) == set(setting.methods)
+
+
+def test_weights_of_flipped_rows() -> None:
+    found = by_row(ExampleWeights("digits", "mlp:64", 0.4, 10, Training(epochs=8), watched=200, batches=2))
+    assert found["clean rows with a weight"] > found["flipped rows with a weight"]
+
+
+def test_active_rows_have_accuracy_and_clean_picks() -> None:
+    setting = Active("digits", "mlp:16", ("random", "badge"), start=20, batch=10, budget=40, epochs=2, rows=100)
+    found = by_row(setting, "Noisy-Blank")
+    assert set(found) == {"random", "badge", "random, clean picks", "badge, clean picks"}
+    assert found["badge, clean picks"] > 0.5 > found["random, clean picks"]
+
+
+def test_information_falls_with_flips_and_rises_with_refined_labels() -> None:
+    ratio = by_row(InformationRatio("digits_binary", "mlp:32", (0.0, 0.4), Training(epochs=10), batch=64))
+    assert ratio["0% flipped"] > ratio["40% flipped"]
+    gain = by_row(InformationGain("digits_binary", "mlp:32", 0.3, (5,), Training(epochs=5), batch=64))
+    assert gain["gain"] == pytest.approx(gain["self-distilled labels"] - gain["noisy labels"])
+
+
+def test_squared_error_by_hand() -> None:
+    log_prediction = torch.tensor([[0.25, 0.75]]).log()
+    assert squared_error(log_prediction, torch.tensor([[0.0, 1.0]])).item() == pytest.approx(0.125)
+
+
+def test_teacher_epochs_and_accuracy_curves() -> None:
+    found = by_row(TeacherEpochs("digits", "mlp:32", "mlp:16", (1, 10), TINY, TINY), "10 epochs")
+    assert found["Teacher"] > 0.6
+    scores = by_row(AccuracyCurves(DISTIL, (100,)))
+    assert set(scores) == {"Constant", "Isotonic regression", "Nearest neighbours"} and max(scores.values()) < 0.5
+    thirds = by_row(MarginAccuracy(DISTIL))
+    assert thirds["highest margins"] > thirds["lowest margins"]
+
+
+def test_the_landscape_of_a_trusted_teacher_is_cross_entropy() -> None:
+    """With alpha = 1 the mix is the prediction: loss and gradient are logistic regression's."""
+    x = torch.tensor([[0.6, 0.8], [-1.0, 0.0]], dtype=torch.float64)
+    w = torch.tensor([[2.0, -1.0]], dtype=torch.float64)
+    ones = torch.ones(2, dtype=torch.float64)
+    gradient, loss = gradients_and_losses(w, x, ones, ones)
+    z = torch.tensor([0.4, -2.0], dtype=torch.float64)
+    y = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    assert loss.item() == pytest.approx(torch.nn.functional.binary_cross_entropy_with_logits(z, y).item())
+    expected = ((z.sigmoid() - y)[:, None] * x).mean(0)
+    assert torch.allclose(gradient[0], expected)
+
+
+def test_slams_landscape_is_not_convex_and_cross_entropys_is() -> None:
+    setting = Landscape(rows=200, points=11, pairs=200, steps=300, starts=2)
+    slam, plain = by_row(setting, "SLaM's loss"), by_row(setting, "cross-entropy")
+    assert slam["midpoints above the chord"] > 0.1 > plain["midpoints above the chord"] == 0
+    assert slam["rows right after descent"] > 0.95
+
+
+def test_settings_have_keys_of_their_own_but_seeds_do_not_matter() -> None:
+    assert key(DISTIL) == key(replace(DISTIL, seeds=9)) != key(replace(DISTIL, hard=True))
+
+
+def test_steps_become_epochs_and_a_warm_up_rises() -> None:
+    training = Training(steps=80_000, batch_size=100, warmup_epochs=5, schedule="constant")
+    options = training.options(45_000)
+    assert options["epochs"] == 178
+    rate = options["schedule"]
+    assert rate(2.5 / 178) == pytest.approx(0.5) and rate(5 / 178) == rate(0.9) == 1.0

@@ -1,0 +1,149 @@
+"""Running, stopping and going on; the page and the numbers; the command."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments.claims import Claim
+from experiments.experiment import Experiment, Part, Published
+from experiments.page import page, record
+from experiments.reproduce import write
+from experiments.sweep import Cell
+from typer.testing import CliRunner
+
+from experiments import registry, results, runner
+from understudy.cli import reproduce as command
+from understudy.cli.app import app
+from understudy.errors import UnderstudyError
+
+
+@dataclass(frozen=True)
+class Made:
+    """A sweep of arithmetic, so that nothing is trained."""
+
+    data: str = "made"
+    columns: tuple[str, ...] = ("100", "1,000")
+    bad: str = ""
+    seeds: int = 3
+
+    def measure(self, column: str, seed: int) -> list[Cell]:
+        if column == self.bad:
+            raise UnderstudyError("svhn is not here; get it")
+        value = 0.5 + 0.01 * seed + 0.1 * (column == "1,000")
+        return [
+            Cell("Vanilla", column, seed, value, (0.1, value)),
+            Cell("SLaM", column, seed, value + 0.02, (0.3, value)),
+        ]
+
+    def check(self) -> None:
+        pass
+
+
+def made(name: str = "made_table1", **options: Any) -> Experiment:
+    claims = [
+        Claim("SLaM is above Vanilla", ["SLaM"], ["Vanilla"]),
+        Claim("SLaM starts higher", ["SLaM"], ["Vanilla"], measure="early"),
+    ]
+    published = Published(
+        "Table 1", ["5,000", "10,000"], {"Vanilla": ["63.53 ± 0.29", "73.23"], "D2L": ["66.82", "75.01"]}
+    )
+    part = Part("Made up", Made(columns=("5,000", "10,000"), data="cifar10"), Made(**options), claims, published)
+    return Experiment(name, "001", "Table 1", "made up", [part], 1.0, not_reproduced=["D2L, which is quoted"])
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> list[runner.Job]:
+    """Jobs run in this process (a spawned one costs seconds), and are counted."""
+    ran: list[runner.Job] = []
+
+    class Pool:
+        def __init__(self, *_: Any) -> None: ...
+        def __enter__(self) -> "Pool":
+            return self
+
+        def __exit__(self, *_: Any) -> None: ...
+        def imap_unordered(self, work: Any, jobs: Any) -> Any:
+            for job in jobs:
+                ran.append(job)
+                yield work(job)
+
+    monkeypatch.setattr(runner.multiprocessing, "get_context", lambda kind: type("Context", (), {"Pool": Pool}))
+    return ran
+
+
+def test_finished_jobs_are_never_run_again_and_shared_sweeps_run_once(inline: list[Any], tmp_path: Path) -> None:
+    finished: list[str] = []
+    both = [made(), made("made_fig02")]
+    options: dict[str, Any] = {"work": tmp_path, "say": lambda line: None}
+    assert runner.run(both, on_finished=lambda done: finished.append(done.experiment.name), **options) == {}
+    assert len(inline) == 6 and finished == ["made_table1", "made_fig02"]
+    lost = next(tmp_path.rglob("100-1.json"))
+    lost.unlink()
+    runner.run(both, **options)
+    assert len(inline) == 7 and inline[-1].path == lost
+    runner.run(both, seeds=4, **options)
+    assert len(inline) == 9, "more seeds use the cells that are there"
+
+
+def test_a_failure_is_told_and_the_others_go_on(inline: list[Any], tmp_path: Path) -> None:
+    finished: list[str] = []
+    failed = runner.run(
+        [made("broken", bad="100"), made()], work=tmp_path, say=lambda line: None,
+        on_finished=lambda done: finished.append(done.experiment.name),
+    )  # fmt: skip
+    assert failed == {"broken": "svhn is not here; get it"} and finished == ["made_table1"]
+
+
+def test_the_page_keeps_ours_and_the_papers_apart(inline: list[Any], tmp_path: Path) -> None:
+    pages: list[Any] = []
+    runner.run([made()], work=tmp_path, say=lambda line: None, on_finished=pages.append)
+    text = page(pages[0])
+    ours, paper = text.split("**The paper's** (Table 1, its own setting)")
+    assert "63.53" in paper and "63.53" not in ours and "D2L" not in ours
+    assert "| SLaM | 53.00 ± 2.48 | 63.00 ± 2.48 |" in ours
+    assert "| SLaM is above Vanilla | +2.0 | +2.0 to +2.0 | yes |" in ours
+    assert "| SLaM starts higher (averaged over the first third of the epochs) | +20.0 |" in ours
+    assert "| columns | 5,000, 10,000 | 100, 1,000 |" in paper and "| data | cifar10 | made |" in paper
+    assert "Not reproduced: D2L, which is quoted." in paper
+    assert "3 seeds" in paper and "commit" in paper and "one thread" in paper
+    stored = json.loads((write(pages[0], tmp_path / "out").with_suffix(".json")).read_text())
+    assert stored == json.loads(json.dumps(record(pages[0])))
+    assert stored["parts"][0]["claims"][0][-1] == "yes"
+
+
+def test_the_results_page_lists_every_claim(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"made_table1": made(), "made_fig02": made("made_fig02")}
+    monkeypatch.setattr(results, "DOCS", tmp_path)
+    monkeypatch.setattr(results, "all_experiments", lambda: known)
+    folder = tmp_path / "results" / "reproduce"
+    runner.run(
+        [made()], work=tmp_path / "w", say=lambda line: None, on_finished=lambda done: write(done, folder) and None
+    )
+    results.main()
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "Of 2 claims 2 are shown, 0 are contradicted, and 0 cannot be told apart." in text
+    assert "Not run yet: made_fig02." in text
+    assert "[Table 1](results/reproduce/made_table1.md)" in text and "D2L, which is quoted" in text
+
+
+def test_the_command_lists_runs_and_writes(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"made_table1": made(), "broken": made("broken", bad="100")}
+    monkeypatch.setattr(registry, "all_experiments", lambda: known)
+    listed = CliRunner().invoke(app, ["reproduce"])
+    assert listed.exit_code == 0 and "made_table1" in listed.output and "cifar10" in listed.output
+    arguments = ["reproduce", "made_table1", "--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 0 and "What was reduced" in ran.output and "66.82" in ran.output
+    assert (tmp_path / "out" / "made_table1.md").exists()
+    broken = CliRunner().invoke(app, ["reproduce", "broken", "--work", str(tmp_path / "work")])
+    assert broken.exit_code == 2 and "broken: svhn is not here; get it" in broken.stderr
+    assert CliRunner().invoke(app, ["reproduce", "nonsense"]).exit_code == 2
+
+
+def test_outside_a_checkout_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.understudy, "__file__", str(tmp_path / "site" / "understudy" / "__init__.py"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnderstudyError, match="clone the repository"):
+        command.load_experiments()
