@@ -16,17 +16,19 @@ ROOT = Path(us.__file__).parent
 # further down. A new module of the package is entered here, where it belongs.
 LAYERS = [
     ["errors"],
-    ["files", "progress", "options", "console"],
+    ["files", "intact", "progress", "options", "console"],
     ["maths"],
-    ["data", "features", "models", "ema", "optim", "recipe", "theory"],
+    ["data", "featurise", "features", "models", "ema", "optim", "recipe", "theory"],
     ["reliability", "types"],
     ["evaluate", "refine", "passes"],
     ["checks"],
     ["scoring"],
     ["methods", "acquisition"],
     ["run"],
-    ["train", "teach"],
-    ["compare"],
+    ["checkpoints", "snapshot", "keeper"],
+    ["train", "teach", "export"],
+    ["compare", "audit"],
+    ["auto"],
     ["active"],
     ["report", "web", "integrations", "cli", "demo", "__main__", "__init__"],
 ]

@@ -24,7 +24,7 @@ GREY = "#666666"
 RIGHT, WRONG = "#0072B2", "#D55E00"
 History = Sequence[dict[str, float]]
 
-_LOOK: Any = {
+LOOK: Any = {
     # A method or class named "$x$" is a name, not a formula.
     "text.parse_math": False,
     "font.family": "sans-serif",
@@ -53,7 +53,7 @@ def reliability_figure(trust: Trust) -> str:
 def _step_curve(trust: Trust) -> str:
     assert trust.curve is not None
     pool = trust.pool_confidence
-    with _figure("reliability", 7.2, 3.9 if pool is not None else 3.3) as (figure, result):
+    with drawing("reliability", 7.2, 3.9 if pool is not None else 3.3) as (figure, result):
         grid = figure.add_gridspec(
             2 if pool is not None else 1, 1, height_ratios=[4, 1][: 2 if pool is not None else 1]
         )
@@ -107,7 +107,7 @@ def _class_bars(trust: Trust) -> str:
     correct = np.bincount(trust.named.numpy(), weights=trust.right.numpy(), minlength=trust.classes)
     shown = np.argsort(-counts, kind="stable")[:40]
     shown.sort()
-    with _figure("reliability", 7.2, 3.2) as (figure, result):
+    with drawing("reliability", 7.2, 3.2) as (figure, result):
         ax = figure.add_subplot()
         place = np.arange(len(shown))
         ax.bar(place, estimate[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated accuracy")
@@ -127,7 +127,7 @@ def _class_bars(trust: Trust) -> str:
 def interval_figure(comparison: Comparison) -> str:
     """Per method: every seed as a point, the mean and its 95% interval."""
     lines = comparison.lines()
-    with _figure("intervals", 7.2, 0.75 + 0.42 * len(lines)) as (figure, result):
+    with drawing("intervals", 7.2, 0.75 + 0.42 * len(lines)) as (figure, result):
         ax = figure.add_subplot()
         for place, line in enumerate(reversed(lines)):
             colour, _ = look_of(comparison, line.method)
@@ -154,7 +154,7 @@ def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
 
 def comparison_curves(comparison: Comparison) -> str:
     """Test accuracy and test loss over training, the mean of the seeds, with the range over seeds as a shade."""
-    with _figure("curves", 7.2, 3.6) as (figure, result):
+    with drawing("curves", 7.2, 3.6) as (figure, result):
         axes = figure.subplots(1, 2)
         for method, by_seed in comparison.outcomes.items():
             colour, marker = look_of(comparison, method)
@@ -163,6 +163,9 @@ def comparison_curves(comparison: Comparison) -> str:
                 mean = 100 * float(np.mean([outcome.last for outcome in by_seed.values()]))
                 axes[0].axhline(mean, color=colour, ls="--", lw=1.2, label=method)
                 continue
+            # A seed that stopped early stays where it was.
+            longest = max(map(len, histories))
+            histories = [history + [history[-1]] * (longest - len(history)) for history in histories]
             for ax, name, scale in ((axes[0], "test_accuracy", 100), (axes[1], "test_loss", 1)):
                 stack = scale * np.array([[record[name] for record in history] for history in histories])
                 done = 100 * np.arange(1, stack.shape[1] + 1) / stack.shape[1]
@@ -187,7 +190,7 @@ def run_curves(history: History, selected_epoch: int | None = None) -> str:
     accuracies = [name for name in ("test_accuracy", "select_accuracy") if name in history[0]]
     losses = [name for name in ("loss", "test_loss", "select_loss") if name in history[0]]
     panels = [("loss", losses, 1.0)] + ([("accuracy, %", accuracies, 100.0)] if accuracies else [])
-    with _figure("curves", 7.2, 2.9) as (figure, result):
+    with drawing("curves", 7.2, 2.9) as (figure, result):
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, names, scale) in zip(axes, reversed(panels), strict=True):
             for name in names:
@@ -226,11 +229,11 @@ def _thinned(points: int, most: int = 120) -> Any:
 
 
 @contextmanager
-def _figure(name: str, width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
+def drawing(name: str, width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
     """A figure to draw on; its SVG is the list's only entry when the block ends."""
     result: list[str] = []
     # The salt makes ids the same every time, and different between the figures of a page.
-    with matplotlib.rc_context({**_LOOK, "svg.hashsalt": name}):
+    with matplotlib.rc_context({**LOOK, "svg.hashsalt": name}):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, result
         buffer = io.StringIO()

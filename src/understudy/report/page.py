@@ -16,6 +16,7 @@ from understudy.compare import Comparison, percent, signed, span
 from understudy.data.examples import Gold, Pool
 from understudy.files import write_text
 from understudy.report import figures
+from understudy.report.comparison import difference_figure
 from understudy.report.trust import Trust, measure_teacher
 from understudy.run import Run
 
@@ -50,6 +51,7 @@ def write_report(
     warnings: Sequence[str] = (),
 ) -> None:
     """The page itself. ``curves`` is SVG from ``report.figures``; everything else is plain text and is escaped."""
+    differences = None if comparison is None else difference_figure(comparison)
     page = _template().render(
         title=title,
         lead=lead,
@@ -58,6 +60,7 @@ def write_report(
         reference=comparison.reference if comparison else "",
         seeds=len(comparison.seeds) if comparison else 0,
         interval_svg=None if comparison is None else Markup(figures.interval_figure(comparison)),
+        difference_svg=None if differences is None else Markup(differences),
         results=results,
         trust=trust,
         trust_note=trust_note,

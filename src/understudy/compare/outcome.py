@@ -1,50 +1,23 @@
-"""Methods side by side over seeds: means, 95% intervals, and differences paired by seed.
+"""What came out: one outcome per method and seed, gathered in a comparison with differences paired by seed."""
 
-    comparison = run_cells(trainings, seeds=range(10), reference="vanilla")
-    print(comparison.lines()); rich.print(comparison.table())
-
-``trainings(seed)`` builds the situation of one seed (its split, its teacher) and returns one function per method, so
-that every method of a seed meets the same data. Differences are therefore taken within seeds: what makes one split
-harder than another cancels. Reported are the last epoch and, where there was a select set, the epoch it chose; never
-the best test epoch.
-"""
-
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from rich.table import Table
-from scipy.special import stdtrit
 
+from understudy.compare.interval import Array, Interval, percent, signed, span
 from understudy.errors import UnderstudyError
 from understudy.run import Run
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean and its 95% t-interval; infinitely wide for a single value."""
+class Judged:
+    """Which test rows (their numbers) were classified rightly, at the last epoch."""
 
-    mean: float
-    low: float
-    high: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Interval":
-        numbers = list(values)
-        if not numbers:
-            raise UnderstudyError("there is nothing to average; run at least one seed")
-        count, mean = len(numbers), math.fsum(numbers) / len(numbers)
-        if count == 1:
-            return cls(mean, -math.inf, math.inf, 1)
-        variance = math.fsum((number - mean) ** 2 for number in numbers) / (count - 1)
-        half = float(stdtrit(count - 1, 0.975)) * math.sqrt(variance / count)
-        return cls(mean, mean - half, mean + half, count)
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
+    rows: Array
+    right: Array
 
 
 @dataclass(frozen=True)
@@ -55,6 +28,7 @@ class Outcome:
     selected: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
+    judged: Judged | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, result: "Run | float") -> "Outcome":
@@ -80,11 +54,26 @@ class Line:
     difference: Interval | None
 
 
+@dataclass(frozen=True)
+class Recommendation:
+    choice: str
+    """The method to take; "gold only" means to train on gold alone."""
+    sentences: list[str]
+    """Why, in words."""
+    adjusted: dict[str, float]
+    """Each method's p-value against the reference, corrected for how many were compared (Holm)."""
+
+
 @dataclass
 class Comparison:
     reference: str
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
     """method -> seed -> outcome."""
+    recommendation: Recommendation | None = None
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the table should know: a baseline that was not possible, how the test rows came about."""
+    warnings: list[str] = field(default_factory=list)
+    """What the trainings warned about, each text once."""
 
     def add(self, method: str, seed: int, outcome: Outcome) -> None:
         self.outcomes.setdefault(method, {})[seed] = outcome
@@ -93,10 +82,15 @@ class Comparison:
     def seeds(self) -> list[int]:
         return sorted({seed for by_seed in self.outcomes.values() for seed in by_seed})
 
+    def accuracy(self, method: str) -> Interval:
+        """At the last epoch."""
+        mine = self._of(method)
+        return _interval(mine, dict.fromkeys(mine))
+
     def difference(self, method: str, other: str) -> Interval:
         """``method`` minus ``other``, paired over the seeds both have."""
         mine, theirs = self._of(method), self._of(other)
-        return Interval.of(mine[seed].last - theirs[seed].last for seed in mine if seed in theirs)
+        return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
 
     def lines(self) -> list[Line]:
         found = []
@@ -106,7 +100,7 @@ class Comparison:
             found.append(
                 Line(
                     method=method,
-                    last=Interval.of(outcome.last for outcome in by_seed.values()),
+                    last=self.accuracy(method),
                     selected=Interval.of(chosen) if len(chosen) == len(by_seed) else None,
                     difference=self.difference(method, self.reference) if compared else None,
                 )
@@ -131,43 +125,56 @@ class Comparison:
             table.add_row(line.method, percent(line.last.mean), span(line.last, percent), *chosen, *gap)
         return table
 
+    def as_dict(self) -> dict[str, Any]:
+        """Everything in the table, in words and per seed, as JSON can hold it."""
+        adjusted = {} if self.recommendation is None else self.recommendation.adjusted
+        methods = {
+            line.method: {
+                "last": _as_dict(line.last),
+                "selected": None if line.selected is None else _as_dict(line.selected),
+                f"minus_{self.reference}": None if line.difference is None else _as_dict(line.difference),
+                "adjusted_p": adjusted.get(line.method),
+                "seeds": {
+                    str(seed): {"last": outcome.last, "selected": outcome.selected}
+                    for seed, outcome in sorted(self.outcomes[line.method].items())
+                },
+            }
+            for line in self.lines()
+        }
+        said = None if self.recommendation is None else vars(self.recommendation)
+        return {
+            "reference": self.reference, "seeds": self.seeds, "methods": methods, "recommendation": said,
+            "notes": self.notes, "warnings": self.warnings,
+        }  # fmt: skip
+
     def _of(self, method: str) -> dict[int, Outcome]:
         if method not in self.outcomes:
             raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
         return self.outcomes[method]
 
 
-Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
-"""seed -> method -> a function that trains and returns a Run, or measures and returns an accuracy."""
+def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
+    """Of the accuracies, less the others' where there are such; over rows too where all say which were right."""
+    pairs = [(mine[seed], other) for seed, other in others.items()]
+    judged = [(one.judged, other.judged if other is not None else one.judged) for one, other in pairs]
+    values, rows = [], []
+    for one, other in judged:
+        if one is None or other is None or not np.array_equal(one.rows, other.rows):
+            return Interval.of(_differences(pairs))
+        less = 0 if one is other else other.right.astype(float)
+        values.append(one.right.astype(float) - less)
+        rows.append(one.rows)
+    return Interval.crossed(values, rows) if values else Interval.of([])
 
 
-def run_cells(
-    trainings: Trainings,
-    seeds: Iterable[int],
-    *,
-    reference: str,
-    on_done: Callable[[str, int, Outcome], None] = lambda method, seed, outcome: None,
-) -> Comparison:
-    """Every method under every seed, one after the other."""
-    comparison = Comparison(reference)
-    for seed in seeds:
-        for method, train in trainings(seed).items():
-            outcome = Outcome.of(train())
-            comparison.add(method, seed, outcome)
-            on_done(method, seed, outcome)
-    return comparison
+def _differences(pairs: Iterable[tuple[Outcome, Outcome | None]]) -> Iterable[float]:
+    return (one.last - (other.last if other is not None else 0.0) for one, other in pairs)
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f}"
-
-
-def signed(difference: float) -> str:
-    """A difference in points, with its sign (none on what rounds to 0)."""
-    text = f"{100 * difference:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
-
-
-def span(interval: Interval, show: Callable[[float], str]) -> str:
-    """An interval as text; a dash where a single seed gives none."""
-    return "–" if interval.count < 2 else f"{show(interval.low)} to {show(interval.high)}"
+def _as_dict(interval: Interval) -> dict[str, float | None]:
+    several = interval.count > 1
+    return {
+        "mean": interval.mean,
+        "low": interval.low if several else None,
+        "high": interval.high if several else None,
+    }

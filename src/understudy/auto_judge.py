@@ -1,0 +1,116 @@
+"""How a pilot's predictions of gold rows decide: paired by row, less noisily than accuracy, with caution.
+
+On 200 rows a 2-point difference in accuracy is invisible: its standard error is as large. The judge therefore looks at
+the *probability of the truth*, after one temperature per candidate, fitted on the same rows, has made the probabilities
+honest. It moves with the accuracy, and every row tells something, not only those whose class changes. A row's score is
+three parts of that and one part whether it was classified rightly, because a method may rank well and still be soft.
+Candidates are held against vanilla row by row; the one with the highest
+
+    gain − caution · standard error
+
+is taken where that is above 0, else vanilla. A candidate whose gain is small or uncertain loses to vanilla, so the
+worst that luck can do is small.
+
+    judged = judge({"vanilla": probs, "slam": probs2}, y)
+    choose(judged)
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+CAUTION = 1.0
+SOFT = 0.75
+"""The part of the truth's probability in a row's score; the rest is accuracy."""
+BEHIND = 1.5
+"""A candidate leaves the race this many standard errors behind the best."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate beside vanilla, on the gold rows both have predicted."""
+
+    method: str
+    rows: int
+    accuracy: float
+    accuracy_gain: float
+    gain: float
+    """Mean difference to vanilla of the rows' scores."""
+    error: float
+    """Its standard error."""
+
+    @property
+    def cautious(self) -> float:
+        return self.gain - CAUTION * self.error
+
+
+def judge(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> dict[str, Judged]:
+    """``predictions``: ``(n, C)`` each, NaN on rows a candidate was not asked about."""
+    base = score(predictions[reference], y)
+    base_right = _right(predictions[reference], y)
+    found = {}
+    for name, probs in predictions.items():
+        gains = score(probs, y) - base
+        both = ~gains.isnan()
+        right = _right(probs, y)[both]
+        gain, error = mean_and_error(gains[both])
+        found[name] = Judged(
+            method=name, rows=int(both.sum()), accuracy=float(right.mean()),
+            accuracy_gain=float((right - base_right[both]).mean()), gain=gain, error=error,
+        )  # fmt: skip
+    return found
+
+
+def choose(judged: Mapping[str, Judged], reference: str = "vanilla") -> str:
+    best = max(judged, key=lambda name: judged[name].cautious)
+    return best if judged[best].cautious > 0 else reference
+
+
+def still_racing(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> list[str]:
+    """Who is not clearly behind the leader, on the rows asked so far; the reference always stays."""
+    scores = {name: score(probs, y) for name, probs in predictions.items()}
+    leader = max(scores, key=lambda name: float(scores[name].nanmean()))
+    kept = []
+    for name, mine in scores.items():
+        behind = (scores[leader] - mine)[~(scores[leader] - mine).isnan()]
+        gap, error = mean_and_error(behind)
+        if name in (reference, leader) or gap <= BEHIND * error:
+            kept.append(name)
+    return kept
+
+
+def score(probs: Tensor, y: Tensor) -> Tensor:
+    """How well each row was predicted, ``(n,)``; NaN where not asked."""
+    return SOFT * truth_probability(probs, y) + (1 - SOFT) * _right(probs, y)
+
+
+def truth_probability(probs: Tensor, y: Tensor) -> Tensor:
+    """The probability of the true class ``(n,)`` at the temperature that suits these rows best; NaN where not asked."""
+    asked = ~probs.isnan().any(1)
+    found = torch.full((len(y),), math.nan, dtype=torch.float64)
+    if not bool(asked.any()):
+        return found
+    logits = probs[asked].double().clamp(min=torch.finfo(torch.float32).tiny).log()
+    labels = y[asked]
+
+    def loss(log_temperature: float) -> float:
+        return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
+
+    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x
+    found[asked] = (logits / math.exp(best)).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return found
+
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Of few rows the error is not known to be small: infinite below two."""
+    if len(values) < 2:
+        return (float(values.mean()) if len(values) else 0.0), math.inf
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+
+
+def _right(probs: Tensor, y: Tensor) -> Tensor:
+    return (probs.argmax(1) == y).double()

@@ -1,0 +1,105 @@
+"""``understudy compare``: which method to take for these files, with intervals and in words."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from understudy import models
+from understudy.compare import compare
+from understudy.compare.named import from_text
+from understudy.console import complain, noted_warnings
+from understudy.data.read import read_examples
+from understudy.errors import UnderstudyError
+
+
+def compare_command(
+    gold: Annotated[Path, typer.Option(help="Trusted labels.", show_default=False)],
+    pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the results; an unfinished one goes on.", show_default=False)],
+    methods: Annotated[
+        str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
+    ] = "slam,weighted",
+    seeds: Annotated[int, typer.Option(min=1, help="How many splits and starts to average over.")] = 5,
+    test: Annotated[Path | None, typer.Option(help="Rows that are only looked at.", show_default=False)] = None,
+    select: Annotated[Path | None, typer.Option(help="Gold rows that pick an epoch.", show_default=False)] = None,
+    select_share: Annotated[float, typer.Option(help="Without --select: this share of gold picks the epoch.")] = 0.2,
+    student: Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")] = "mlp:128,128",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 128,
+    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
+    schedule: Annotated[str, typer.Option(help="constant, cosine, step …")] = "constant",
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
+    pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first; once per seed.")] = 0,
+    classes: Annotated[
+        int | None, typer.Option(min=2, help="How many, where the files do not show all.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Compare methods on your own gold and pool, over several seeds, and say which to take.
+
+    Files are those of `understudy train`. Always compared too: the teacher itself, training on gold alone, vanilla, and
+    keeping only confident labels. Without `--test`, gold is cut into 5 folds and each seed tests on the next. The
+    answer may be that no method differs from vanilla, or to train on gold alone.
+
+    Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. Stopped
+    at any moment, the same command goes on where it was; more seeds or methods may be asked for.
+
+    Example:
+
+    `understudy compare --gold gold.parquet --pool pool.parquet --test test.parquet --methods slam,weighted,forward
+    --seeds 5 --epochs 30 --out runs/compare`
+    """
+    from understudy.report.comparison import write_difference_plot
+    from understudy.report.page import write_comparison_report
+    from understudy.report.trust import measure_teacher
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    from_text(names)  # a misspelt name is told before files are read
+    with noted_warnings() as noted:
+        examples = read_examples(gold=gold, pool=pool, test=test, select=select)
+        if examples.gold is None or examples.pool is None:
+            raise UnderstudyError("a comparison needs gold and a pool; name both files")
+        count = classes or max(examples.classes, 2)
+
+        def build() -> torch.nn.Module:
+            return models.from_text(student, shape=examples.shape, classes=count)
+
+        try:
+            comparison = compare(
+                build, examples.gold, examples.pool, names, epochs=epochs, seeds=seeds, test=examples.test,
+                select=examples.select or select_share, pretrain_epochs=pretrain, out=out, workers=workers,
+                progress=not quiet, lr=lr, batch_size=batch_size, optimizer=optimizer, schedule=schedule,
+                weight_decay=weight_decay,
+            )  # fmt: skip
+        except KeyboardInterrupt as stop:
+            done = len(list((out / "cells").glob("[!.]*.json")))
+            complain(f"stopped: {done} trainings are finished and kept; the same command goes on from there")
+            raise typer.Exit(130) from stop
+    said = comparison.recommendation
+    assert said is not None
+    write_comparison_report(
+        out / "report.html",
+        comparison,
+        title="Which method to take",
+        lead=f"{len(examples.gold):,} gold rows, {len(examples.pool):,} pool rows, {epochs} epochs, student {student}.",
+        verdict=[*said.sentences, *comparison.notes],
+        trust=measure_teacher(examples.gold, examples.pool, classes=count),
+        facts=[
+            ("Gold, pool, test", f"{gold}, {pool}, {test or 'folds of gold'}"),
+            ("Optimizer", f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}"),
+            ("Epochs on gold alone, first", str(pretrain)),
+        ],
+        warnings=noted,
+    )
+    write_difference_plot(out / "differences.png", comparison)
+    Console().print(comparison.table())
+    for sentence in [*said.sentences, *comparison.notes]:
+        typer.echo(sentence)
+    typer.echo(f"Report: {out / 'report.html'}")

@@ -1,0 +1,102 @@
+"""A mean with its 95% interval: over seeds, or over seeds and test rows at once.
+
+``Interval.of`` is the t-interval of independent values. ``Interval.crossed`` is for figures that share test rows: five
+seeds judged on the same 200 rows agree more with each other than with the next 200 rows, so both the seeds and the rows
+count as drawn. The variance of the mean is then
+
+    V = V_seeds + V_rows − V_cells
+
+each from the residuals summed within a seed, within a row, and within nothing; it is V_seeds where no row is tested
+twice, as in cross-fitting. Degrees of freedom follow Satterthwaite.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from understudy.errors import UnderstudyError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95% t-interval; infinitely wide for a single value."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+    """How many seeds."""
+    error: float = math.nan
+    """The standard error of the mean."""
+    freedom: float = 0.0
+    """Its degrees of freedom."""
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Interval":
+        numbers = list(values)
+        if not numbers:
+            raise UnderstudyError("there is nothing to average; run at least one seed")
+        count, mean = len(numbers), math.fsum(numbers) / len(numbers)
+        if count == 1:
+            return cls(mean, -math.inf, math.inf, 1)
+        variance = math.fsum((number - mean) ** 2 for number in numbers) / (count - 1)
+        return cls._around(mean, variance / count, count - 1, count)
+
+    @classmethod
+    def crossed(cls, values: Sequence[Array], rows: Sequence[Array]) -> "Interval":
+        """One array of values per seed, one per test row; ``rows`` says which rows these are."""
+        count = len(values)
+        seed_means = [float(mine.mean()) for mine in values]
+        plain = cls.of(seed_means)
+        if count == 1:
+            return plain
+        shares = [(mine - plain.mean) / (count * len(mine)) for mine in values]
+        of_seeds = plain.error**2
+        every, place = np.unique(np.concatenate(rows), return_inverse=True)
+        pieces = np.concatenate(shares)
+        of_rows = float((np.bincount(place, pieces) ** 2).sum()) * len(every) / max(len(every) - 1, 1)
+        # Rows that add nothing to what seeds show must not take away from it either.
+        beyond = max(of_rows - float((pieces**2).sum()), 0.0)
+        total = of_seeds + beyond
+        spread = of_seeds**2 / (count - 1) + beyond**2 / max(len(every) - 1, 1)
+        return cls._around(plain.mean, total, total**2 / spread if spread > 0 else count - 1, count)
+
+    @classmethod
+    def _around(cls, mean: float, variance: float, freedom: float, count: int) -> "Interval":
+        error = math.sqrt(variance)
+        half = float(stdtrit(freedom, 0.975)) * error
+        return cls(mean, mean - half, mean + half, count, error, freedom)
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of the mean being 0; 1 where a single seed tells nothing."""
+        if self.count < 2:
+            return 1.0
+        if self.error == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def signed(difference: float) -> str:
+    """A difference in points, with its sign (none on what rounds to 0)."""
+    text = f"{100 * difference:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+def span(interval: Interval, show: Callable[[float], str]) -> str:
+    """An interval as text; a dash where a single seed gives none."""
+    return "–" if interval.count < 2 else f"{show(interval.low)} to {show(interval.high)}"

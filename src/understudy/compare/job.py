@@ -1,0 +1,160 @@
+"""One comparison's work: what a cell trains, and what the cells of a seed share."""
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from torch import nn
+
+from understudy.checks import drop_unlabelled
+from understudy.compare.deal import Dealt, deal
+from understudy.compare.fingerprint import fingerprint
+from understudy.compare.folder import CompareFolder
+from understudy.compare.named import Methods, named_methods
+from understudy.compare.outcome import Judged, Outcome
+from understudy.compare.recommend import GOLD_ONLY
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.methods import METHODS
+from understudy.optim import Schedule
+from understudy.recipe import Augment
+from understudy.run import load_state
+from understudy.train import train
+from understudy.types import Objective
+
+Student = nn.Module | Callable[[], nn.Module]
+Cell = tuple[str, int]
+"""(method, seed)."""
+
+
+class Training(TypedDict, total=False):
+    """The options of ``us.train`` that every training of a comparison shares; same names, same defaults."""
+
+    batch_size: int
+    lr: float
+    patience: int | None
+    optimizer: str
+    weight_decay: float
+    momentum: float
+    schedule: str | Schedule | Sequence[tuple[float, float]]
+    gold_repeat: int
+    gold_weight: float
+    finetune_epochs: int
+    clip: float | None
+    accumulate: int
+    augment: Augment | None
+    feature_layer: str | None
+    device: str | torch.device | None
+
+
+@dataclass
+class Job:
+    """Everything a cell needs; in forked processes shared, in spawned ones sent once."""
+
+    student: Student
+    gold: Gold
+    pool: Pool
+    objectives: dict[str, Objective]
+    notes: list[str]
+    epochs: int
+    test: Gold | None
+    select: Gold | float
+    pretrain_epochs: int
+    training: Training
+    folder: CompareFolder = field(default_factory=lambda: CompareFolder(Path()))
+
+    @classmethod
+    def of(
+        cls, student: Student, gold: Gold, pool: Pool, methods: Methods, epochs: int, test: Any, select: Any,
+        pretrain_epochs: int, training: Training,
+    ) -> "Job":  # fmt: skip
+        if not isinstance(gold, Gold) or not isinstance(pool, Pool):
+            raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
+        drop_unlabelled(pool)  # says what is wrong with a pool without labels
+        assert pool.teacher is not None
+        pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
+        objectives, notes = named_methods(methods, pool)
+        test = Gold(*test, name="test") if isinstance(test, tuple) else test
+        select = Gold(*select, name="select") if isinstance(select, tuple) else select
+        select = select if isinstance(select, Gold) else float(select or 0.0)
+        if not isinstance(select, Gold) and not 0 <= select < 1:
+            raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
+        return cls(student, gold, pool, objectives, notes, epochs, test, select, pretrain_epochs, training)
+
+    def settings(self) -> dict[str, str]:
+        """What must be the same for cells to stand in one table."""
+        told = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **self.training}
+        data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
+        parts = {**data, "student": self.initial(0), **told}
+        return {name: value if isinstance(value, int | str) else fingerprint(value) for name, value in parts.items()}  # type: ignore[misc]
+
+    def initial(self, seed: int) -> nn.Module:
+        """The untrained student of a seed, as ``us.train`` would make it."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return copy.deepcopy(self.student) if isinstance(self.student, nn.Module) else self.student()
+
+    def dealt(self, seed: int) -> Dealt:
+        return deal(self.gold, test=self.test, select=self.select, seed=seed)
+
+    def start(self, seed: int) -> None:
+        """Pretrain the student of a seed on its gold, for all methods."""
+        options: Any = {**self.training, "gold_repeat": 1, "patience": None, "finetune_epochs": 0}
+        run = train(
+            self.student, self.dealt(seed).gold, None, METHODS["vanilla"](), epochs=self.pretrain_epochs, seed=seed,
+            progress=False, **options,
+        )  # fmt: skip
+        self.folder.write_start(seed, run.student.state_dict())
+
+    def cell(self, cell: Cell) -> float:
+        """Train one method under one seed and file what it reached."""
+        method, seed = cell
+        parts = self.dealt(seed)
+        student: Student = self.student
+        if self.pretrain_epochs:
+            student = self.initial(seed)
+            load_state(student, self.folder.start_file(seed))
+        options: Any = dict(self.training)
+        pool: Pool | None = self.pool
+        if method == GOLD_ONLY:
+            # As many rows per epoch, so as many steps, as the methods that have the pool.
+            pool, options["gold_repeat"] = None, 1 + len(self.pool) // len(parts.gold)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                run = train(
+                    student, parts.gold, pool, self.objectives[method], epochs=self.epochs, seed=seed, test=parts.test,
+                    select=parts.select, refine=False, progress=False, **options,
+                )  # fmt: skip
+            except UnderstudyError as error:
+                raise UnderstudyError(f"{method}, seed {seed}: {error}") from error
+        right = run.predict(parts.test.rows).argmax(1) == parts.test.y
+        outcome = replace(Outcome.of(run), judged=Judged(parts.rows, right.numpy()))
+        said = [str(warning.message) for warning in caught if issubclass(warning.category, UnderstudyWarning)]
+        self.folder.write(method, seed, outcome, said)
+        return outcome.last
+
+    @cached_property
+    def teacher_word(self) -> str:
+        """Where the teacher's own accuracy can be seen: on the "test" rows, on "gold", or nowhere ("")."""
+        if self.test is None or len(self.test.estimate_rows()) == 0:
+            return "gold" if len(self.gold.estimate_rows()) else ""
+        return "test"
+
+    def teacher(self, seed: int) -> Outcome | None:
+        """The teacher on the rows that test, or else on all of gold; neither was seen by it."""
+        parts = self.dealt(seed)
+        judge = parts.test if self.test is None or self.teacher_word == "test" else self.gold
+        rows, said = judge.estimates()
+        if said is None or not len(rows):
+            return None
+        right = (said.top1() == judge.y[rows]).numpy()
+        numbers = parts.rows[rows.numpy()] if judge is parts.test else rows.numpy()
+        # Rows of gold beside a test set of their own are no rows of that set: then nothing is paired by row.
+        paired = judge is parts.test and len(rows) == len(judge)
+        return Outcome(float(right.mean()), judged=Judged(numbers, right) if paired else None)
