@@ -2,12 +2,12 @@
 
     OMP_NUM_THREADS=1 python -m experiments.llm_reviews --out docs/results/llm_reviews.md
 
-8,662 sentences of the movie-review data set of Pang and Lee (2005) with the LLM's answers (93.7% right, errors lean from positive to
-negative; rows without a usable answer have none), 200 of them as gold, 2,000 test rows. For each seed and method two
-commands are run, `understudy train --text text …` and `understudy predict`, and the accuracy is counted from the file
-of predictions, where the class names have come back. The student is an MLP on TF-IDF, 10 epochs; it sees nothing but
-the words of short sentences, so it cannot reach the LLM, which has read much else: the question is which way to use its
-labels loses least. About 3 minutes on one core.
+8,662 sentences of the movie-review data set of Pang and Lee (2005) with the LLM's answers (93.7% right, errors lean
+from positive to negative; rows without a usable answer have none), 200 of them as gold, 2,000 test rows. For each
+seed and method two commands are run, `understudy train --text text …` and `understudy predict`, and the accuracy is
+counted from the file of predictions, where the class names have come back. The student is an MLP on TF-IDF, 10
+epochs; it sees nothing but the words of short sentences, so it cannot reach the LLM, which has read much else: the
+question is which way to use its labels loses least. About 3 minutes on one core.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def main() -> None:
         for method, values in found.items()
     ]
     text = (
-        f"The LLM itself is right on {100 * teacher:.1f}% of the training rows it answered. {options.seeds} seeds, mean "
-        "± half of the 95% interval, in %; the last epoch.\n\n"
+        f"The LLM itself is right on {100 * teacher:.1f}% of the training rows it answered. {options.seeds} seeds, "
+        "mean ± half of the 95% interval, in %; the last epoch.\n\n"
         f"{markdown(['method', 'test accuracy', 'minus vanilla'], rows)}"
     )
     publish(text, options.out)

@@ -76,6 +76,8 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     """The student's class count, checked against every set of rows and labels by a small forward pass each."""
     if next(student.parameters(), None) is None:
         raise UnderstudyError("the student has no parameters to train; pass a module that has some")
+    if not any(parameter.requires_grad for parameter in student.parameters()):
+        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
     if gold is not None and not isinstance(gold, Gold):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
     given = {"gold": gold, "pool": pool, **others}

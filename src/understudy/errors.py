@@ -1,9 +1,24 @@
 """The errors and warnings users see: what is wrong, where, and what to do about it."""
 
+# The place comes first and the cure last; what is too long lies between.
+LONGEST, HEAD = 1_000, 700
+
 
 class UnderstudyError(Exception):
-    """Bad input or an impossible request. The message is one line: what, where, the cure."""
+    """Bad input or an impossible request. The message is one line: what, where, the cure.
+
+    Whatever it quotes (a cell, a name, another library's words) cannot break the line, nor steer a terminal, nor bury
+    what the message says.
+    """
+
+    def __init__(self, message: object) -> None:
+        shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in str(message))
+        super().__init__(shown if len(shown) <= LONGEST else f"{shown[:HEAD]} … {shown[HEAD - LONGEST :]}")
 
 
 class UnderstudyWarning(UserWarning):
     """Something is legal but probably not what the user wants (too little gold, a shifted class prior…)."""
+
+
+def _escaped(sign: str) -> str:
+    return " " if sign in "\n\r\t" else sign.encode("unicode_escape").decode()

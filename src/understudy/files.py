@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
         return
     try:
+        new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -32,6 +33,8 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(handle).st_nlink:
+                raise BlockingIOError("its owner took the lock away with it")
         except OSError as error:
             owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
             raise UnderstudyError(
@@ -40,9 +43,22 @@ def locked(folder: Path) -> Iterator[None]:
             ) from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
+        try:
+            yield
+        except BaseException:
+            _leave_nothing(folder, new)
+            raise
     finally:
         os.close(handle)
+
+
+def _leave_nothing(folder: Path, new: bool) -> None:
+    """What failed before it wrote anything leaves no lock, and no folder of its own making."""
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            if new:
+                folder.rmdir()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

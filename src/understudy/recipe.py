@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -40,12 +40,12 @@ class Recipe:
             _whole("patience", self.patience, least=1)
         _check_seed(self.seed)
         for name in ("weight_decay", "momentum"):
-            if not getattr(self, name) >= 0:
-                raise UnderstudyError(f"{name}={getattr(self, name)} must not be negative")
-        if not self.lr > 0:
-            raise UnderstudyError(f"lr={self.lr} must be greater than 0")
-        if self.clip is not None and not self.clip > 0:
-            raise UnderstudyError(f"clip={self.clip} must be greater than 0, or None")
+            if not (_is_number(getattr(self, name)) and getattr(self, name) >= 0):
+                raise UnderstudyError(f"{name}={getattr(self, name)} must be a number and not negative")
+        if not (_is_number(self.lr) and self.lr > 0):
+            raise UnderstudyError(f"lr={self.lr} must be a number greater than 0")
+        if self.clip is not None and not (_is_number(self.clip) and self.clip > 0):
+            raise UnderstudyError(f"clip={self.clip} must be a number greater than 0, or None")
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
@@ -60,8 +60,12 @@ class Recipe:
 
 
 def _check_seed(seed: Any) -> None:
-    if not isinstance(seed, Integral):
-        raise UnderstudyError(f"seed={seed!r} must be a whole number")
+    if not isinstance(seed, Integral) or not -(1 << 63) <= int(seed) < 1 << 63:
+        raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _whole(name: str, value: Any, *, least: int) -> None:
@@ -72,7 +76,7 @@ def _whole(name: str, value: Any, *, least: int) -> None:
 def check_phases(*, pretrain_epochs: int, finetune_epochs: int, gold_weight: float, gold: Any) -> None:
     _whole("pretrain_epochs", pretrain_epochs, least=0)
     _whole("finetune_epochs", finetune_epochs, least=0)
-    if not gold_weight >= 0:
-        raise UnderstudyError(f"gold_weight={gold_weight} must not be negative")
+    if not (_is_number(gold_weight) and gold_weight >= 0):
+        raise UnderstudyError(f"gold_weight={gold_weight} must be a number and not negative")
     if gold is None and (pretrain_epochs or finetune_epochs):
         raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.errors import UnderstudyError
 from understudy.evaluate import predict
-from understudy.files import read_json, write_bytes, write_json, write_text
+from understudy.files import read_json, write_bytes, write_json
+from understudy.intact import check_seal, sealed
 from understudy.types import Columns
 
 FORMAT = 1
@@ -87,13 +88,17 @@ class Run:
     def save(self, folder: str | Path) -> None:
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
         folder = Path(folder)
-        write_history(folder, self.history)
-        write_bytes(folder / "columns.parquet", _columns_to_parquet(self.columns, self.ids))
-        write_bytes(folder / "student.safetensors", state_to_bytes(self.student.state_dict()))
+        files = {
+            "metrics.jsonl": _history_to_bytes(self.history),
+            "columns.parquet": _columns_to_parquet(self.columns, self.ids),
+            "student.safetensors": state_to_bytes(self.student.state_dict()),
+        }
         if self.selected_state is not None:
-            write_bytes(folder / "selected.safetensors", state_to_bytes(self.selected_state))
+            files["selected.safetensors"] = state_to_bytes(self.selected_state)
         if self.module_states:
-            write_bytes(folder / "modules.safetensors", state_to_bytes(flat(self.module_states)))
+            files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
+        for name, content in files.items():
+            write_bytes(folder / name, content)
         config = {
             **self.config,
             "format": FORMAT,
@@ -101,7 +106,7 @@ class Run:
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
         }
-        write_json(folder / "config.json", config)
+        write_json(folder / "config.json", sealed(config, files))
         self.path = folder
 
     @classmethod
@@ -140,6 +145,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise UnderstudyError(f"{path} is not a run's config; restore it or train again")
     if config.get("format") != FORMAT:
         raise UnderstudyError(f"{path} has run format {config.get('format')}, this version reads {FORMAT}")
+    check_seal(path, config)
     missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
     if missing:
         raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
@@ -148,7 +154,11 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def write_history(folder: Path, history: list[dict[str, float]]) -> None:
     """``metrics.jsonl``, written anew after every epoch: each epoch is there once, whatever was repeated."""
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in history))
+    write_bytes(folder / "metrics.jsonl", _history_to_bytes(history))
+
+
+def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in history).encode()
 
 
 def _read_history(path: Path) -> list[dict[str, float]]:

@@ -110,7 +110,7 @@ def test_youtube_rules(shared_data) -> None:  # type: ignore[no-untyped-def]
         (([[0, 1], [-2, 0]], 3), "row 1, annotator 0 is -2"),
         (([0, 1], 3), "shape"),
         (([[0.0]], 3), "integers"),
-        (([[0]], 1), "2 or more"),
+        (([[0]], 1), "whole number, 2 to"),
         (([[0]], 2, "mean"), "majority, dawid_skene"),
         (([[0]], 3, Votes(VOTES, 3).dawid_skene()), "same annotators"),
     ],

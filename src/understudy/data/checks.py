@@ -1,6 +1,7 @@
 """Turning what users pass into tensors, and refusing what cannot be meant, with the place and the cure."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,15 +15,22 @@ from understudy.errors import UnderstudyError
 CHUNK = 1 << 17
 # Softmax outputs stored as float16 miss 1 by up to about 1e-3.
 SUM_TOLERANCE = 2e-3
+# Beyond this a column of labels is a column of something else, and a row of probabilities takes megabytes.
+MAX_CLASSES = 1_000_000
 
 
 def to_tensor(values: Any, where: str) -> Tensor:
     """A tensor that shares memory with ``values`` where it can (a read-only memory map included)."""
     if isinstance(values, Tensor):
+        if values.layout != torch.strided or values.is_complex() or values.is_quantized or values.is_meta:
+            kind = (
+                "quantized" if values.is_quantized else "meta" if values.is_meta else f"{values.dtype} {values.layout}"
+            )
+            raise UnderstudyError(f"{where} is a {kind} tensor; pass a dense tensor of real numbers")
         return values.detach()
     try:
         array = np.asanyarray(values)
-        if array.dtype == object or array.dtype.kind in "USOMm":
+        if array.dtype == object or array.dtype.kind in "USOMmcV":
             raise TypeError(f"it holds {array.dtype} values")
         with warnings.catch_warnings():
             # Read-only maps are only ever read here.
@@ -30,6 +38,12 @@ def to_tensor(values: Any, where: str) -> Tensor:
             return torch.from_numpy(np.asarray(array))
     except (TypeError, ValueError) as error:
         raise UnderstudyError(f"{where} is not a numeric array: {error}; pass a tensor or ndarray") from error
+
+
+def check_class_count(classes: Any, where: str) -> int:
+    if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or not 2 <= classes <= MAX_CLASSES:
+        raise UnderstudyError(f"{where}: classes={classes!r} must be a whole number, 2 to {MAX_CLASSES:,}")
+    return int(classes)
 
 
 def first_bad(bad: Tensor) -> int:
@@ -79,34 +93,51 @@ def check_labels(labels: Any, where: str, *, missing_allowed: bool = False) -> T
     if tensor.dim() != 1:
         raise UnderstudyError(f"{where} has shape {tuple(tensor.shape)}; class labels are one integer per row")
     if tensor.is_floating_point():
-        bad = tensor != tensor.round()
+        bad = (tensor != tensor.round()) | tensor.isinf()
         if bool(bad.any()):
             row = first_bad(bad)
             raise UnderstudyError(f"{where} row {row} is {tensor[row].item()}; class labels are whole numbers")
     tensor = tensor.long()
-    bad = tensor < (-1 if missing_allowed else 0)
+    bad = (tensor < (-1 if missing_allowed else 0)) | (tensor >= MAX_CLASSES)
     if bool(bad.any()):
         row = first_bad(bad)
-        raise UnderstudyError(f"{where} row {row} is {tensor[row].item()}; class labels count from 0")
+        end = f" and end below {MAX_CLASSES:,}" if tensor[row] > 0 else ""
+        raise UnderstudyError(f"{where} row {row} is {tensor[row].item()}; class labels count from 0{end}")
     return tensor
 
 
 def check_finite(x: Tensor, where: str) -> None:
+    """As float32, which is what students take: 1e300 is infinity to them."""
     for start in range(0, len(x), CHUNK):
-        finite = x[start : start + CHUNK].isfinite()
+        finite = (x[start : start + CHUNK].float() if x.dtype == torch.float64 else x[start : start + CHUNK]).isfinite()
         if not bool(finite.all()):
             row = start + first_bad(~finite.reshape(len(finite), -1).all(-1))
-            raise UnderstudyError(f"{where} row {row} holds NaN or infinity; remove the row or fill it in")
+            large = "a number too large for float32" if bool(x[row].isfinite().all()) else "NaN or infinity"
+            raise UnderstudyError(f"{where} row {row} holds {large}; remove the row or fill it in")
 
 
 def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[Any, Any] | None:
     """Row names, unique; kept as given (integers or strings)."""
     if ids is None:
         return None
-    array = np.asarray(ids if isinstance(ids, Sequence | np.ndarray | Tensor) else list(ids))
+    try:
+        array = np.asarray(ids if isinstance(ids, Sequence | np.ndarray | Tensor) else list(ids))
+    except (TypeError, ValueError) as error:
+        raise UnderstudyError(f"{where}.ids cannot be read as names of rows: {error}; use integers or text") from error
+    if array.ndim != 1 or array.dtype.kind in "cV":
+        raise UnderstudyError(
+            f"{where}.ids is {array.dtype} of shape {array.shape}; ids are one integer or text per row"
+        )
     check_length(len(array), rows, f"{where}.ids", f"{where}.x")
-    unique, counts = np.unique(array, return_counts=True)
-    if len(unique) < len(array):
-        twice = unique[counts > 1][0]
-        raise UnderstudyError(f"{where}.ids holds {twice!r} more than once; ids must be unique")
+    if array.dtype == object:
+        odd = next((value for value in array.tolist() if not isinstance(value, str | int)), None)
+        if odd is not None or None in array:
+            raise UnderstudyError(f"{where}.ids holds {odd!r}; ids are integers or text")
+        counted = Counter(array.tolist())
+        repeated = [value for value, count in counted.items() if count > 1]
+    else:
+        unique, counts = np.unique(array, return_counts=True)
+        repeated = unique[counts > 1].tolist()
+    if repeated:
+        raise UnderstudyError(f"{where}.ids holds {repeated[0]!r} more than once; ids must be unique")
     return array

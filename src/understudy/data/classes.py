@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.data.readers.records import text_array
 from understudy.data.tables import Array, Table
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
@@ -46,7 +47,7 @@ class ClassNames:
         """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label."""
         if column.dtype.kind not in "OU":
             return self._of_numbers(column, where, missing)
-        values = pa.array(column.reshape(-1), pa.large_string())
+        values = text_array(column.reshape(-1), where)
         found = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
         place: Array = pc.fill_null(found.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
         if missing:
@@ -108,7 +109,7 @@ def find_names(
         for column in _label_columns(table, with_truth=table is not pool):
             values = table.columns[column]
             if values.dtype.kind in "OU":
-                texts |= set(pc.unique(pa.array(values.reshape(-1), pa.large_string())).to_pylist()) - {"", "-1"}
+                texts |= set(pc.unique(text_array(values.reshape(-1), table.where(column))).to_pylist()) - {"", "-1"}
                 any_text = any_text or bool(texts)
             elif values.dtype.kind in "iuf":
                 numbers[table.where(column)] = {f"{value:g}" for value in np.unique(values[values >= 0]).tolist()}

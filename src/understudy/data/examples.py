@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_ids, check_labels, check_length
+from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
 from understudy.data.labels import Labels, as_labels
 from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
@@ -33,7 +33,7 @@ class Gold:
         y: Any,
         teacher: Any = None,
         ids: Iterable[Any] | None = None,
-        chosen: bool | Tensor = False,
+        chosen: bool | Any = False,
         *,
         name: str = "gold",
     ) -> None:
@@ -43,8 +43,7 @@ class Gold:
         if not len(self.y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
         self.ids = check_ids(ids, len(self), name)
-        self.chosen = chosen.bool() if isinstance(chosen, Tensor) else torch.full((len(self),), bool(chosen))
-        check_length(len(self.chosen), len(self), "gold.chosen", "gold.x")
+        self.chosen = _which(chosen, len(self))
         self.teacher: Labels | None = None
         self.teacher_rows = torch.empty(0, dtype=torch.long)
         if teacher is not None:
@@ -144,6 +143,17 @@ class Pool:
 
 def _take_rows(rows: Rows, index: Tensor) -> Rows:
     return SubsetRows(rows, index)
+
+
+def _which(chosen: Any, rows: int) -> Tensor:
+    """``(rows,)`` bool, of one answer for all or one for each."""
+    if isinstance(chosen, bool):
+        return torch.full((rows,), chosen)
+    which = to_tensor(chosen, "gold.chosen")
+    if which.dim() != 1:
+        raise UnderstudyError(f"gold.chosen has shape {tuple(which.shape)}; it is True, False, or one of them per row")
+    check_length(len(which), rows, "gold.chosen", "gold.x")
+    return which.bool()
 
 
 def _check_class_count(y: Tensor, classes: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.data.readers.records import text_array
 from understudy.data.tables import Array, Table
 from understudy.errors import UnderstudyError
 
@@ -20,6 +21,9 @@ def read_ids(table: Table) -> Array | None:
     if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
         raise UnderstudyError(f"{table.where('id')} holds {kind_of(ids)}; ids are whole numbers or text, one per row")
     values = _arrow(table)
+    empty = pc.index(values, "").as_py() if ids.dtype.kind in "UO" else -1
+    if empty >= 0:
+        raise UnderstudyError(f"{table.where('id')} row {empty} is empty; give the row an id, or leave the column out")
     if len(pc.unique(values)) < len(values):
         seen: set[Any] = set()
         for row, value in enumerate(ids.tolist()):
@@ -87,10 +91,12 @@ def kind_of(column: Array) -> str:
 
 def _arrow(table: Table) -> Any:
     ids = table.columns["id"]
+    if ids.dtype.kind not in "iu":
+        return text_array(ids, table.where("id"))
     try:
-        return pa.array(ids, pa.int64() if ids.dtype.kind in "iu" else pa.large_string())
+        return pa.array(ids, pa.int64())
     except (pa.ArrowException, OverflowError) as error:
-        raise UnderstudyError(f"{table.where('id')} holds values that are no ids; use whole numbers or text") from error
+        raise UnderstudyError(f"{table.where('id')} holds numbers beyond 64 bits; use smaller ones, or text") from error
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from understudy.data.answers import named_answers
 from understudy.data.classes import VOTE_PREFIX, ClassNames, find_names
 from understudy.data.tables import Table
@@ -42,5 +44,7 @@ def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) ->
         for name in table.columns:
             said = name in ("teacher_label", "teacher_topk_index", "teacher_votes") or name.startswith(VOTE_PREFIX)
             if (said or (name == "label" and table is not pool)) and table.columns[name].dtype.kind in "iuf":
-                largest = max(largest, int(table.columns[name].max()))
+                # NaN and infinity are refused where the labels are read.
+                values = table.columns[name]
+                largest = max(largest, int(values.max(initial=1, where=np.isfinite(values))))
     return largest + 1

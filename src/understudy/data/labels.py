@@ -152,6 +152,10 @@ class Hard(Labels):
             )
         self.given = None if confidence is None else to_tensor(confidence, f"{where} confidence").double()
         if self.given is not None:
+            if self.given.dim() != 1:
+                raise UnderstudyError(
+                    f"{where} confidence has shape {tuple(self.given.shape)}; it is one number per row"
+                )
             check_length(len(self.given), len(self.labels), f"{where} confidence", f"{where} labels")
             missing = self.given.isnan() & (self.labels >= 0)
             if bool(missing.any()):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data.checks import first_bad, to_tensor
+from understudy.data.checks import check_finite, to_tensor
 from understudy.data.join import places, rows_elsewhere
 from understudy.data.limits import check_memory
 from understudy.data.readers.images import refuse_escapes
@@ -41,7 +41,7 @@ def features_of(table: Table, featuriser: Featuriser) -> Array | Rows:
         raise UnderstudyError(f"{table.path}: the rows of {featuriser.names[0]!r} are empty; give at least one number")
     if x.dtype.kind != "f":
         check_memory(4 * x.size, f"{table.path}: column {featuriser.names[0]!r} as 32-bit floats", cure="store floats")
-        return x.astype(np.float32)
+        return np.asarray(x, dtype=np.float32)
     # A map is only read as far as it is used.
     if not isinstance(x, np.memmap):
         _refuse_gaps(x, table, featuriser)
@@ -111,8 +111,4 @@ def _check_image_paths(table: Table, column: str | None) -> None:
 
 
 def _refuse_gaps(x: Array, table: Table, featuriser: Featuriser) -> None:
-    if not bool(np.isfinite(x).all()):
-        row = first_bad(~to_tensor(x, "x").isfinite())
-        raise UnderstudyError(
-            f"{table.where(featuriser.names[0])} row {row} holds NaN or infinity; remove the row or fill it in"
-        )
+    check_finite(to_tensor(x, "x"), table.where(featuriser.names[0]))

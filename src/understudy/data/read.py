@@ -70,7 +70,7 @@ class Examples:
             return max(known)
         seen = [part.y for part in sets if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
         if not seen:
-            raise UnderstudyError("no file holds labels; add a column 'label' to gold or the teacher's word to the pool")
+            raise UnderstudyError("no file holds labels; add 'label' to gold, or the teacher's word to the pool")
         return int(torch.cat(seen).max()) + 1
 
 

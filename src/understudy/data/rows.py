@@ -215,7 +215,8 @@ def as_rows(x: Any, where: str) -> Rows:
     """Whatever a user passes as ``x``. Arrays in memory are checked for NaN now; files and Datasets are not read."""
     if isinstance(x, Rows):
         return x
-    if isinstance(x, np.memmap) and x.ndim:
+    # What was computed from a map is still called one, and lies in memory.
+    if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
         return MappedRows(x, where=where)
     if isinstance(x, Tensor | np.ndarray | list | tuple):
         tensor = to_tensor(x, where)

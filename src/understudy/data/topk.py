@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.data.checks import SUM_TOLERANCE, check_length, first_bad, to_tensor
+from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.data.labels import Hard, Labels, Ranking, same_classes
 from understudy.errors import UnderstudyError
 from understudy.maths.ranking import Leading, Ranked
@@ -36,7 +36,7 @@ class TopK(Ranking):
     def __init__(
         self, indices: Any, probs: Any, classes: int, tail: Any = None, *, where: str = "teacher", trusted: bool = False
     ) -> None:
-        self.classes = classes
+        self.classes = classes = check_class_count(classes, where)
         given = to_tensor(indices, f"{where} indices"), to_tensor(probs, f"{where} probs")
         masses = None if tail is None else to_tensor(tail, f"{where} tail")
         if trusted:
@@ -120,8 +120,6 @@ _MEASURES = {"margin": _margin, "entropy": _entropy}
 
 
 def _check_shapes(indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str) -> None:
-    if classes < 2:
-        raise UnderstudyError(f"{where}: TopK(classes={classes}) must be 2 or more")
     if indices.dim() != 2 or indices.shape != probs.shape or not 1 <= indices.shape[1] <= classes:
         raise UnderstudyError(
             f"{where} indices have shape {tuple(indices.shape)} and probs {tuple(probs.shape)}; both are (rows, K) "

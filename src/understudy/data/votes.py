@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.data.checks import first_bad, to_tensor
+from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.data.labels import MEASURES, Hard, Labels, Ranking, same_classes
 from understudy.errors import UnderstudyError
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
@@ -31,7 +31,7 @@ class Votes(Ranking):
     """``votes (N, A)``: what each of A annotators said of each row."""
 
     def __init__(self, votes: Any, classes: int, by: str | DawidSkene = "majority", *, where: str = "teacher") -> None:
-        self.classes = self.listed = classes
+        self.classes = self.listed = classes = check_class_count(classes, where)
         if not isinstance(by, DawidSkene) and by not in _RULES:
             raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or a fitted DawidSkene")
         self.votes = _checked(to_tensor(votes, where), classes, where)
@@ -121,8 +121,6 @@ class Votes(Ranking):
 
 def _checked(votes: Tensor, classes: int, where: str) -> Tensor:
     """In range, and small: one byte a vote up to 127 classes."""
-    if classes < 2:
-        raise UnderstudyError(f"{where}: Votes(classes={classes}) must be 2 or more")
     if votes.dim() != 2 or votes.shape[1] < 1:
         raise UnderstudyError(f"{where} has shape {tuple(votes.shape)}; votes are (rows, annotators), −1 abstains")
     if votes.is_floating_point() or votes.dtype == torch.bool:

@@ -72,18 +72,22 @@ def _usable(raw: Raw, request: Request) -> list[str]:
     names = [name for name in others if _is_usable(raw, name, request.max_categories)]
     left_out = [name for name in others if name not in names]
     if not names:
-        hint = f"; {', '.join(map(repr, left_out))} could be the text (--text)" if left_out else ""
+        hint = f"; {_shown(left_out)} could be the text (--text)" if left_out else ""
         raise UnderstudyError(
             f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
         )
     if left_out:
         warnings.warn(
-            f"{raw.where}: {', '.join(map(repr, left_out))} left out: neither one number per row nor a category of at "
+            f"{raw.where}: {_shown(left_out)} left out: neither one number per row nor a category of at "
             f"most {request.max_categories} values; name a column of texts by --text to use it",
             UnderstudyWarning,
             stacklevel=2,
         )
     return names
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" … ({len(names)} columns)" if len(names) > 8 else "")
 
 
 def _is_usable(raw: Raw, name: str, limit: int) -> bool:

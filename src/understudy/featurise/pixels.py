@@ -33,9 +33,16 @@ def as_source(value: Any, folder: Path, where: str) -> Source:
     path = Path(os.path.abspath(os.path.join(base, value)))
     if not path.is_relative_to(base):
         raise UnderstudyError(f"{where}: {value!r} leads out of {base}; name the folder that holds all images")
-    if not path.is_file():
+    if not _is_file(path):
         raise UnderstudyError(f"{where}: there is no file {path}; check the path")
     return path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for any file
+        return False
 
 
 def open_image(source: Source, where: str) -> Any:

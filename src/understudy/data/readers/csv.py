@@ -19,8 +19,8 @@ from understudy.errors import UnderstudyError
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-# Spreadsheets and data frames with gaps write 3 as 3.0.
-_NUMBER = r"^-?[0-9]{1,18}(\.[0-9]*)?$"
+# Spreadsheets and data frames with gaps write 3 as 3.0. Nor does a NaN among numbers make a class named so.
+_NUMBER = r"(?i)^(-?[0-9]{1,18}(\.[0-9]*)?|-?inf(inity)?|nan)$"
 BY_THE_LETTER = ("id", "label", "teacher_label")
 
 

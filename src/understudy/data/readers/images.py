@@ -46,7 +46,8 @@ def refuse_escapes(cells: Sequence[Any], folder: Path, where: str) -> None:
     """Every path must stay in ``folder``: not absolute, no way up, no link that leads out. Bytes are no paths."""
     root = os.path.realpath(folder)
     safe: dict[str, bool] = {}
-    for row, name in enumerate(cells):
+    for row, cell in enumerate(cells):
+        name = cell.get("path") if isinstance(cell, dict) and not cell.get("bytes") else cell
         if not isinstance(name, str):
             continue
         parent, last = os.path.split(name)

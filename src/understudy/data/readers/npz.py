@@ -23,7 +23,7 @@ from understudy.errors import UnderstudyError
 
 
 def npz_source(path: Path) -> Source:
-    with path.open("rb") as file:
+    with reading(path, ".npz"), path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez, or as .npy")
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
@@ -39,7 +39,7 @@ def npz_source(path: Path) -> Source:
             # Text is unpacked once more, into Python strings.
             check_memory(2 * size if dtype.kind == "U" else size, f"{path}: column {name!r}")
             with archive.open(f"{name}.npy") as member:
-                return _as_column(np.lib.format.read_array(member, allow_pickle=False))
+                return _as_column(np.lib.format.read_array(member, allow_pickle=False), f"{path}: column {name!r}")
 
     return Source(names, rows, read)
 
@@ -50,8 +50,10 @@ def npy_source(path: Path) -> Source:
     if array.ndim == 0:
         raise UnderstudyError(f"{path} holds a single value; it holds one entry per row")
     if array.dtype.names:
-        return Source(array.dtype.names, len(array), lambda name, role: _as_column(array[name]))
-    return Source(["x"], len(array), lambda name, role: _as_column(array))
+        return Source(
+            array.dtype.names, len(array), lambda name, role: _as_column(array[name], f"{path}: column {name!r}")
+        )
+    return Source(["x"], len(array), lambda name, role: _as_column(array, f"{path}"))
 
 
 def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
@@ -60,7 +62,7 @@ def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
         with reading(file, ".npy"):
             columns[file.stem] = _mapped(file)
     rows = _one_length({name: column.shape for name, column in columns.items()}, path)
-    return Source(list(columns), rows, lambda name, role: _as_column(columns[name]))
+    return Source(list(columns), rows, lambda name, role: _as_column(columns[name], f"{path}: column {name!r}"))
 
 
 def _mapped(path: Path) -> Array:
@@ -100,6 +102,8 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], Any]:
             f"{where} holds Python objects of mixed types, which are never unpickled; store numbers or text only, "
             "e.g. np.asarray(values, dtype=str)"
         )
+    if any(isinstance(side, bool) or side < 0 for side in shape) or not dtype.itemsize:
+        raise UnderstudyError(f"{where} announces {dtype} values of shape {shape}, which is none; write it again")
     return shape, dtype
 
 
@@ -119,10 +123,13 @@ def _one_length(shapes: dict[str, tuple[int, ...]], path: Path) -> int:
     return next(iter(lengths.values()), 0)
 
 
-def _as_column(array: Array) -> Array:
+def _as_column(array: Array, where: str) -> Array:
     """Text as Python strings, whatever its width was; everything else as it is."""
     if array.dtype.kind == "U":
-        return array.astype(object)
+        try:
+            return array.astype(object)
+        except (ValueError, SystemError) as error:
+            raise UnderstudyError(f"{where} holds numbers that are no letters; write it again") from error
     if array.dtype.kind == "S":
-        raise UnderstudyError("a column holds bytes; store text, e.g. np.asarray(values, dtype=str)")
+        raise UnderstudyError(f"{where} holds bytes; store text, e.g. np.asarray(values, dtype=str)")
     return array
