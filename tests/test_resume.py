@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.checkpoints import Checkpoints
 from understudy.files import locked
+from understudy.snapshot import _spread
 
 CLASSES = 3
 
@@ -200,7 +201,15 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path: Path, monke
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"lr": 0.02}, "lr"), ({"epochs": 9}, "epochs"), ({"method": us.slam}, "objective"), ({"seed": 6}, "seed")],
+    [
+        ({"lr": 0.02}, "lr"),
+        ({"epochs": 9}, "epochs"),
+        ({"method": us.slam}, "objective"),
+        ({"seed": 6}, "seed"),
+        ({"refine": False}, "refine"),
+        ({"ema": us.ema.EMA(net())}, "ema"),
+        ({"student": lambda: nn.Sequential(*net()[:-1], nn.Linear(64, CLASSES, bias=False))}, "student"),
+    ],
 )
 def test_other_arguments_are_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     stopped(tmp_path / "run")
@@ -215,6 +224,66 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(us.UnderstudyError, match="another gold"):
         us.train(net, gold, pool, us.vanilla(), epochs=4, batch_size=16, lr=0.01, seed=5, out=tmp_path / "run",
                  resume=True, progress=False)  # fmt: skip
+
+
+def test_other_probabilities_of_the_same_classes_are_refused(tmp_path: Path) -> None:
+    stopped(tmp_path / "run")
+    gold, pool = data()
+    assert isinstance(pool.teacher, us.Soft)
+    flatter = us.Pool(pool.rows, (pool.teacher.probs + 1) / (1 + CLASSES))
+    assert flatter.teacher is not None and flatter.teacher.top1().equal(pool.teacher.top1())
+    with pytest.raises(us.UnderstudyError, match="another pool"):
+        us.train(net, gold, flatter, us.vanilla(), epochs=4, batch_size=16, lr=0.01, seed=5, out=tmp_path / "run",
+                 select=gold, resume=True, progress=False)  # fmt: skip
+
+
+def test_other_select_rows_are_refused(tmp_path: Path) -> None:
+    stopped(tmp_path / "run")
+    gold, pool = data()
+    with pytest.raises(us.UnderstudyError, match="another select"):
+        us.train(net, gold, pool, us.vanilla(), epochs=4, batch_size=16, lr=0.01, seed=5, out=tmp_path / "run",
+                 select=gold.take(torch.arange(20)), resume=True, progress=False)  # fmt: skip
+
+
+def test_killed_after_the_last_write_nothing_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(folder: Path) -> None:
+        raise Stop
+
+    undisturbed, resumed = us.ema.EMA(net()), us.ema.EMA(net())
+    monkeypatch.setattr(sys.modules["understudy.train"], "drop_checkpoints", die)
+    with pytest.raises(Stop):
+        train(tmp_path / "run", ema=undisturbed, notes={"class_names": ["a", "b", "c"]})
+    monkeypatch.undo()
+    assert (tmp_path / "run" / "checkpoint").exists()
+    run = train(tmp_path / "run", resume=True, ema=resumed)
+    assert run.config["class_names"] == ["a", "b", "c"]
+    assert resumed.updates == undisturbed.updates > 0
+    for name, value in undisturbed.module.state_dict().items():
+        assert value.equal(resumed.module.state_dict()[name])
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_a_damaged_checkpoint_takes_no_place(tmp_path: Path) -> None:
+    before = Checkpoints(tmp_path)
+    for number in range(2):
+        before.save({}, {"number": number})
+    sorted(tmp_path.glob("0*"))[1].write_bytes(b"torn")
+    after = Checkpoints(tmp_path)
+    with pytest.warns(us.UnderstudyWarning):
+        after.latest()
+    after.save({}, {"number": 2})
+    sorted(tmp_path.glob("0*"))[-1].write_bytes(b"torn as well")
+    with pytest.warns(us.UnderstudyWarning):
+        found = Checkpoints(tmp_path).latest()
+    assert found is not None and found[1]["number"] == 0
+
+
+def test_damaged_columns_are_written_again(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    name = checkpoints.keep_columns({"a": torch.ones(3)})
+    (tmp_path / name).write_bytes(b"torn")
+    assert checkpoints.keep_columns({"a": torch.ones(3)}) == name
+    assert checkpoints.columns(name)["a"].equal(torch.ones(3))
 
 
 def test_what_can_be_resumed_is_said(tmp_path: Path) -> None:
@@ -255,3 +324,8 @@ def test_nothing_is_written_without_a_folder(tmp_path: Path, monkeypatch: pytest
         warnings.simplefilter("error")
         train(None)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_rows_looked_at_exist_in_large_pools() -> None:
+    assert int(_spread(20_000_000)[-1]) == 19_999_999
+    assert _spread(3).tolist() == [0, 1, 2]

@@ -14,7 +14,6 @@ its name was torn or corrupted: the one before it is used, with a warning.
 
 import hashlib
 import json
-import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._columns_in_use: list[str] = []
+        self._damaged: list[Path] = []
 
     def save(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         """Write the next checkpoint, then drop what no kept one needs. ``state["columns"]``: from ``keep_columns``."""
@@ -43,7 +43,9 @@ class Checkpoints:
         serial = max((_serial(path) for path in self._files()), default=0) + 1
         write_bytes(self.folder / f"{serial:06d}-{_digest(content)}.safetensors", content)
         self._columns_in_use = [*self._columns_in_use, state.get("columns", "")][-KEPT:]
-        for old in self._files()[:-KEPT]:
+        # One that is damaged must not take the place of one that could be needed.
+        whole = [path for path in self._files() if path not in self._damaged]
+        for old in (*self._damaged, *whole[:-KEPT]):
             old.unlink(missing_ok=True)
         if len(self._columns_in_use) == KEPT:
             for path in self.folder.glob("columns-*.safetensors"):
@@ -54,7 +56,7 @@ class Checkpoints:
         """Write columns beside the checkpoints, once for as long as they stay the same; returns their name."""
         content = state_to_bytes(columns)
         name = f"columns-{_digest(content)}.safetensors"
-        if not (self.folder / name).exists():
+        if not _is_whole(self.folder / name):
             write_bytes(self.folder / name, content)
         return name
 
@@ -67,21 +69,19 @@ class Checkpoints:
         for path in reversed(found):
             if not _is_whole(path):
                 _warn(path)
+                self._damaged.append(path)
                 continue
             tensors = read_state(path)
             state = json.loads(bytes(tensors.pop(_STATE).tolist()))
             columns = self.folder / state["columns"] if state.get("columns") else None
             if columns is not None and not _is_whole(columns):
                 _warn(columns)
+                self._damaged.append(path)
                 continue
             return tensors, state
         if found:
             raise UnderstudyError(f"no checkpoint in {self.folder} is whole; train again in a new folder")
         return None
-
-    def remove(self) -> None:
-        """The run is finished and saved: nothing will be resumed."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*-*.safetensors"), key=_serial)

@@ -17,7 +17,7 @@ from understudy.features import forward
 from understudy.files import LOCK
 
 # Written into a run's folder before training starts.
-BEFOREHAND = {LOCK, "request.json"}
+BEFOREHAND = {LOCK, "request.json", "features.json", "features.safetensors"}
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:

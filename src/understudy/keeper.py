@@ -4,6 +4,7 @@ The loop calls it in three places: at the start of a phase (``put_back``), after
 Without a folder it does nothing.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class Keeper:
         tensors, state = take(self.progress, self.scorer, optimizer, generators, self.ema)
         self.checkpoints.save(tensors, {**state, "columns": self._columns, "settings": self.settings})
 
-    def finished(self) -> None:
-        if self.checkpoints is not None:
-            self.checkpoints.remove()
+
+def drop_checkpoints(folder: Path) -> None:
+    """The run is finished and saved: nothing will be resumed."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -7,11 +7,12 @@ schedule, the order of an epoch (a function of seed and epoch). With both, a tra
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
@@ -22,6 +23,8 @@ from understudy.scoring import Scorer
 from understudy.types import Objective
 
 PHASES = ("pretrain", "train", "finetune")
+# Settings that are hashes, which would tell a user nothing.
+_HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {"student": "layers or sizes"}
 
 
 @dataclass
@@ -140,9 +143,13 @@ def _put_back_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Ten
 
 
 def settings_of(
-    recipe: Recipe, objective: Objective, gold: Gold | None, pool: Pool | None, config: dict[str, Any]
+    recipe: Recipe,
+    objective: Objective,
+    student: nn.Module,
+    rows: Mapping[str, Gold | Pool | None],
+    config: dict[str, Any],
 ) -> dict[str, Any]:
-    """What must be the same for a training to go on: the arguments, and a fingerprint of the data."""
+    """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
     slots = {
         f"{objective.name}.{slot.name}.{name}": value
         for slot in objective.slots()
@@ -156,8 +163,8 @@ def settings_of(
         "temperature": list(objective.temperatures),
         "refresh_every": objective.refresh_every,
         **slots,
-        "gold": fingerprint(gold),
-        "pool": fingerprint(pool),
+        "student": _layers(student),
+        **{name: fingerprint(examples) for name, examples in rows.items()},
     }
 
 
@@ -167,7 +174,7 @@ def check_same(before: dict[str, Any], now: dict[str, Any], folder: Any) -> None
     other = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if other:
         name = other[0]
-        told = "rows or labels" if name in ("gold", "pool") else f"{before.get(name)}, now {now.get(name)}"
+        told = _HASHED.get(name) or f"{before.get(name)}, now {now.get(name)}"
         raise UnderstudyError(
             f"{folder} was begun with another {name} ({told}); resume with the same arguments, or choose a new folder"
         )
@@ -180,12 +187,24 @@ def fingerprint(examples: Gold | Pool | None) -> str:
     digest = hashlib.sha256(str(len(examples)).encode())
     if isinstance(examples, Gold):
         digest.update(examples.y.numpy().tobytes())
+    values: list[Tensor] = []
     if examples.teacher is not None:
-        digest.update(examples.teacher.top1().numpy().tobytes())
-    if examples.rows.per_row:  # a Dataset may draw its rows at random
-        return digest.hexdigest()[:16]
-    some = torch.linspace(0, len(examples) - 1, min(64, len(examples))).long()
-    x = examples.rows.take(some)
-    for value in [x] if isinstance(x, Tensor) else [x[name] for name in sorted(x)]:
+        # Probabilities and confidences may be others although the classes named are the same.
+        listed = vars(examples.teacher.take(_spread(len(examples.teacher)))).values()
+        values = [examples.teacher.top1(), *(value for value in listed if isinstance(value, Tensor))]
+    if not examples.rows.per_row:  # a Dataset may draw its rows at random
+        x = examples.rows.take(_spread(len(examples)))
+        values += [x] if isinstance(x, Tensor) else [x[name] for name in sorted(x)]
+    for value in values:
         digest.update(value.contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _spread(rows: int) -> Tensor:
+    # In float32 the last of 20 million rows would be one too far.
+    return torch.linspace(0, rows - 1, min(64, rows), dtype=torch.float64).long()
+
+
+def _layers(student: nn.Module) -> str:
+    shapes = [(name, list(value.shape)) for name, value in student.state_dict().items()]
+    return hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ an undisturbed training. Datasets that draw at random in worker processes are th
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +25,15 @@ from understudy.checks import check_outputs, drop_unlabelled, report_gold, usabl
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
+from understudy.ema import FILE as EMA_FILE
 from understudy.errors import UnderstudyError
 from understudy.evaluate import evaluate
-from understudy.files import locked
-from understudy.keeper import Keeper
+from understudy.files import locked, write_bytes
+from understudy.keeper import Keeper, drop_checkpoints
 from understudy.optim import Schedule, make_optimizer
 from understudy.progress import EpochProgress
 from understudy.recipe import Augment, Recipe, check_phases
-from understudy.run import Run
+from understudy.run import Run, read_state, state_to_bytes
 from understudy.scoring import Scorer
 from understudy.snapshot import Progress, check_same, settings_of
 from understudy.types import Columns, Objective
@@ -72,6 +73,7 @@ def train(
     ema: EMA | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
+    notes: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Run:
     """Train a student on gold ∪ pool under an objective.
@@ -86,6 +88,7 @@ def train(
     ``ema`` is reset to the student before the first epoch and follows every step (fine-tuning excepted). ``out`` names
     a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
     ``resume=True`` goes on from the latest (from the start where there is none; a finished run is just loaded).
+    ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives ``understudy predict`` names.
     """
     started = time.perf_counter()
     recipe = Recipe(
@@ -123,11 +126,13 @@ def train(
             "objective": objective.name, "classes": classes, **recipe.as_config(), "gold_weight": gold_weight,
             "pretrain_epochs": pretrain_epochs, "finetune_epochs": finetune_epochs,
         }  # fmt: skip
-        settings = {} if folder is None else settings_of(recipe, objective, gold, pool, config)
+        settings: dict[str, Any] = {}
+        if folder is not None:
+            given = {"gold": gold, "pool": pool, "test": test, "select": select}
+            kinds = {"refine": refine, "ema": None if ema is None else ema.decay}
+            settings = settings_of(recipe, objective, student, given, config | kinds)
         if resume and folder is not None and (folder / "config.json").exists():
-            run = Run.load(folder, student=student)
-            check_same(run.config["settings"], settings, folder)
-            return run
+            return _finished(folder, student, settings, ema)
         facts = report_gold(gold, pool, classes, full_pool)
         scorer: Scorer = (objective.scorer or Scorer)(
             student, objective, gold, pool, classes=classes, device=next(student.parameters()).device, seed=seed,
@@ -162,7 +167,7 @@ def train(
             student=student.eval(),
             history=reached.history,
             columns=_in_pool_order(columns, kept, full_pool),
-            config=config | {"settings": settings} if folder is not None else config,
+            config={**(notes or {}), **config, **({"settings": settings} if folder is not None else {})},
             facts=facts,
             selected_epoch=reached.selected_epoch or None,
             selected_state=reached.selected_state,
@@ -170,8 +175,21 @@ def train(
             ids=full_pool.ids if full_pool is not None else None,
         )
         if folder is not None:
+            # Before the run, whose config.json says that all is there.
+            if ema is not None:
+                write_bytes(folder / EMA_FILE, state_to_bytes(ema.state_dict()))
             run.save(folder)
-            keeper.finished()
+            drop_checkpoints(folder)
+    return run
+
+
+def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
+    """The run that is in the folder, if it is the one asked for; a kill may have left its checkpoints."""
+    run = Run.load(folder, student=student)
+    check_same(run.config.get("settings", {}), settings, folder)
+    if ema is not None:
+        ema.load_state_dict(read_state(folder / EMA_FILE))
+    drop_checkpoints(folder)
     return run
 
 

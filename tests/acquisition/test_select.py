@@ -14,7 +14,7 @@ from understudy.acquisition.badge import logit_gradient
 from understudy.acquisition.lhd import loss_difference
 from understudy.acquisition.s_badge import mean_absolute_difference
 from understudy.acquisition.select import STRATEGIES, select
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.maths.spread import factored, kmeans_plus_plus
 
 NAMES = ["random", "confidence", "margin", "entropy", "coreset", "badge", "s_badge", "lhd"]
@@ -56,6 +56,7 @@ def test_the_seed_matters_where_chance_does(strategy: str) -> None:
     assert not torch.equal(select(strategy, 20, seed=0, **data), select(strategy, 20, seed=1, **data))
 
 
+@pytest.mark.filterwarnings("ignore:the student's features are those")
 @given(
     st.sampled_from(NAMES),
     st.integers(1, 30),
@@ -230,3 +231,12 @@ def test_mistakes_are_explained_in_one_line(arguments: dict[str, object], messag
     with pytest.raises(UnderstudyError, match=re.escape(message)) as caught:
         select(**{"n": 1, **arguments})  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["s_badge", "lhd"])
+def test_no_difference_to_the_average_is_told(strategy: str) -> None:
+    probs = torch.full((6, 2), 0.5)
+    hidden = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UnderstudyWarning, match="picks at random"):
+        picks = select(strategy, 2, probs=probs, probs_ema=probs, hidden=hidden, hidden_ema=hidden)
+    assert len(picks.unique()) == 2

@@ -21,6 +21,8 @@ def test_ranked_quantities() -> None:
     numbers, phrases = explain("margin", picks, SCORES, NONE)
     torch.testing.assert_close(torch.tensor(numbers), torch.tensor([0.05, 0.2]))
     assert phrases[0] == "class 0 at 40.0%, class 1 at 35.0%"
+    named = explain("margin", picks, SCORES, NONE, names=["cat", "dog", "owl"])[1]
+    assert named[0] == "class cat at 40.0%, class dog at 35.0%"
     numbers, phrases = explain("entropy", torch.tensor([0]), SCORES, NONE)
     assert abs(numbers[0] - 1.0297) < 1e-4 and phrases == ["entropy 1.03 of at most 1.10"]
 

@@ -94,6 +94,7 @@ def test_stops_when_predictions_are_stable(make_loop: MakeLoop) -> None:
     assert make_loop(stop_after=2, stop_change=0.0).run().stopped == "budget"
 
 
+@pytest.mark.filterwarnings("ignore:the student's features are those")
 def test_no_change_at_all_stops_even_without_tolerance(make_loop: MakeLoop) -> None:
     result = make_loop(student=student(), lr=1e-12, stop_after=2, stop_change=0.0).run()
     assert result.stopped == "stable" and [record["changed"] for record in result.records] == [None, 0, 0]
@@ -131,6 +132,7 @@ def test_warm_start_trains_on(make_loop: MakeLoop, tmp_path: Path) -> None:
     assert warm.records[1]["loss"] < cold.records[1]["loss"]
 
 
+@pytest.mark.filterwarnings("ignore:the student's features are those")
 def test_a_module_as_student_starts_each_round_as_given(make_loop: MakeLoop) -> None:
     net = student()
     before = {name: value.clone() for name, value in net.state_dict().items()}

@@ -280,3 +280,10 @@ def test_the_terminal_fits_a_hundred_columns() -> None:
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 100
     assert "[bold]a very long…" in text and "About 34.0%" in text
+
+
+def test_no_interval_is_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_audit(small(class_names=["negative", "positive"]))
+    said = capsys.readouterr().out
+    assert "…" not in said and "called so" in said and "mean of classes" in said

@@ -1,5 +1,6 @@
 """``understudy train --resume``, and what is warned of before training."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from understudy import cli
+from understudy.files import locked
 from understudy.keeper import Keeper
 
 
@@ -53,6 +55,48 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert (folder / "stopped" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
     understudy("predict stopped test.npz --out late.csv")
     assert (folder / "stopped" / "report.html").exists()
+
+
+def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    rows = [f"{k},{rng.normal(50, 20)},{rng.normal()},{'cat' if k % 2 else 'dog'}" for k in range(60)]
+    Path("animals.csv").write_text("id,weight,age,label\n" + "\n".join(rows) + "\n")
+
+    def die(*rest: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    line = "train --gold animals.csv --epochs 3 --student mlp:8 --ema --method vanilla"
+    understudy(f"{line} --out whole")
+    monkeypatch.setattr(sys.modules["understudy.train"], "drop_checkpoints", die)
+    understudy(f"{line} --out killed", code=130)
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    for name in ("whole", "killed"):
+        understudy(f"predict {name} animals.csv --out {name}.csv")
+        understudy(f"select {name} animals.csv --strategy s_badge -n 5 --out {name}.parquet")
+    assert Path("killed.csv").read_text() == Path("whole.csv").read_text()
+    assert "cat" in Path("killed.csv").read_text()
+
+
+def test_resuming_a_run_under_way_leaves_it_alone(folder: Path) -> None:
+    understudy(TRAIN.format(test="test.npz") + " --out run")
+    for path in list(Path("run").iterdir()):
+        if path.name not in (".lock", "request.json"):
+            path.unlink()
+    before = {path.name for path in Path("run").iterdir()}
+    with locked(Path("run")):
+        assert "being written by another process" in understudy("train --resume --out run", code=2).stderr
+    assert {path.name for path in Path("run").iterdir()} >= before
+
+
+def test_changed_files_do_not_touch_the_run(folder: Path) -> None:
+    line = "--epochs 2 --student mlp:8 --method vanilla --out run"
+    Path("gold.csv").write_text("a,label\n" + "".join(f"{k},{k % 2}\n" for k in range(40)))
+    understudy(f"train --gold gold.csv {line}")
+    before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
+    Path("gold.csv").write_text("a,label\n" + "".join(f"{3 * k},{k % 2}\n" for k in range(39)))
+    assert "another gold" in understudy("train --resume --out run", code=2).stderr
+    assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
 
 
 def test_resume_takes_no_other_arguments(folder: Path) -> None:

@@ -85,6 +85,22 @@ def test_unknown_categories_are_zero_and_counted() -> None:
     assert x.tolist() == [[0, 0], [0, 1], [0, 0]]
 
 
+@pytest.mark.parametrize("first", [1, 150])
+def test_an_empty_category_is_a_value_wherever_it_stands(first: int) -> None:
+    values: list[Any] = ["a", "b"] * 100
+    values[first] = None
+    columns = {"job": np.array(values, dtype=object), "n": np.arange(200.0)}
+    fitted = _fit(columns, scale=False)
+    assert fitted.names == ("n", "job")
+    found = fitted(columns, where="")
+    assert found[first].tolist() == [first, 1, 0, 0] and found[0].tolist() == [0, 0, 1, 0]
+    # As the same column is in CSV.
+    written = {**columns, "job": np.array(["" if value is None else value for value in values], dtype=object)}
+    assert (fitted(written, where="") == found).all()
+    with pytest.raises(UnderstudyError, match=f"row {first} holds nothing, not a text"):
+        _fit(columns, text="job")
+
+
 def test_categories_as_scikit_learn_encodes_them(rng: np.random.Generator) -> None:
     from sklearn.preprocessing import OneHotEncoder
 
@@ -112,7 +128,7 @@ def test_a_kind_decided_in_training_stays() -> None:
         _fit({"zip": _texts("1", "2", "1", "2")})({"zip": np.array([1, 2])}, where="new.csv")
     with pytest.raises(UnderstudyError, match=r"new\.csv has no column 'age', which is a feature"):
         _fit({"age": np.array([1, 2])})({"height": np.array([1, 2])}, where="new.csv")
-    with pytest.raises(UnderstudyError, match="row 1 holds nothing, not a text"):
+    with pytest.warns(UnderstudyWarning, match="1 of 2 rows hold a value that training did not know .row 1: ''"):
         _fit({"zip": _texts("1", "2", "1", "2")})({"zip": np.array(["1", None], dtype=object)}, where="new.csv")
 
 

@@ -13,6 +13,7 @@ probs are class probabilities (N, C), hidden penultimate features (N, d); `_ema`
 average of the parameters. A new strategy is a function in its own file and a line in STRATEGIES.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ from understudy.acquisition.lhd import lhd
 from understudy.acquisition.margin import margin
 from understudy.acquisition.random import random
 from understudy.acquisition.s_badge import s_badge
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 
 
 class Strategy(NamedTuple):
@@ -91,6 +92,13 @@ def select(
     left = int(available.sum())
     if not 0 <= n <= left:
         raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
+    if "hidden_ema" in needs and torch.equal(arrays["hidden"], arrays["hidden_ema"]):
+        warnings.warn(
+            f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
+            "linear student has no features of its own); use badge, or a student with a hidden layer",
+            UnderstudyWarning,
+            stacklevel=2,
+        )
     generator = torch.Generator().manual_seed(seed)
     return pick(n, available=available, generator=generator, **{name: arrays[name] for name in needs})
 

@@ -7,7 +7,8 @@
 | badge, s_badge, lhd | length of the row's vector | that length, and the distance to the nearest earlier pick |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,11 +23,15 @@ from understudy.maths.spread import Factored, factored, squared_distances
 Reasons = tuple[list[float], list[str]]
 
 
-def explain(strategy: str, picks: Tensor, scores: Scores, labelled: Tensor) -> Reasons:
+def explain(
+    strategy: str, picks: Tensor, scores: Scores, labelled: Tensor, *, names: Sequence[str] | None = None
+) -> Reasons:
     """Scores and phrases of the picks, in their order. ``labelled``: row numbers that had labels before."""
     picked = Scores(*(None if array is None else array[picks] for array in scores))  # type: ignore[arg-type]
     if strategy == "coreset":
         return _coreset(picked, scores.hidden[labelled])
+    if strategy in _NAMING:
+        return _NAMING[strategy](picked, names or list(map(str, range(picked.probs.shape[1]))))
     return _REASONS[strategy](picked)
 
 
@@ -34,15 +39,19 @@ def _random(picked: Scores) -> Reasons:
     return [0.0] * len(picked.probs), ["drawn at random"] * len(picked.probs)
 
 
-def _confidence(picked: Scores) -> Reasons:
+def _confidence(picked: Scores, names: Sequence[str]) -> Reasons:
     top = picked.probs.max(1)
-    return top.values.tolist(), [f"only {p:.1%} for its top class {c}" for p, c in _pairs(top.values, top.indices)]
+    phrases = [f"only {p:.1%} for its top class {names[c]}" for p, c in _pairs(top.values, top.indices)]
+    return top.values.tolist(), phrases
 
 
-def _margin(picked: Scores) -> Reasons:
+def _margin(picked: Scores, names: Sequence[str]) -> Reasons:
     top = picked.probs.topk(min(2, picked.probs.shape[1]), dim=1)
     gap = top.values[:, 0] - top.values[:, -1]
-    phrases = [f"class {c[0]} at {p[0]:.1%}, class {c[-1]} at {p[-1]:.1%}" for p, c in _pairs(top.values, top.indices)]
+    phrases = [
+        f"class {names[c[0]]} at {p[0]:.1%}, class {names[c[-1]]} at {p[-1]:.1%}"
+        for p, c in _pairs(top.values, top.indices)
+    ]
     return gap.tolist(), phrases
 
 
@@ -103,14 +112,13 @@ def _finite(values: Tensor) -> list[float]:
     return torch.where(values.isfinite(), values, 0.0).tolist()
 
 
-def _pairs(values: Tensor, classes: Tensor) -> list[tuple[list[float], list[int]]]:
+def _pairs(values: Tensor, classes: Tensor) -> list[tuple[Any, Any]]:
     return list(zip(values.tolist(), classes.tolist(), strict=True))
 
 
+_NAMING: dict[str, Callable[[Scores, Sequence[str]], Reasons]] = {"confidence": _confidence, "margin": _margin}
 _REASONS: dict[str, Callable[[Scores], Reasons]] = {
     "random": _random,
-    "confidence": _confidence,
-    "margin": _margin,
     "entropy": _entropy,
     "badge": _badge,
     "s_badge": _s_badge,

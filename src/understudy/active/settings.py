@@ -11,7 +11,7 @@ from understudy.data.rows import Rows
 
 def fingerprint(rows: Rows) -> str:
     """Of 64 rows spread over the pool: enough to notice another file or another order."""
-    some = rows.take(torch.linspace(0, len(rows) - 1, min(64, len(rows))).long())
+    some = rows.take(torch.linspace(0, len(rows) - 1, min(64, len(rows)), dtype=torch.float64).long())
     tensors = [some] if isinstance(some, Tensor) else [some[name] for name in sorted(some)]
     return hashlib.sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest()[:16]
 

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from understudy.active.question import write_columns
 from understudy.ema import EMA
+from understudy.ema import FILE as EMA_FILE
 from understudy.errors import UnderstudyError
 from understudy.files import read_json, write_bytes, write_json
-from understudy.run import Run, read_state
+from understudy.run import Run, read_state, state_to_bytes
 
 FORMAT = 1
-EMA_FILE = "ema.safetensors"
 # A loop may be continued with other values of these.
 EXTENDABLE = ("budget", "stop_after", "stop_change")
 
@@ -97,8 +96,7 @@ def round_folder(folder: Path, number: int) -> Path:
 
 def save_round(folder: Path, run: Run, ema: EMA | None) -> None:
     if ema is not None:
-        state = {name: value.cpu().contiguous().clone() for name, value in ema.state_dict().items()}
-        write_bytes(folder / EMA_FILE, safetensors.torch.save(state))
+        write_bytes(folder / EMA_FILE, state_to_bytes(ema.state_dict()))
     run.save(folder)
 
 

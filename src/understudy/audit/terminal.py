@@ -11,10 +11,11 @@ from understudy.audit.words import percent
 CLASSES, SUSPECTS = 20, 10
 # Class names and ids are a user's: cut to what a column holds.
 _LONGEST = 18
+_WIDTH = 100
 
 
 def print_audit(found: Audit, console: Console | None = None) -> None:
-    out = console or Console()
+    out = console or _wide_enough(Console())
     pool = "" if found.pool_rows is None else f", {found.pool_rows:,} pool rows"
     left_out = f" ({found.unlabelled:,} more without a label)" if found.unlabelled else ""
     out.print(
@@ -35,6 +36,11 @@ def print_audit(found: Audit, console: Console | None = None) -> None:
         worth = f"{roc.estimate:.2f}, {roc.low:.2f} to {roc.high:.2f}" if roc.known else "unknown"
         _show(out, f"Rows most likely wrong (ROC-AUC of the ranking on gold: {worth})", _suspects(found))
     _show(out, "What to expect of each method", _expectations(found))
+
+
+def _wide_enough(console: Console) -> Console:
+    """A pipe counts as 80 columns, where intervals would be cut off; a narrow terminal breaks lines by itself."""
+    return console if console.width >= _WIDTH else Console(width=_WIDTH)
 
 
 def _show(out: Console, title: str, table: Table) -> None:

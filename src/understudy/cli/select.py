@@ -13,7 +13,6 @@ from understudy.active.explain import explain
 from understudy.active.noise_watch import noise_watch
 from understudy.active.question import write_columns
 from understudy.active.scores import needs_ema, score
-from understudy.active.state import EMA_FILE
 from understudy.cli import options as shared
 from understudy.cli.predict import class_names, fitting_rows, mapping_for, named, read_rows
 from understudy.console import complain
@@ -22,6 +21,7 @@ from understudy.data.classes import ClassNames
 from understudy.data.join import read_ids
 from understudy.data.tables import Table
 from understudy.ema import EMA
+from understudy.ema import FILE as EMA_FILE
 from understudy.errors import UnderstudyError
 from understudy.run import Run, read_state
 
@@ -64,7 +64,7 @@ def select_command(
     ema = _average(run, loaded, strategy) if wants_ema else None
     scores = score(loaded.student, fitting_rows(run, loaded, table, loaded.student), ema=ema)
     picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
-    numbers, phrases = explain(strategy, picks, scores, taken)
+    numbers, phrases = explain(strategy, picks, scores, taken, names=None if names is None else names.names)
     confidence, predicted = scores.probs[picks].max(1)
     which: dict[str, list[Any]] = {"row": picks.tolist()} if ids is None else {"id": ids[picks.numpy()].tolist()}
     write_columns(

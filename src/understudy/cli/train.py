@@ -1,5 +1,6 @@
 """``understudy train``: a student from files, as a run directory with its report."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,16 +8,16 @@ import torch
 import typer
 
 from understudy import models
-from understudy.active.state import save_round
-from understudy.checks import usable_device, usable_folder
+from understudy.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.cli import options as shared
-from understudy.cli.request import FILE, TrainRequest
+from understudy.cli.request import TrainRequest
 from understudy.compare import percent
 from understudy.console import noted_warnings
 from understudy.data.read import Examples
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError
-from understudy.files import LOCK
+from understudy.featurise.featuriser import VALUES_FILE
+from understudy.files import locked
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.run import Run
@@ -168,8 +169,8 @@ def _check_alone(context: typer.Context) -> None:
             raise UnderstudyError(f"--resume goes on with what the run began with; leave out {option}")
 
 
-def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -> None:
-    """Read the files, train, write the run and its report. ``further``: more arguments of ``us.train``."""
+def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
+    """Read the files, train, write the run and its report."""
     from understudy.report import write_run_report
 
     if request.method not in METHODS:
@@ -186,7 +187,11 @@ def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -
             return models.from_text(request.student, shape=examples.shape, classes=count)
 
         ema = _average(build, device) if request.ema else None
-        request.save()
+        # What a run began with stays; whether the files are still the same is found out by the training.
+        if not resume:
+            request.save()
+        if not resume or not (out / VALUES_FILE).exists():
+            examples.featuriser.save(out)
         try:
             run = train(
                 build, examples.gold, examples.pool, objective, epochs=request.epochs, batch_size=request.batch_size,
@@ -195,12 +200,12 @@ def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -
                 momentum=request.momentum, schedule=request.schedule, gold_repeat=request.gold_repeat,
                 gold_weight=request.gold_weight, pretrain_epochs=request.pretrain, finetune_epochs=request.finetune,
                 clip=request.clip, ema=ema, checkpoint_every=request.checkpoint_every, device=device, progress=progress,
-                **further,
+                resume=resume, notes=_notes(request, examples, options),
             )  # fmt: skip
         except UnderstudyError:
-            _clear(out)
+            if not resume:
+                _clear(out)
             raise
-    _save(run, out, request, examples, options, ema)
     write_run_report(
         out / "report.html",
         run,
@@ -213,17 +218,11 @@ def carry_out(request: TrainRequest, *, progress: bool = True, **further: Any) -
     _tell(run, out)
 
 
-def _save(
-    run: Run, out: Path, request: TrainRequest, examples: Examples, options: dict[str, Any], ema: EMA | None
-) -> None:
-    """The run with what ``predict`` and ``select`` need: the same columns and features, and the classes' names."""
+def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
+    """What ``predict`` and ``select`` need beside the features: the same columns, and the classes' names."""
     names = examples.featuriser.names
-    run.config |= {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.columns}
-    if examples.class_names is not None:
-        run.config["class_names"] = list(examples.class_names)
-    examples.featuriser.save(out)
-    # Of a run that was finished already the average is there, and this one never moved.
-    save_round(out, run, ema if ema is not None and ema.updates else None)
+    notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.columns}
+    return notes if examples.class_names is None else notes | {"class_names": list(examples.class_names)}
 
 
 def _tell(run: Run, out: Path) -> None:
@@ -243,12 +242,15 @@ def _average(build: Any, device: torch.device | None) -> EMA:
 
 
 def _clear(out: Path) -> None:
-    """A training that never began leaves nothing behind."""
-    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    if there and there <= {FILE, LOCK}:
-        for name in there:
-            (out / name).unlink()
-        out.rmdir()
+    """A training that never began leaves nothing behind; that of another process is left alone."""
+    if not out.is_dir():
+        return
+    with suppress(UnderstudyError), locked(out):
+        there = {path.name for path in out.iterdir()}
+        if there <= BEFOREHAND:
+            for name in there:
+                (out / name).unlink()
+            out.rmdir()
 
 
 def _text(path: Path | None) -> str | None:

@@ -68,7 +68,7 @@ def _feed(digest: Any, thing: Any) -> None:
 def _feed_array(digest: Any, array: Tensor) -> None:
     digest.update(f"{array.dtype}{tuple(array.shape)}".encode())
     if array.nbytes > WHOLE_BYTES:
-        array = array[torch.linspace(0, len(array) - 1, SAMPLED_ROWS).long()]
+        array = array[torch.linspace(0, len(array) - 1, SAMPLED_ROWS, dtype=torch.float64).long()]
     digest.update(array.contiguous().view(torch.uint8).numpy().tobytes() if array.dim() else repr(array).encode())
 
 

@@ -1,6 +1,8 @@
 """Columns with few distinct values, one-hot: a place for every value seen in training, all 0 for any other.
 
 colour: blue, red  ->  red = (0, 1), blue = (1, 0), green = (0, 0) and a warning that counts them
+
+An empty cell is a value of its own: that something is not known often says something.
 """
 
 import warnings
@@ -72,4 +74,4 @@ def _texts(raw: Raw, name: str) -> list[str]:
         return [str(value) for value in column.tolist()]
     if column.dtype.kind in "iuf":
         raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; a category is written as text")
-    return raw.texts(name)
+    return raw.categories(name)

@@ -72,7 +72,7 @@ def _usable(raw: Raw, request: Request) -> list[str]:
     names = [name for name in others if _is_usable(raw, name, request.max_categories)]
     left_out = [name for name in others if name not in names]
     if not names:
-        hint = f"; {_shown(left_out)} could be the text (--text)" if left_out else ""
+        hint = f"; {_shown(left_out)} could be the text (--text) or the image (--image)" if left_out else ""
         raise UnderstudyError(
             f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
         )
@@ -95,5 +95,5 @@ def _is_usable(raw: Raw, name: str, limit: int) -> bool:
     if kind_of(column) != "texts":
         return kind_of(column) in ("numbers", "flags")
     # Values that hardly repeat (names, sentences) tell rows apart rather than kinds of rows.
-    distinct = len(set(raw.texts(name)))
+    distinct = len(set(raw.categories(name)))
     return distinct <= limit and 2 * distinct <= max(len(column), 4)

@@ -73,6 +73,8 @@ class Featuriser:
         stored = safetensors.numpy.save(arrays) if arrays else b""
         if arrays:
             write_bytes(folder / ARRAYS_FILE, stored)
+        else:
+            (folder / ARRAYS_FILE).unlink(missing_ok=True)
         # The values are written last and vouch for both files.
         write_json(folder / VALUES_FILE, {"version": VERSION, "sha256": _checksum(parts, stored), "parts": parts})
 

@@ -49,6 +49,13 @@ class Raw:
                 raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; fill it in or remove the row")
         return texts
 
+    def categories(self, name: str) -> list[str]:
+        """Texts of which some may be missing: an empty cell is a value like another, as it is in CSV."""
+        column = self[name]
+        if column.ndim == 1 and column.dtype.kind == "O":
+            return Raw({name: np.where(column == None, "", column)}, self.where).texts(name)  # noqa: E711
+        return self.texts(name)
+
 
 def is_reserved(name: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
@@ -61,7 +68,10 @@ def kind_of(column: Array) -> str:
     if column.ndim > 1:
         return "array" if kind in "biuf" else "other"
     if kind == "O":
-        return "texts" if all(isinstance(value, str) for value in column[:100].tolist()) else "other"
+        some = [value for value in column[:100].tolist() if value is not None]
+        # Columns that begin with a hundred empty cells are rare.
+        some = some or [value for value in column.tolist() if value is not None][:100]
+        return "texts" if some and all(isinstance(value, str) for value in some) else "other"
     return {"b": "flags", "i": "numbers", "u": "numbers", "f": "numbers", "U": "texts", "T": "texts"}.get(kind, "other")
 
 
