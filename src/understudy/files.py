@@ -62,27 +62,9 @@ def _leave_nothing(folder: Path, new: bool) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        # The rename itself must survive a power cut.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise UnderstudyError(f"cannot write {path}: {error.strerror}; check the folder and the free space") from error
+    # A leftover of a killed process must not look like a file of its kind: folders are searched for "*.parquet".
+    with appearing_whole(path, keep_suffix=False) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -103,11 +85,13 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def appearing_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` for libraries that write files themselves; renamed where the block succeeds."""
+def appearing_whole(path: Path, *, keep_suffix: bool = True) -> Iterator[Path]:
+    """A temporary path beside ``path``, renamed where the block succeeds. Some libraries insist on a file's suffix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix if keep_suffix else ""
+        )
         os.close(handle)
         temporary = Path(name)
         try:
@@ -115,6 +99,7 @@ def appearing_whole(path: Path) -> Iterator[Path]:
             _sync(temporary)
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
+            # The rename itself must survive a power cut.
             _sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
