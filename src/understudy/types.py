@@ -128,6 +128,10 @@ class Slot(ABC):
         """Columns for the pool rows, filed under ``name.column``. Runs before training and at every refresh."""
         return {}
 
+    def estimate(self, context: Context) -> None:
+        """Estimate from gold what ``prepare`` will ask it for, ahead of a comparison; the student is not there yet."""
+        return
+
     def module(self, context: Context) -> nn.Module | None:
         """A module that trains and is saved with the student, and is absent from ``predict``."""
         return None

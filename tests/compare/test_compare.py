@@ -89,6 +89,29 @@ def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPat
     assert found.outcomes["weighted"][1].history[-1]["loss"] == run.history[-1]["loss"]
 
 
+@pytest.mark.parametrize(
+    ("select", "fits"),
+    [
+        pytest.param(0.0, 2, id="one gold for all seeds"),
+        pytest.param(0.2, 4, id="gold cut anew for every seed"),
+    ],
+)
+def test_the_teacher_is_estimated_once(select: float, fits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sets of options among three methods and two seeds; a k that is given does not change the estimate."""
+    fitted, fit = [], us.Reliability.fit
+    monkeypatch.setattr(us.Reliability, "fit", lambda *args, **options: fitted.append(options) or fit(*args, **options))
+    gold, pool, test = data()
+    methods = ["slam", "slam:k=2", "slam:lower_bound=0.6"]
+    found = us.compare(student, gold, pool, methods, test=test, select=select, **SMALL)
+    assert len(fitted) == fits
+    assert gold.answers is None, "the user's gold stays as it was"
+    if select == 0:
+        options: Any = {"epochs": 2, "lr": 0.01, "batch_size": 32, "seed": 1, "progress": False}
+        alone = us.train(student, gold, pool, us.slam(lower_bound=0.6), test=test, **options)
+        assert len(fitted) == fits + 1
+        assert found.outcomes["slam:lower_bound=0.6"][1].last == alone.history[-1]["test_accuracy"]
+
+
 def test_the_epoch_chosen_on_gold_stands_beside_the_last() -> None:
     gold, pool, test = data()
     found = us.compare(student, gold, pool, [], test=test, select=0.25, **SMALL)

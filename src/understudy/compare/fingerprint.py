@@ -21,6 +21,8 @@ from understudy.data.labels import Labels
 from understudy.data.rows import DatasetRows, Rows
 
 WHOLE_BYTES, SAMPLED_ROWS = 64 << 20, 1000
+DERIVED = ("_fit", "answers")
+"""What follows from the rest."""
 
 
 def fingerprint(thing: Any) -> str:
@@ -42,7 +44,7 @@ def _feed(digest: Any, thing: Any) -> None:
         ends = [number for number in (0, 1, len(thing) - 2, len(thing) - 1) if 0 <= number < len(thing)]
         _feed(digest, [len(thing), thing.take(torch.tensor(ends, dtype=torch.long))])
     elif isinstance(thing, Gold | Pool | Labels | Rows):
-        _feed(digest, {name: value for name, value in vars(thing).items() if name != "_fit"})
+        _feed(digest, {name: value for name, value in vars(thing).items() if name not in DERIVED})
     elif isinstance(thing, Mapping):
         for key in thing:
             digest.update(f"{key}=".encode())

@@ -2,16 +2,17 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from understudy.checks import drop_unlabelled
+from understudy.checks import check_outputs, drop_unlabelled
 from understudy.compare.deal import Dealt, deal
 from understudy.compare.fingerprint import fingerprint
 from understudy.compare.folder import CompareFolder
@@ -25,7 +26,7 @@ from understudy.optim import Schedule
 from understudy.recipe import Augment
 from understudy.run import load_state
 from understudy.train import train
-from understudy.types import Objective
+from understudy.types import Context, Objective
 
 Student = nn.Module | Callable[[], nn.Module]
 Cell = tuple[str, int]
@@ -67,6 +68,8 @@ class Job:
     pretrain_epochs: int
     training: Training
     folder: CompareFolder = field(default_factory=lambda: CompareFolder(Path()))
+    answers: dict[int | None, dict[Hashable, Any]] = field(default_factory=dict)
+    """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
 
     @classmethod
     def of(
@@ -84,6 +87,7 @@ class Job:
         select = select if isinstance(select, Gold) else float(select or 0.0)
         if not isinstance(select, Gold) and not 0 <= select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
+        gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
         return cls(student, gold, pool, objectives, notes, epochs, test, select, pretrain_epochs, training)
 
     def settings(self) -> dict[str, str]:
@@ -100,7 +104,19 @@ class Job:
             return copy.deepcopy(self.student) if isinstance(self.student, nn.Module) else self.student()
 
     def dealt(self, seed: int) -> Dealt:
-        return deal(self.gold, test=self.test, select=self.select, seed=seed)
+        parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
+        parts.gold.answers = self.answers.setdefault(None if parts.gold is self.gold else seed, {})
+        return parts
+
+    def estimate(self, seeds: Iterable[int]) -> None:
+        """Estimate the teacher now, once, and not in every training and process."""
+        classes = check_outputs(self.initial(0), self.gold, self.pool)
+        for seed in seeds:
+            context = Context(self.dealt(seed).gold, self.pool, classes=classes, predict=_nobody, features=_nobody)
+            for name, objective in self.objectives.items():
+                for slot in objective.slots() if name != GOLD_ONLY else ():
+                    with suppress(UnderstudyError):  # the training will say it, with the method's name
+                        slot.estimate(context)
 
     def start(self, seed: int) -> None:
         """Pretrain the student of a seed on its gold, for all methods."""
@@ -158,3 +174,7 @@ class Job:
         # Rows of gold beside a test set of their own are no rows of that set: then nothing is paired by row.
         paired = judge is parts.test and len(rows) == len(judge)
         return Outcome(float(right.mean()), judged=Judged(numbers, right) if paired else None)
+
+
+def _nobody(rows: Any) -> Tensor:
+    raise AssertionError("a slot asked for the student while it estimated the teacher")

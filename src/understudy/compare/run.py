@@ -14,7 +14,7 @@ from understudy.compare.named import VANILLA, Methods
 from understudy.compare.outcome import Comparison
 from understudy.compare.progress import CellProgress
 from understudy.compare.recommend import TEACHER, recommend
-from understudy.compare.workers import in_workers, usable_cores
+from understudy.compare.workers import in_workers, one_thread, usable_cores
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.files import write_json
@@ -70,6 +70,8 @@ def _run(job: Job, seeds: list[int], workers: int, progress: bool) -> None:
     if job.pretrain_epochs:
         starts = [seed for seed in dict.fromkeys(seed for _, seed in left) if not job.folder.start_file(seed).exists()]
         in_workers(job.start, starts, workers, on_done=lambda seed, _: None)
+    with one_thread():
+        job.estimate(dict.fromkeys(seed for _, seed in left))
     with CellProgress(len(cells), len(cells) - len(left), shown=progress) as bar:
         in_workers(
             job.cell, left, workers, on_done=lambda cell, last: bar.cell(f"{cell[0]}, seed {cell[1]}: {percent(last)}%")

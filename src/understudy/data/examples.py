@@ -4,8 +4,8 @@ gold = us.Gold(x_gold, y_gold, teacher=probs_on_gold)   # teacher: only where it
 pool = us.Pool(x_pool, teacher=probs_on_pool)
 """
 
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows, concaten
 from understudy.errors import UnderstudyError
 
 Ids = np.ndarray[Any, Any]
+Answer = TypeVar("Answer")
 
 
 class Gold:
@@ -26,6 +27,9 @@ class Gold:
     such rows *estimate* how far it can be trusted. Rows without it only train. ``chosen=True`` marks rows picked by
     active learning: they are not a random sample, so they train and never estimate. ``a + b`` concatenates.
     """
+
+    answers: dict[Hashable, Any] | None = None
+    """What was estimated from these rows, for trainings that share them; None: every training estimates anew."""
 
     def __init__(
         self,
@@ -77,6 +81,15 @@ class Gold:
         """Those rows, and what the teacher said of them."""
         keep = (~self.chosen[self.teacher_rows]).nonzero().squeeze(1)
         return self.teacher_rows[keep], None if self.teacher is None else self.teacher.take(keep)
+
+    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """``answer()``, kept for the next who asks where ``answers`` is a dict."""
+        if self.answers is None:
+            return answer()
+        if question not in self.answers:
+            self.answers[question] = answer()
+        found: Answer = self.answers[question]
+        return found
 
     def take(self, index: Tensor) -> "Gold":
         """Some rows of this set, with what the teacher said of them."""

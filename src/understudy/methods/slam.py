@@ -16,6 +16,7 @@ the student there.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,9 +49,7 @@ class SlamLink(Link):
         ranks = isinstance(teacher, Ranking)
         if isinstance(self.k, int) and not ranks and self.k < context.classes:
             raise UnderstudyError(f"slam(k={self.k}): hard labels do not rank the classes; leave k out")
-        # With alpha known, only a k that is estimated still asks for gold.
-        estimates_k = ranks and not isinstance(self.k, int)
-        trust = self._fit(context) if self.alpha is None or estimates_k else None
+        trust = self._fit(context) if self._asks_gold(context) else None
         k = torch.full((len(teacher),), context.classes)
         if self.alpha is not None:
             alpha = self._known_alpha(context)
@@ -67,6 +66,15 @@ class SlamLink(Link):
         context.facts[f"{self.name}.mean_k"] = float(k.double().mean())
         return {"alpha": alpha.float(), "k": k}
 
+    def estimate(self, context: Context) -> None:
+        if self._asks_gold(context):
+            self._fit(context)
+
+    def _asks_gold(self, context: Context) -> bool:
+        """With alpha known, only a k that is estimated still asks for gold."""
+        estimates_k = isinstance(context.teacher.simplest(), Ranking) and not isinstance(self.k, int)
+        return self.alpha is None or estimates_k
+
     def _known_alpha(self, context: Context) -> Tensor:
         alpha = to_tensor(self.alpha, "slam(alpha=…)").double()
         if alpha.dim() > 1:
@@ -82,15 +90,12 @@ class SlamLink(Link):
         gold, said = context.estimates
         # Gold and pool labels come from one teacher: if the pool's are hard, so are these.
         said = said if isinstance(context.teacher.simplest(), Ranking) else said.simplest()
-        return Reliability.fit(
-            said,
-            gold.y,
-            self.lower_bound,
-            self.threshold,
-            covariate=self.covariate,
-            estimator=self.estimator,
-            classes=context.classes,
-        )
+        fit = partial(
+            Reliability.fit, lower_bound=self.lower_bound, threshold=self.threshold, covariate=self.covariate,
+            estimator=self.estimator, classes=context.classes,
+        )  # fmt: skip
+        assert context.gold is not None  # else there were no estimates
+        return context.gold.once(("reliability", type(said), *fit.keywords.values()), lambda: fit(said, gold.y))
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         top = top_mask(step.teacher, step.columns[f"{self.name}.k"])
