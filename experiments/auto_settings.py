@@ -24,8 +24,9 @@ import torch
 import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
-from understudy.auto import candidates, gold_passes
+from understudy.auto import candidates
 from understudy.compare import Interval
+from understudy.compare.deal import gold_passes
 from understudy.compare.recommend import GOLD_ONLY
 from understudy.compare.workers import in_workers
 from understudy.files import read_json, write_json

@@ -1,6 +1,7 @@
 """``us.auto``: the judge against hand-worked and brute-force numbers, and the pilot end to end."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.auto import Pilot, _choice, candidates
+from understudy.auto import _choice, candidates, why_chosen
 from understudy.auto_judge import Judged, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.auto_pilot import Pilot
+
+AUTO = sys.modules["understudy.auto"]  # us.auto is the function
 
 
 def probabilities(rows: int, skill: float, seed: int = 0, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -144,6 +148,80 @@ def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
         batch_size=64, progress=False, gold_repeat=6 if alone else 1,
     )  # fmt: skip
     assert again.history[-1]["loss"] == run.history[-1]["loss"]
+
+
+def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, test = blobs(0.45)
+    told: Any = {"test": test, **FAST}
+    whole = us.auto(student, gold, pool, out=tmp_path / "whole", **told)
+    done, real = [], Pilot.predict
+
+    def predict(self: Pilot, part: tuple[str, int]) -> Any:
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        done.append(part)
+        return real(self, part)
+
+    monkeypatch.setattr(Pilot, "predict", predict)
+    with pytest.raises(KeyboardInterrupt):
+        us.auto(student, gold, pool, out=tmp_path / "run", **told)
+    assert len(list((tmp_path / "run" / "pilot" / "cells").iterdir())) == 5
+    with pytest.raises(us.UnderstudyError, match="go on with resume=True"):
+        us.auto(student, gold, pool, out=tmp_path / "run", **told)
+    with pytest.raises(us.UnderstudyError, match="was begun with another lr"):
+        us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told | {"lr": 0.5})
+    again: list[Any] = []
+    monkeypatch.setattr(Pilot, "predict", lambda self, part: again.append(part) or real(self, part))
+    stopping = AUTO.train
+
+    def stop(*parts: Any, **options: Any) -> us.Run:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AUTO, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    monkeypatch.setattr(AUTO, "train", stopping)
+    assert again and not set(again) & set(done), "a finished part is not run again"
+    again.clear()
+    resumed = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    assert not again and resumed.config["auto"] == whole.config["auto"]
+    states = [(tmp_path / name / "student.safetensors").read_bytes() for name in ("run", "whole")]
+    assert states[0] == states[1]
+    assert not (tmp_path / "run" / "pilot").exists()
+    finished = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    assert not again and finished.history == resumed.history
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    gold, pool, _ = blobs(0.3)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0, tmp_path)
+    pilot.run(1)
+    (part, *_) = sorted((tmp_path / "pilot" / "cells").iterdir())
+    part.write_bytes(part.read_bytes()[:-200])
+    with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
+        pilot.run(1)
+    np.save(part, np.zeros((2, 3)))
+    with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 15 rows"):
+        pilot.run(1)
+
+
+def test_the_choice_in_words() -> None:
+    def run(auto: Any) -> us.Run:
+        return us.Run(student=student(), history=[], columns={}, config={"auto": auto} if auto else {}, facts={})
+
+    rows = [
+        {"method": "vanilla", "rows": 60, "accuracy_gain": 0.0},
+        {"method": "slam", "rows": 60, "accuracy_gain": 0.051},
+    ]
+    said = {"choice": "slam", "pilot_rows": 5000, "candidates": rows}
+    assert why_chosen(run(None)) is None
+    assert why_chosen(run(said)) == (
+        "slam: accuracy +5.1 points over vanilla on 60 gold rows in a pilot on 5,000 pool rows"
+    )
+    assert (why_chosen(run(said | {"choice": "vanilla"})) or "").startswith(
+        "vanilla: none of 1 other methods was surely"
+    )
+    assert why_chosen(run(said | {"candidates": []})) == "slam, because gold is too small to choose by"
 
 
 def test_good_labels_stay_with_vanilla() -> None:

@@ -1,11 +1,14 @@
 """What the documents say exists, exists; what the README shows, runs."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
 import understudy as us
+from understudy import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -55,6 +58,26 @@ def test_every_name_in_experiments_and_benchmarks_resolves(folder: str) -> None:
 def test_the_readme_lists_every_method() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
     assert listed == set(us.METHODS)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The lines of code blocks that call ``understudy``, comments and continuations resolved."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    # In the help's examples a command stands alone between backticks, over several lines.
+    quoted = [" ".join(part.split()) for part in re.findall(r"\n\n    `(understudy [^`]*)`(?=\n)", text)]
+    return [shlex.split(line, comments=True)[1:] for line in [*lines, *quoted] if line.startswith("understudy ")]
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "src/understudy/cli").glob("*.py"))], ids=lambda page: page.name
+)
+def test_every_command_in_the_documents_is_understood(page: Path) -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    for words in commands_in(page.read_text(encoding="utf-8")):
+        assert words[0] in commands, words
+        if len(words) > 1 and not any("…" in word for word in words):
+            commands[words[0]].make_context(words[0], words[1:]).close()
 
 
 @pytest.mark.slow

@@ -3,40 +3,37 @@
     run = us.auto(student, gold, pool, epochs=30)
     run.config["auto"]         # what the pilot saw, and what it chose
 
-The pilot trains every candidate on a slice of the pool and three quarters of gold, and asks it about the last quarter;
-after four such folds every gold row has been predicted by students that never saw it. Candidates that are clearly
-behind leave after each fold. ``auto_judge`` has the rule by which these predictions decide; vanilla has the benefit of
-the doubt.
+The pilot (``auto_pilot``) trains every candidate on a slice of the pool and three quarters of gold, and asks it about
+the last quarter; after four such folds every gold row has been predicted by students that never saw it.
+``auto_judge`` has the rule by which these predictions decide; vanilla has the benefit of the doubt.
 """
 
-import math
-import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from understudy.auto_judge import Judged, choose, judge, still_racing
+from understudy.auto_judge import Judged, choose
+from understudy.auto_pilot import FEWEST_ROWS, Pilot, forget
 from understudy.checks import drop_unlabelled, usable_folder
 from understudy.compare import Training
+from understudy.compare.deal import gold_passes
+from understudy.compare.job import Student
 from understudy.compare.named import VANILLA, Methods, can_rank, from_text, named_methods
-from understudy.compare.progress import CellProgress
 from understudy.compare.recommend import GOLD_ONLY
-from understudy.compare.workers import in_workers, usable_cores
-from understudy.data.crossfit import fold_rows
+from understudy.compare.workers import usable_cores
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Hard
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.ema import EMA
+from understudy.errors import UnderstudyError
+from understudy.files import read_json
 from understudy.methods import METHODS
 from understudy.run import Run
 from understudy.train import train
 from understudy.types import Objective
-
-FEWEST_ROWS = 20
-Student = nn.Module | Callable[[], nn.Module]
 
 
 def auto(
@@ -54,6 +51,10 @@ def auto(
     select: Gold | tuple[Any, Any] | None = None,
     pretrain_epochs: int = 0,
     out: str | Path | None = None,
+    ema: EMA | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    notes: Mapping[str, Any] | None = None,
     workers: int | None = None,
     progress: bool = True,
     **training: Unpack[Training],
@@ -62,34 +63,66 @@ def auto(
 
     ``methods``: what to choose from, as for ``us.compare`` (None: a short list that suits the labels). The pilot sees
     ``pilot_rows`` rows of the pool, for ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds``
-    parts of gold, over ``workers`` processes. The test and select rows are not looked at by the pilot.
+    parts of gold, over ``workers`` processes. The test and select rows are not looked at by the pilot. With ``out``,
+    pilot and training can both be stopped and resumed.
     """
     unknown = set(training) - set(Training.__annotations__)
     if unknown:
         raise TypeError(f"auto() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
-    usable_folder(out)
+    folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
     options: dict[str, Any] = {**training, "pretrain_epochs": pretrain_epochs}
-    slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
-    pilot_options = {**options, "epochs": pilot_epochs or min(epochs, 30), "patience": None}
-    pilot = Pilot(student, gold, slice_, objectives, folds, pilot_options, seed)
-    judged = pilot.run(usable_cores() if workers is None else workers, progress=progress)
-    choice = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
+    found = None if folder is None else _earlier(folder)
+    if found is None:
+        slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
+        pilot_options = {**options, "epochs": pilot_epochs or min(epochs, 30), "patience": None}
+        pilot = Pilot(student, gold, slice_, objectives, folds, pilot_options, seed, folder)
+        judged = pilot.run(usable_cores() if workers is None else workers, progress=progress)
+        choice = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
+        table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
+        found = {"choice": choice, "pilot_rows": len(slice_), "folds": folds, "candidates": table}
+    choice = found["choice"]
+    if choice not in objectives:
+        raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
     if choice == GOLD_ONLY:
         options["gold_repeat"] = gold_passes(gold, pool)
     run = train(
         student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], epochs=epochs, seed=seed, test=test,
-        select=select, out=out, progress=progress, **options,
+        select=select, out=folder, ema=ema, checkpoint_every=checkpoint_every, progress=progress,
+        resume=folder is not None, notes={**(notes or {}), "auto": found}, **options,
     )  # fmt: skip
-    table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
-    run.config["auto"] = {"choice": choice, "pilot_rows": len(slice_), "folds": folds, "candidates": table}
-    if out is not None:
-        run.save(out)
+    if folder is not None:
+        forget(folder)
     return run
+
+
+def why_chosen(run: Run) -> str | None:
+    """What the pilot chose and on what grounds, in words; None for a run that had no pilot."""
+    found = run.config.get("auto")
+    if found is None:
+        return None
+    choice, seen = found["choice"], {one["method"]: one for one in found["candidates"]}
+    if not seen:
+        return f"{choice}, because gold is too small to choose by"
+    mine = seen[choice]
+    where = f"on {mine['rows']:,} gold rows in a pilot on {found['pilot_rows']:,} pool rows"
+    if choice == VANILLA:
+        return f"{choice}: none of {len(seen) - 1} other methods was surely better {where}"
+    return f"{choice}: accuracy {100 * mine['accuracy_gain']:+.1f} points over {VANILLA} {where}"
+
+
+def _earlier(folder: Path) -> dict[str, Any] | None:
+    """What the pilot of a finished run had found."""
+    if not (folder / "config.json").exists():
+        return None
+    found = read_json(folder / "config.json").get("auto")
+    if not isinstance(found, dict):
+        raise UnderstudyError(f"the run in {folder} was not made by auto; choose a new folder")
+    return found
 
 
 def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
@@ -106,74 +139,6 @@ def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
         if bool((torch.bincount(gold.y[gold.estimate_rows()], minlength=known) > 1).all()):
             names.append("forward")
     return {GOLD_ONLY: METHODS["vanilla"](), **from_text(names)}
-
-
-def gold_passes(gold: Gold, pool: Pool) -> int:
-    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool."""
-    return 1 + len(pool) // len(gold)
-
-
-@dataclass
-class Pilot:
-    student: Student
-    gold: Gold
-    pool: Pool
-    objectives: dict[str, Objective]
-    folds: int
-    options: dict[str, Any]
-    seed: int
-
-    def run(self, workers: int, *, progress: bool = False) -> dict[str, Judged]:
-        """Every candidate beside vanilla; only vanilla where gold is too small to tell."""
-        # Rows chosen by active learning are no sample of anything: they train, and judge nobody.
-        random = (~self.gold.chosen).nonzero().squeeze(1)
-        if len(random) < max(FEWEST_ROWS, self.folds):
-            warnings.warn(
-                f"{len(random)} gold rows are too few to choose a method by ({FEWEST_ROWS} or more are needed); "
-                "vanilla is trained",
-                UnderstudyWarning,
-                stacklevel=3,
-            )
-            return {}
-        self.parts = self._parts(random)
-        said: dict[str, Tensor] = {}
-        racing = list(self.objectives)
-        with CellProgress(len(racing) * self.folds, title="pilot", shown=progress) as bar:
-            for fold in range(self.folds):
-                tasks = [(name, fold) for name in racing]
-                in_workers(self.predict, tasks, workers, on_done=lambda task, probs: self._note(said, task, probs, bar))
-                racing = still_racing({name: said[name] for name in racing}, self.gold.y)
-                bar.total = bar.done + len(racing) * (self.folds - fold - 1)
-        return judge(said, self.gold.y)
-
-    def predict(self, task: tuple[str, int]) -> Any:
-        """What a candidate, trained without a fold of gold, says of its rows."""
-        name, fold = task
-        train_rows, held_out = self.parts[fold]
-        gold = self.gold.take(train_rows)
-        options, pool = dict(self.options), self.pool
-        if name == GOLD_ONLY:
-            options["gold_repeat"] = gold_passes(gold, pool)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
-            run = train(
-                self.student, gold, None if name == GOLD_ONLY else pool, self.objectives[name], seed=self.seed + fold,
-                refine=False, progress=False, **options,
-            )  # fmt: skip
-        return run.predict(self.gold.take(held_out).rows).numpy()
-
-    def _parts(self, random: Tensor) -> list[tuple[Tensor, Tensor]]:
-        chosen = self.gold.chosen.nonzero().squeeze(1)
-        return [
-            (torch.cat([random[rest], chosen]), random[held_out])
-            for rest, held_out in fold_rows(self.gold.take(random), self.folds, self.seed)
-        ]
-
-    def _note(self, said: dict[str, Tensor], task: tuple[str, int], probs: Any, bar: CellProgress) -> None:
-        name, fold = task
-        found = torch.from_numpy(probs)
-        said.setdefault(name, torch.full((len(self.gold), found.shape[1]), math.nan))[self.parts[fold][1]] = found
-        bar.cell(f"{name}, fold {fold + 1}")
 
 
 def _choice(judged: dict[str, Judged], gold: Gold, *, sees_all: bool) -> str:

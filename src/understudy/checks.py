@@ -29,10 +29,10 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
     folder = Path(out)
     there = {path.name for path in folder.iterdir()} - BEFOREHAND if folder.is_dir() else set()
     if folder.is_file() or (there and not resume):
-        begun = "checkpoint" in there and "config.json" not in there
+        begun = there & {"checkpoint", "pilot"} and "config.json" not in there
         cure = "go on with resume=True, or choose a new folder" if begun else "choose a new folder or remove it"
         raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; {cure}")
-    if there and not there & {"checkpoint", "config.json", "metrics.jsonl"}:
+    if there and not there & {"checkpoint", "pilot", "config.json", "metrics.jsonl"}:
         raise UnderstudyError(f"out={str(folder)!r} holds other files and no run to resume; choose another folder")
     return folder
 

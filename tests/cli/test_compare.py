@@ -48,6 +48,22 @@ def test_compare(folder: Path) -> None:
     assert error.count("\n") == 1 and "cmp was begun with another lr" in error
 
 
+def test_texts(folder: Path) -> None:
+    rows = [f"{word} film {number % 7}" for number in range(60) for word in ("good", "bad")]
+    lines = [f"{number},{text},{'pos' if 'good' in text else 'neg'}" for number, text in enumerate(rows)]
+    (folder / "pool.csv").write_text("\n".join(["id,review,llm", *lines]))
+    (folder / "gold.csv").write_text(
+        "\n".join(["id,label", *(f"{n},{line[-3:]}" for n, line in enumerate(lines[:40]))])
+    )
+    line = (
+        "compare --gold gold.csv --pool pool.csv --text review --column teacher_label=llm --methods slam --seeds 1 "
+        "--epochs 2 --student linear --lr 0.1 --quiet --workers 1 --out texts"
+    )
+    result = CliRunner().invoke(cli.app, line.split())
+    assert result.exit_code == 0, result.output
+    assert json.loads((folder / "texts" / "comparison.json").read_text())["methods"]
+
+
 def test_mistakes_are_one_line(folder: Path) -> None:
     error = call("--epochs", "1", "--methods", "slim", code=2).stderr
     assert error.startswith("error: there is no method 'slim'; use one of ") and error.count("\n") == 1

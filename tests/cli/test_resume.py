@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from understudy import cli
+from understudy.auto_pilot import Pilot
 from understudy.files import locked
 from understudy.keeper import Keeper
 
@@ -55,6 +56,40 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert (folder / "stopped" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
     understudy("predict stopped test.npz --out late.csv")
     assert (folder / "stopped" / "report.html").exists()
+
+
+def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["understudy.auto"], "usable_cores", lambda: 1)
+    line = TRAIN.format(test="test.npz") + " --method auto --option pilot_rows=40 --option folds=2"
+    said = understudy(f"{line} --out whole").stdout
+    assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")
+    assert "Chosen" in (folder / "whole" / "report.html").read_text()
+    real, calls = Pilot.predict, 0
+
+    def stop(self: Pilot, part: tuple[str, int]) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return real(self, part)
+
+    monkeypatch.setattr(Pilot, "predict", stop)
+    understudy(f"{line} --out stopped", code=130)
+    monkeypatch.setattr(Pilot, "predict", real)
+    assert "go on with" in understudy(f"{line} --out stopped", code=2).stderr
+    understudy("train --resume --out stopped")
+    assert not (folder / "stopped" / "pilot").exists()
+    for name in ("student.safetensors", "ema.safetensors"):
+        assert (folder / "stopped" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
+    understudy("predict stopped test.npz --out late.csv")
+
+
+def test_a_pilot_needs_gold_and_a_pool(folder: Path) -> None:
+    error = understudy("train --gold gold.npz --epochs 1 --method auto --out run", code=2).stderr
+    assert error == "error: auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)\n"
+    assert not (folder / "run").exists()
+    error = understudy("train --gold gold.npz --pool pool.npz --epochs 1 --method auto --option k=2 --out run", code=2)
+    assert "pilot_options has no option 'k'; it takes pilot_rows, pilot_epochs, folds" in error.stderr
 
 
 def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

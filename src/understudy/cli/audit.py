@@ -9,7 +9,6 @@ from understudy.audit import audit, print_audit
 from understudy.cli import options as shared
 from understudy.data.read import read_examples
 from understudy.errors import UnderstudyError
-from understudy.featurise import Request
 from understudy.files import write_json
 
 KINDS = (".html", ".json")
@@ -50,14 +49,13 @@ def audit_command(
         _check_out(out)
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
-    names = shared.read_list(use)
     examples = read_examples(
         gold=gold,
         pool=pool,
         columns=shared.read_mapping(column),
         classes=shared.read_classes(classes),
         votes=votes,
-        features=Request(text=text, image=image, columns=None if names is None else tuple(names), missing=missing),
+        features=shared.features(text, image=image, use=shared.read_list(use), missing=missing),
     )
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")

@@ -1,13 +1,14 @@
 """``understudy compare``: which method to take for these files, with intervals and in words."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
 from understudy import models
+from understudy.cli import options as shared
 from understudy.compare import compare
 from understudy.compare.named import from_text
 from understudy.console import complain, noted_warnings
@@ -34,9 +35,16 @@ def compare_command(
     schedule: Annotated[str, typer.Option(help="constant, cosine, step …")] = "constant",
     weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
     pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first; once per seed.")] = 0,
-    classes: Annotated[
-        int | None, typer.Option(min=2, help="How many, where the files do not show all.", show_default=False)
-    ] = None,
+    column: shared.Column = None,
+    classes: shared.Classes = None,
+    votes: shared.Votes = "majority",
+    text: shared.Text = None,
+    encoder: shared.Encoder = "tfidf",
+    image: shared.Image = None,
+    image_size: shared.ImageSize = None,
+    use: shared.Beside = None,
+    missing: shared.Missing = "error",
+    scale: shared.Scale = True,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
     ] = None,
@@ -51,10 +59,12 @@ def compare_command(
     Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. Stopped
     at any moment, the same command goes on where it was; more seeds or methods may be asked for.
 
-    Example:
+    Examples:
 
     `understudy compare --gold gold.parquet --pool pool.parquet --test test.parquet --methods slam,weighted,forward
     --seeds 5 --epochs 30 --out runs/compare`
+
+    `understudy compare --gold gold.csv --pool reviews.csv --text review --student linear --epochs 20 --out runs/texts`
     """
     from understudy.report.comparison import write_difference_plot
     from understudy.report.page import write_comparison_report
@@ -63,14 +73,17 @@ def compare_command(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is told before files are read
     with noted_warnings() as noted:
-        examples = read_examples(gold=gold, pool=pool, test=test, select=select)
+        examples = read_examples(
+            gold=gold, pool=pool, test=test, select=select, columns=shared.read_mapping(column),
+            classes=shared.read_classes(classes), votes=votes,
+            features=shared.features(text, encoder, image, image_size, shared.read_list(use), missing, scale),
+        )  # fmt: skip
+        examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
-        count = classes or max(examples.classes, 2)
-
-        def build() -> torch.nn.Module:
-            return models.from_text(student, shape=examples.shape, classes=count)
-
+        asked = shared.read_classes(classes)
+        count = asked if isinstance(asked, int) else max(examples.classes, 2)
+        build = partial(models.from_text, student, shape=examples.shape, classes=count)  # can be sent to processes
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, epochs=epochs, seeds=seeds, test=examples.test,

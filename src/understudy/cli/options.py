@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.errors import UnderstudyError
+from understudy.featurise import Request
 
 FILES, FEATURES, TRAINING = "Files", "Features", "Training"
 
@@ -87,3 +88,14 @@ def read_classes(text: str | None) -> int | list[str] | None:
 
 def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def features(
+    text: str | None = None, encoder: str = "tfidf", image: str | None = None, image_size: int | None = None,
+    use: Sequence[str] | None = None, missing: str = "error", scale: bool = True,
+) -> Request:  # fmt: skip
+    """What the options of this panel ask for."""
+    return Request(
+        text=text, image=image, image_size=None if image_size is None else (image_size, image_size), encoder=encoder,
+        scale=scale, columns=None if use is None else tuple(use), missing=missing,
+    )  # fmt: skip

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from understudy.cli.options import features
 from understudy.data.read import Examples, read_examples
 from understudy.errors import UnderstudyError
-from understudy.featurise import Request
 from understudy.files import read_json, write_json
 
 FILE = "request.json"
@@ -87,18 +87,7 @@ class TrainRequest:
             columns=self.columns,
             classes=self.classes,
             votes=self.votes,
-            features=self.features(),
-        )
-
-    def features(self) -> Request:
-        return Request(
-            text=self.text,
-            image=self.image,
-            image_size=None if self.image_size is None else (self.image_size, self.image_size),
-            encoder=self.encoder,
-            scale=self.scale,
-            columns=None if self.use is None else tuple(self.use),
-            missing=self.missing,
+            features=features(self.text, self.encoder, self.image, self.image_size, self.use, self.missing, self.scale),
         )
 
     def settings(self) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """``understudy train``: a student from files, as a run directory with its report."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +10,7 @@ import torch
 import typer
 
 from understudy import models
+from understudy.auto import auto, why_chosen
 from understudy.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.cli import options as shared
 from understudy.cli.request import TrainRequest
@@ -23,6 +26,7 @@ from understudy.options import read_options
 from understudy.run import Run
 from understudy.train import train
 
+AUTO = "auto"
 _TRAINING = shared.TRAINING
 
 
@@ -39,7 +43,7 @@ def train_command(
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "slam",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}; or {AUTO}: a pilot decides.")] = "slam",
     option: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
@@ -139,6 +143,9 @@ def train_command(
     `understudy train --gold gold.npz --pool pool.npz --test test.npz --method slam --option lower_bound=0.6
     --student mlp:256,256 --lr 0.003 --schedule cosine --pretrain 10 --epochs 60 --out runs/second`
 
+    `understudy train --gold gold.npz --pool pool.npz --method auto --option pilot_rows=2000 --epochs 30
+    --out runs/third`
+
     `understudy train --resume --out runs/second`
     """
     if resume:
@@ -173,19 +180,13 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
     """Read the files, train, write the run and its report."""
     from understudy.report import write_run_report
 
-    if request.method not in METHODS:
-        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}")
-    options = read_options(METHODS[request.method], request.options)
-    objective = METHODS[request.method](**options)
+    options, run_method = _method(request)
     device, out = usable_device(request.device), Path(request.out)
     with noted_warnings() as noted:
         examples = request.read()
         examples.leaks().warn()
         count = request.classes if isinstance(request.classes, int) else max(examples.classes, 2)
-
-        def build() -> torch.nn.Module:
-            return models.from_text(request.student, shape=examples.shape, classes=count)
-
+        build = partial(models.from_text, request.student, shape=examples.shape, classes=count)
         ema = _average(build, device) if request.ema else None
         # What a run began with stays; whether the files are still the same is found out by the training.
         if not resume:
@@ -193,8 +194,8 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
         if not resume or not (out / VALUES_FILE).exists():
             examples.featuriser.save(out)
         try:
-            run = train(
-                build, examples.gold, examples.pool, objective, epochs=request.epochs, batch_size=request.batch_size,
+            run = run_method(
+                build, examples.gold, examples.pool, epochs=request.epochs, batch_size=request.batch_size,
                 lr=request.lr, seed=request.seed, test=examples.test, select=examples.select,
                 patience=request.patience, out=out, optimizer=request.optimizer, weight_decay=request.weight_decay,
                 momentum=request.momentum, schedule=request.schedule, gold_repeat=request.gold_repeat,
@@ -206,6 +207,7 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
             if not resume:
                 _clear(out)
             raise
+    chosen = why_chosen(run)
     write_run_report(
         out / "report.html",
         run,
@@ -213,9 +215,28 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
         pool=examples.pool,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=noted,
-        settings=request.settings(),
+        settings=request.settings() | ({} if chosen is None else {"Chosen": chosen}),
     )
+    if chosen is not None:
+        typer.echo(f"Chosen: {chosen}")
     _tell(run, out)
+
+
+def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
+    """The options that were typed, and what trains with them."""
+    if request.method == AUTO:
+        options = read_options(pilot_options, request.options)
+        return options, partial(auto, **options)
+    if request.method not in METHODS:
+        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
+    options = read_options(METHODS[request.method], request.options)
+    objective = METHODS[request.method](**options)
+    return options, lambda student, gold, pool, **told: train(student, gold, pool, objective, **told)
+
+
+def pilot_options(*, pilot_rows: int = 5000, pilot_epochs: int | None = None, folds: int = 4) -> dict[str, Any]:
+    """What may be typed after --option for --method auto."""
+    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds}
 
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from understudy.compare.interval import Array
 from understudy.data.crossfit import fold_rows
-from understudy.data.examples import Gold
+from understudy.data.examples import Gold, Pool
 from understudy.data.splits import split
 from understudy.errors import UnderstudyError
 
@@ -49,6 +49,11 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> D
     train = torch.cat([random, gold.chosen.nonzero().squeeze(1)]).sort().values
     mine = gold if len(train) == len(gold) else gold.take(train)
     return Dealt(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
+
+
+def gold_passes(gold: Gold, pool: Pool) -> int:
+    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool."""
+    return 1 + len(pool) // len(gold)
 
 
 def _select_part(gold: Gold, rows: Tensor, share: float, seed: int) -> tuple[Tensor, Gold]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.checks import check_outputs, drop_unlabelled
-from understudy.compare.deal import Dealt, deal
+from understudy.compare.deal import Dealt, deal, gold_passes
 from understudy.compare.fingerprint import fingerprint
 from understudy.compare.folder import CompareFolder
 from understudy.compare.named import Methods, named_methods
@@ -98,10 +98,7 @@ class Job:
         return {name: value if isinstance(value, int | str) else fingerprint(value) for name, value in parts.items()}  # type: ignore[misc]
 
     def initial(self, seed: int) -> nn.Module:
-        """The untrained student of a seed, as ``us.train`` would make it."""
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return copy.deepcopy(self.student) if isinstance(self.student, nn.Module) else self.student()
+        return initial_student(self.student, seed)
 
     def dealt(self, seed: int) -> Dealt:
         parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
@@ -138,8 +135,7 @@ class Job:
         options: Any = dict(self.training)
         pool: Pool | None = self.pool
         if method == GOLD_ONLY:
-            # As many rows per epoch, so as many steps, as the methods that have the pool.
-            pool, options["gold_repeat"] = None, 1 + len(self.pool) // len(parts.gold)
+            pool, options["gold_repeat"] = None, gold_passes(parts.gold, self.pool)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -174,6 +170,13 @@ class Job:
         # Rows of gold beside a test set of their own are no rows of that set: then nothing is paired by row.
         paired = judge is parts.test and len(rows) == len(judge)
         return Outcome(float(right.mean()), judged=Judged(numbers, right) if paired else None)
+
+
+def initial_student(student: Student, seed: int) -> nn.Module:
+    """The untrained student of a seed, as ``us.train`` would make it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return copy.deepcopy(student) if isinstance(student, nn.Module) else student()
 
 
 def _nobody(rows: Any) -> Tensor:
