@@ -23,7 +23,7 @@ import torch
 from benchmarks.figures import Figure, markdown
 
 BENCHMARKS = (
-    *("train_overhead", "reweight_step", "reweight_torchopt", "reliability", "selection", "label_errors", "large_pool"),
+    *("train_overhead", "reweight_step", "reweight_torchopt", "reliability", "selection", "label_errors"),
     *("large_pool", "compare_speed", "growth"),
 )
 

@@ -305,25 +305,27 @@ def test_training_repeats_bit_by_bit_and_stays_finite(name: str) -> None:
         torch.testing.assert_close(column, second.columns[key], rtol=0, atol=0, equal_nan=True)
 
 
+BATCHES = {"left": 0}
+
+
+def until_stopped(x: Tensor, generator: torch.Generator) -> Tensor:
+    BATCHES["left"] -= 1
+    if BATCHES["left"] == 0:
+        raise KeyboardInterrupt
+    return x
+
+
 @each_method
 @pytest.mark.parametrize("stop", [2, 9])
 def test_a_stopped_training_goes_on_to_the_same_bits(name: str, stop: int, tmp_path: Path) -> None:
     objective = _build(name, "training")
     world = World.make()
-    whole = _train(world, objective, augment=lambda x, generator: x)
-    stop = stop if objective.gold_trains else min(stop, 4)  # the pool alone is four batches in two epochs
-    calls = 0
-
-    def stopping(x: Tensor, generator: torch.Generator) -> Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == stop:
-            raise KeyboardInterrupt
-        return x
-
+    whole = _train(world, objective, augment=until_stopped)
+    # The pool alone is four batches in two epochs.
+    BATCHES["left"] = stop if objective.gold_trains else min(stop, 4)
     with pytest.raises(KeyboardInterrupt):
-        _train(world, objective, out=tmp_path / "run", checkpoint_every=1, augment=stopping)
-    resumed = _train(world, objective, out=tmp_path / "run", resume=True, augment=lambda x, generator: x)
+        _train(world, objective, out=tmp_path / "run", checkpoint_every=1, augment=until_stopped)
+    resumed = _train(world, objective, out=tmp_path / "run", resume=True, augment=until_stopped)
     for made in ("student", "columns", "modules"):
         ours, theirs = getattr(resumed, made), getattr(whole, made)
         if made == "student":

@@ -19,7 +19,7 @@ LAYERS = [
     ["files", "intact", "progress", "options", "console"],
     ["maths"],
     ["data", "featurise", "features", "models", "ema", "optim", "recipe", "theory"],
-    ["reliability", "types"],
+    ["reliability", "types", "fingerprint"],
     ["evaluate", "refine", "passes"],
     ["checks"],
     ["scoring"],

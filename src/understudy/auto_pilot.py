@@ -18,7 +18,6 @@ from torch import Tensor
 
 from understudy.auto_judge import Judged, judge, still_racing
 from understudy.compare.deal import gold_passes
-from understudy.compare.fingerprint import fingerprint
 from understudy.compare.folder import CompareFolder
 from understudy.compare.job import Student, initial_student
 from understudy.compare.progress import CellProgress
@@ -28,6 +27,7 @@ from understudy.data.crossfit import fold_rows
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.files import locked, write_bytes
+from understudy.fingerprint import fingerprint
 from understudy.train import train
 from understudy.types import Objective
 

@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError
+from understudy.fingerprint import fingerprint
 from understudy.recipe import Recipe
 from understudy.run import flat, nested
 from understudy.scoring import Scorer
@@ -24,7 +25,9 @@ from understudy.types import Objective
 
 PHASES = ("pretrain", "train", "finetune")
 # Settings that are hashes, which would tell a user nothing.
-_HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {"student": "layers or sizes"}
+_HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {
+    "student": "layers or sizes", "method": "its loss or one of its parts", "augment": "function or settings",
+}  # fmt: skip
 
 
 @dataclass
@@ -156,13 +159,14 @@ def settings_of(
         for name, value in vars(slot).items()
         if isinstance(value, int | float | str | None)
     }
-    schedule = recipe.schedule if isinstance(recipe.schedule, str) else "the schedule passed as a function or pairs"
     return {
         **config,
-        "schedule": schedule,
         "temperature": list(objective.temperatures),
         "refresh_every": objective.refresh_every,
         **slots,
+        "method": fingerprint(objective),
+        "schedule": recipe.schedule if isinstance(recipe.schedule, str) else fingerprint(recipe.schedule),
+        "augment": None if recipe.augment is None else fingerprint(recipe.augment),
         "student": _layers(student),
         **{name: fingerprint(examples) for name, examples in rows.items()},
     }
@@ -178,31 +182,6 @@ def check_same(before: dict[str, Any], now: dict[str, Any], folder: Any) -> None
         raise UnderstudyError(
             f"{folder} was begun with another {name} ({told}); resume with the same arguments, or choose a new folder"
         )
-
-
-def fingerprint(examples: Gold | Pool | None) -> str:
-    """A hash of the labels and of up to 64 rows spread over the features: another data set hardly shares it."""
-    if examples is None:
-        return "none"
-    digest = hashlib.sha256(str(len(examples)).encode())
-    if isinstance(examples, Gold):
-        digest.update(examples.y.numpy().tobytes())
-    values: list[Tensor] = []
-    if examples.teacher is not None:
-        # Probabilities and confidences may be others although the classes named are the same.
-        listed = vars(examples.teacher.take(_spread(len(examples.teacher)))).values()
-        values = [examples.teacher.top1(), *(value for value in listed if isinstance(value, Tensor))]
-    if not examples.rows.per_row:  # a Dataset may draw its rows at random
-        x = examples.rows.take(_spread(len(examples)))
-        values += [x] if isinstance(x, Tensor) else [x[name] for name in sorted(x)]
-    for value in values:
-        digest.update(value.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _spread(rows: int) -> Tensor:
-    # In float32 the last of 20 million rows would be one too far.
-    return torch.linspace(0, rows - 1, min(64, rows), dtype=torch.float64).long()
 
 
 def _layers(student: nn.Module) -> str:

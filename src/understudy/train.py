@@ -129,7 +129,10 @@ def train(
         settings: dict[str, Any] = {}
         if folder is not None:
             given = {"gold": gold, "pool": pool, "test": test, "select": select}
-            kinds = {"refine": refine, "ema": None if ema is None else ema.decay}
+            kinds = {
+                "refine": refine, "ema": None if ema is None else ema.decay, "feature_layer": feature_layer,
+                "autocast": None if autocast is None else str(autocast),
+            }  # fmt: skip
             settings = settings_of(recipe, objective, student, given, config | kinds)
         if resume and folder is not None and (folder / "config.json").exists():
             return _finished(folder, student, settings, ema)

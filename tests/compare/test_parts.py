@@ -1,16 +1,10 @@
-"""What a seed deals, which methods are compared, and what makes two comparisons the same."""
+"""What a seed deals, and which methods are compared."""
 
-import subprocess
-import sys
-import textwrap
-
-import numpy as np
 import pytest
 import torch
 
 import understudy as us
 from understudy.compare.deal import FOLDS, deal
-from understudy.compare.fingerprint import fingerprint
 from understudy.compare.named import named_methods
 
 
@@ -89,40 +83,3 @@ def test_methods_that_cannot_be(methods: object, complaint: str) -> None:
     pool = us.Pool(torch.randn(2, 2), torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
     with pytest.raises(us.UnderstudyError, match=complaint):
         named_methods(methods, pool)  # type: ignore[arg-type]
-
-
-THINGS = """
-import numpy as np, torch, understudy as us
-def scaled(factor):
-    return lambda log_p, q: factor * -(q * log_p).sum(-1)
-gold = us.Gold(torch.arange(6.).view(3, 2), [0, 1, 0], teacher=[0, 1, 1])
-things = [us.slam(), us.slam(lower_bound=0.6), us.gce(g=0.5), us.gce(g=0.6), us.vanilla(loss=scaled(2.0)),
-          us.vanilla(loss=scaled(3.0)), gold, us.Pool(np.ones((3, 2)), us.Hard([0, 1, 1], [.1, .2, .3])),
-          us.Pool(np.ones((3, 2)), us.Hard([0, 1, 1], [.1, .2, .4])),
-          torch.nn.Linear(2, 2).requires_grad_(False).eval()]
-things[-1].load_state_dict({"weight": torch.eye(2), "bias": torch.zeros(2)})
-"""
-
-
-@pytest.mark.slow
-def test_fingerprints_tell_things_apart_and_last() -> None:
-    """All different; and the same in another process, where every address and hash seed is another."""
-    scope: dict[str, list[object]] = {}
-    exec(THINGS, scope)  # type: ignore[arg-type]
-    mine = [fingerprint(thing) for thing in scope["things"]]
-    assert len(set(mine)) == len(mine)
-    ask = "from understudy.compare.fingerprint import fingerprint\nprint(*map(fingerprint, things))"
-    script = textwrap.dedent(THINGS) + ask
-    theirs = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    # Functions know their module, which is not this one there.
-    assert theirs[:4] == mine[:4] and theirs[6:] == mine[6:]
-
-
-def test_large_arrays_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[fingerprint.__module__], "WHOLE_BYTES", 1000)
-    x = torch.zeros(5000, 2)
-    before = fingerprint(x)
-    assert fingerprint(x.clone()) == before != fingerprint(x[:-1])
-    x[-1] = 1.0
-    assert fingerprint(x) != before
-    assert fingerprint(np.zeros(3)) != fingerprint(np.zeros(4))

@@ -29,13 +29,14 @@ from understudy.active.oracle import as_oracle
 from understudy.active.question import Question, open_questions
 from understudy.active.result import Result, record_line
 from understudy.active.scores import Scores, needs_ema, score
-from understudy.active.settings import as_json, fingerprint
+from understudy.active.settings import as_json
 from understudy.active.state import State, drop_rounds_before, load_round, round_folder, save_round, write_labelled
 from understudy.checks import check_outputs
 from understudy.data.examples import Gold, Pool
 from understudy.ema import EMA
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.evaluate import evaluate
+from understudy.fingerprint import fingerprint
 from understudy.methods.vanilla import vanilla
 from understudy.optim import Schedule
 from understudy.recipe import Augment

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from understudy.checks import check_outputs, drop_unlabelled
 from understudy.compare.deal import Dealt, deal, gold_passes
-from understudy.compare.fingerprint import fingerprint
 from understudy.compare.folder import CompareFolder
 from understudy.compare.named import Methods, named_methods
 from understudy.compare.outcome import Judged, Outcome
 from understudy.compare.recommend import GOLD_ONLY
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.fingerprint import fingerprint
 from understudy.methods import METHODS
 from understudy.optim import Schedule
 from understudy.recipe import Augment

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Unpack
 
-from understudy.compare.fingerprint import fingerprint
 from understudy.compare.folder import CompareFolder
 from understudy.compare.interval import percent
 from understudy.compare.job import Job, Student, Training
@@ -18,6 +17,7 @@ from understudy.compare.workers import in_workers, one_thread, usable_cores
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.files import write_json
+from understudy.fingerprint import fingerprint
 
 
 def compare(

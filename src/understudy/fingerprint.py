@@ -1,7 +1,7 @@
 """A short text that changes when data, nets or settings change, and stays the same from one Python to the next.
 
-Used to refuse going on with a comparison that was begun with other ones. Arrays above 64 MB are read at 1,000 rows
-spread over them; Datasets at their first and last rows.
+Used to refuse going on with work that was begun with other ones. Arrays above 64 MB are read at 1,000 rows spread over
+them, memory maps among them; of a Dataset, which may draw its rows at random, only the length counts.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Labels
-from understudy.data.rows import DatasetRows, Rows
+from understudy.data.rows import Rows, TensorRows
 
 WHOLE_BYTES, SAMPLED_ROWS = 64 << 20, 1000
 DERIVED = ("_fit", "answers")
@@ -34,16 +34,16 @@ def fingerprint(thing: Any) -> str:
 def _feed(digest: Any, thing: Any) -> None:
     digest.update(f"<{type(thing).__qualname__}>".encode())
     if isinstance(thing, Tensor):
-        _feed_array(digest, thing.detach().cpu())
+        _feed_tensor(digest, thing.detach().cpu())
     elif isinstance(thing, np.ndarray):
-        digest.update(f"{thing.dtype}{thing.shape}".encode() + thing.tobytes())
+        some = thing[_spread(len(thing)).numpy()] if thing.nbytes > WHOLE_BYTES else thing
+        digest.update(f"{thing.dtype}{thing.shape}".encode() + some.tobytes())
     elif isinstance(thing, nn.Module):
         digest.update(repr(thing).encode())
         _feed(digest, thing.state_dict())
-    elif isinstance(thing, DatasetRows):
-        ends = [number for number in (0, 1, len(thing) - 2, len(thing) - 1) if 0 <= number < len(thing)]
-        _feed(digest, [len(thing), thing.take(torch.tensor(ends, dtype=torch.long))])
-    elif isinstance(thing, Gold | Pool | Labels | Rows):
+    elif isinstance(thing, Rows):
+        _feed_rows(digest, thing)
+    elif isinstance(thing, Gold | Pool | Labels):
         _feed(digest, {name: value for name, value in vars(thing).items() if name not in DERIVED})
     elif isinstance(thing, Mapping):
         for key in thing:
@@ -67,16 +67,35 @@ def _feed(digest: Any, thing: Any) -> None:
         digest.update(re.sub(r" at 0x[0-9a-f]+", "", repr(thing)).encode())
 
 
-def _feed_array(digest: Any, array: Tensor) -> None:
-    digest.update(f"{array.dtype}{tuple(array.shape)}".encode())
-    if array.nbytes > WHOLE_BYTES:
-        array = array[torch.linspace(0, len(array) - 1, SAMPLED_ROWS, dtype=torch.float64).long()]
-    digest.update(array.contiguous().view(torch.uint8).numpy().tobytes() if array.dim() else repr(array).encode())
+def _feed_tensor(digest: Any, tensor: Tensor) -> None:
+    digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    if tensor.nbytes > WHOLE_BYTES:
+        tensor = tensor[_spread(len(tensor))]
+    digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else repr(tensor).encode())
+
+
+def _feed_rows(digest: Any, rows: Rows) -> None:
+    digest.update(f"{len(rows)}".encode())
+    if isinstance(rows, TensorRows):
+        _feed_tensor(digest, rows.x)
+    elif not rows.per_row:
+        _feed(digest, rows.take(_spread(len(rows))))
+
+
+def _spread(rows: int) -> Tensor:
+    # In float32 the last of 20 million rows would be one too far.
+    return torch.linspace(0, rows - 1, min(SAMPLED_ROWS, rows), dtype=torch.float64).long()
 
 
 def _feed_function(digest: Any, function: Any) -> None:
     digest.update(f"{function.__module__}.{function.__qualname__}".encode())
-    code = function.__code__
-    constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
     closure = [cell.cell_contents for cell in function.__closure__ or ()]
-    _feed(digest, [code.co_code.hex(), constants, function.__defaults__, function.__kwdefaults__, closure])
+    _feed(digest, [_code(function.__code__), function.__defaults__, function.__kwdefaults__, closure])
+    if isinstance(function, MethodType):
+        _feed(digest, function.__self__)
+
+
+def _code(code: CodeType) -> list[Any]:
+    """What a function does and names, with the functions inside it."""
+    constants = [_code(constant) if isinstance(constant, CodeType) else constant for constant in code.co_consts]
+    return [code.co_code.hex(), code.co_names, constants]
