@@ -1,6 +1,6 @@
 """Files that appear whole or not at all: written under a temporary name, synced, then renamed.
 
-And folders that one process at a time writes to: ``with locked(folder): …``.
+And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache.
 """
 
 import json
@@ -14,6 +14,23 @@ from typing import Any
 from understudy.errors import UnderstudyError
 
 LOCK = ".lock"
+
+
+def cache_path() -> Path:
+    """``$UNDERSTUDY_CACHE``, else ``~/.cache/understudy``."""
+    return Path(os.environ.get("UNDERSTUDY_CACHE") or Path.home() / ".cache" / "understudy")
+
+
+def cache_folder(named: Path | None = None) -> Path:
+    """The one named, else ``cache_path()``; made if it is not there."""
+    folder = named or cache_path()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnderstudyError(
+            f"cannot make the cache folder {folder}: {error.strerror}; set UNDERSTUDY_CACHE to one you may write to"
+        ) from error
+    return folder
 
 
 @contextmanager
@@ -85,7 +102,9 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def appearing_whole(path: Path, *, keep_suffix: bool = True) -> Iterator[Path]:
+def appearing_whole(
+    path: Path, *, keep_suffix: bool = True, cure: str = "check the folder and the free space"
+) -> Iterator[Path]:
     """A temporary path beside ``path``, renamed where the block succeeds. Some libraries insist on a file's suffix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +123,7 @@ def appearing_whole(path: Path, *, keep_suffix: bool = True) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise UnderstudyError(f"cannot write {path}: {error.strerror}; check the folder and the free space") from error
+        raise UnderstudyError(f"cannot write {path}: {error.strerror}; {cure}") from error
 
 
 def _sync(path: Path) -> None:

@@ -21,4 +21,4 @@ def test_one_line_per_cell(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         bar.cell("gce, seed 1: 91.0%")
     # Cells found on disk say nothing about the pace: 10 s for one, so 10 s for the other.
     said = capsys.readouterr().err.splitlines()
-    assert said == ["compare 4/5  slam, seed 1: 90.0%  about 10 s left", "compare 5/5  gce, seed 1: 91.0%"]
+    assert said == ["compare  4/5  slam, seed 1: 90.0%  about 10 s left", "compare  5/5  gce, seed 1: 91.0%"]

@@ -11,9 +11,10 @@ import torch
 
 import understudy.data.paging as module
 from understudy.active.scores import score
-from understudy.data.paging import Readahead, block_rows, cache_folder, room_for, total_memory
+from understudy.data.paging import Readahead, block_rows, room_for, total_memory
 from understudy.errors import UnderstudyError
 from understudy.evaluate import penultimate, predict
+from understudy.files import cache_folder
 from understudy.models import mlp
 
 Usage = namedtuple("Usage", "total used free")

@@ -248,6 +248,13 @@ def test_runs_of_before_tell_their_columns(tmp_path: Path, save: Any) -> None:
         load_featuriser(tmp_path, {"features": "y"}, table)
 
 
+def test_nothing_is_learned_from_rows_to_predict(tmp_path: Path, save: Any) -> None:
+    """A run made in Python keeps no featuriser: what categories mean would be made up from the file at hand."""
+    table = read_table(save("t.csv", age=[1.0, 2.0], job=["cook", "smith"]))
+    with pytest.raises(UnderstudyError, match=r"does not say how column 'job' of .*t\.csv becomes numbers"):
+        load_featuriser(tmp_path, {}, table)
+
+
 def test_no_file_is_overwritten(save: Any) -> None:
     path = save("t.npz", x=X)
     with pytest.raises(UnderstudyError, match="already exists"):

@@ -11,21 +11,20 @@ the way, with their row. The folder's ``.npy`` files may be deleted at any time.
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from understudy.data.paging import cache_folder, check_space
+from understudy.data.paging import check_space
 from understudy.errors import UnderstudyError
+from understudy.files import appearing_whole, cache_folder
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +39,7 @@ def map_column(files: Sequence[Path], column: str, *, cache: Path | None = None)
     """One column over all files, one after the other: ``(rows,)`` numbers or ``(rows, …)`` from lists of one length."""
     if not files:
         raise UnderstudyError(f"there are no files to read column {column!r} from; pass at least one")
-    folder = cache_folder() if cache is None else Path(cache)
+    folder = cache_folder(cache)
     before = _fingerprint(files, column)
     target = folder / f"column-{before}.npy"
     found = _open(target)
@@ -83,40 +82,15 @@ def _write(target: Path, files: Sequence[Path], column: str) -> None:
         raise UnderstudyError(f"{files[0]}: column {column!r} holds no rows; check how it was written")
     file, _, first = found
     rows = sum(_row_count(file, column) for file in files)
-    with _appears_whole(target, rows * (first.nbytes // len(first)), column) as sink:
+    _tidy(target.parent)
+    check_space(target.parent, rows * (first.nbytes // len(first)), f"column {column!r}")
+    cure = "free some space or set UNDERSTUDY_CACHE to another folder"
+    with appearing_whole(target, keep_suffix=False, cure=cure) as temporary, temporary.open("wb") as sink:
         header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(sink, header | {"shape": (rows, *first.shape[1:])})
         for name, start, piece in _pieces(files, column):
             _check(piece, first, name, start, column, file)
             sink.write(np.ascontiguousarray(piece).data)
-
-
-@contextmanager
-def _appears_whole(target: Path, size: int, column: str) -> Iterator[IO[bytes]]:
-    """A file to write, which gets its name only when all of it is on disk."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _tidy(target.parent)
-        check_space(target.parent, size, f"column {column!r}")
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as sink:
-                yield sink
-                sink.flush()
-                os.fsync(sink.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise UnderstudyError(
-            f"cannot write {target.parent}: {error.strerror}; free some space or set UNDERSTUDY_CACHE to another folder"
-        ) from error
 
 
 def _tidy(folder: Path) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
+from understudy.files import cache_folder
 
 Array = np.ndarray[Any, Any]
 
@@ -43,18 +44,6 @@ def total_memory() -> int:
 def block_rows(row_bytes: int) -> int:
     """How many rows make a block worth a read of its own."""
     return max(1, BLOCK_BYTES // max(1, row_bytes))
-
-
-def cache_folder() -> Path:
-    """``$UNDERSTUDY_CACHE``, else ``~/.cache/understudy``; made if it is not there."""
-    folder = Path(os.environ.get("UNDERSTUDY_CACHE") or Path.home() / ".cache" / "understudy")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnderstudyError(
-            f"cannot make the cache folder {folder}: {error.strerror}; set UNDERSTUDY_CACHE to one you may write to"
-        ) from error
-    return folder
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:

@@ -60,7 +60,14 @@ def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Fe
     if features is not None:
         zeros = np.zeros(len(features))
         return Featuriser([Numbers(tuple(features), zeros, zeros, scale=False, missing="error")])
-    return Featuriser.fit(table.columns, Request(scale=False), where=f"{table.path}", folder=table.folder)
+    found = Featuriser.fit(table.columns, Request(scale=False), where=f"{table.path}", folder=table.folder)
+    learned = [part.names[0] for part in found.parts if not isinstance(part, Arrays | Numbers)]
+    if learned:
+        raise UnderstudyError(
+            f"{folder} does not say how column {learned[0]!r} of {table.path} becomes numbers; give a column x of "
+            "numbers per row, as the student takes them"
+        )
+    return found
 
 
 def rows_for(run: Path, config: Mapping[str, Any], table: Table) -> Array | Rows:

@@ -16,7 +16,8 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.encoder import Encoder
 from understudy.featurise.part import Part
 from understudy.featurise.raw import Array, Raw
-from understudy.featurise.store import EmbeddingStore, cache_folder, key_of
+from understudy.featurise.store import EmbeddingStore, key_of
+from understudy.files import cache_path
 
 # So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.
 SHARD_TEXTS = 2048
@@ -73,7 +74,7 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
         row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
         raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
     distinct = dict(zip(keys, texts, strict=True))
-    store = EmbeddingStore(cache_folder() / "embeddings" / encoder.fingerprint)
+    store = EmbeddingStore(cache_path() / "embeddings" / encoder.fingerprint)
     vectors, found = store.fetch(list(distinct), width=width)
     todo = [key for key, known in zip(distinct, found, strict=True) if not known]
     todo.sort(key=lambda key: -len(distinct[key]))

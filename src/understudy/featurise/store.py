@@ -9,7 +9,6 @@ damaged one is known by its name. It is then warned about, removed, and its text
 """
 
 import hashlib
-import os
 import re
 import warnings
 from pathlib import Path
@@ -24,10 +23,6 @@ from understudy.files import write_bytes
 
 KEY_BYTES = 32
 _SHARD = re.compile(r"[0-9a-f]{64}\.safetensors")
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("UNDERSTUDY_CACHE") or Path.home() / ".cache" / "understudy")
 
 
 def key_of(text: str) -> bytes:
