@@ -69,8 +69,25 @@ def reductions(full: Any, reduced: Any, inside: str = "") -> Iterator[tuple[str,
         name = f"{inside}{field.name}"
         if is_dataclass(before) and is_dataclass(after):
             yield from reductions(before, after, f"{name}.")
+        elif _are_labelled(before) and _are_labelled(after):
+            yield from _by_label(before, after, name)
         else:
             yield name, shown(before), shown(after)
+
+
+def _are_labelled(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(hasattr(item, "label") for item in value)
+
+
+def _by_label(full: Any, reduced: Any, name: str) -> Iterator[tuple[str, str, str]]:
+    ours = {item.label: item for item in reduced}
+    for item in full:
+        if item.label not in ours:
+            yield f"{name}: {item.label}", "is there", "left out"
+        else:
+            yield from reductions(item, ours[item.label], f"{name}: {item.label}, ")
+    for label in ours.keys() - {item.label for item in full}:
+        yield f"{name}: {label}", "is not there", "added"
 
 
 def shown(value: Any) -> str:

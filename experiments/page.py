@@ -5,6 +5,7 @@ from typing import Any
 
 from experiments.claims import MEASURES, Verdict, decide
 from experiments.experiment import PAPERS, Part, Published, reductions
+from experiments.plot import is_drawn
 from experiments.runner import Finished, machine
 from experiments.sweep import Cell
 from experiments.table import markdown, percent
@@ -23,6 +24,8 @@ def page(finished: Finished) -> str:
         f"{PAPERS[experiment.paper]}, {experiment.shows}: {experiment.what}",
         f"`understudy reproduce {experiment.name}`" + (" `--scale full`" if finished.scale == "full" else ""),
     ]
+    if is_drawn(finished):
+        text.append(f"![{experiment.shows} at {finished.scale} scale]({experiment.name}.png)")
     for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True):
         heading = [f"## {part.title}"] if len(experiment.parts) > 1 else []
         text += [*heading, _part(part, cells, verdicts, finished)]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from experiments import results
 from experiments.page import page, record
+from experiments.plot import draw, is_drawn
 from experiments.registry import all_experiments, find
 from experiments.runner import SCALES, WORK, Finished, run
 from understudy.errors import UnderstudyError
@@ -23,8 +24,10 @@ OUT = Path(__file__).parents[1] / "docs" / "results" / "reproduce"
 
 
 def write(finished: Finished, out: Path) -> Path:
-    """The page and, beside it, the numbers."""
+    """The page and, beside it, the numbers and the picture."""
     path = out / f"{finished.experiment.name}.md"
+    if is_drawn(finished):
+        draw(path.with_suffix(".png"), finished)
     write_text(path, page(finished))
     write_json(path.with_suffix(".json"), record(finished))
     return path

@@ -124,3 +124,5 @@ def test_reductions_name_every_field_that_differs() -> None:
     assert found["training.epochs"] == ("200", "15")
     assert found["unlabelled"] == ("no limit", "4,000")
     assert "validation" in found and "pretraining.schedule" in found
+    assert found["methods: VID, options"][1] == "0.001", "methods are named one by one, and only where they differ"
+    assert not any(what.startswith("methods: Vanilla") for what in found)

@@ -1,7 +1,7 @@
 """Running, stopping and going on; the page and the numbers; the command."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from experiments.experiment import Experiment, Part, Published
 from experiments.page import page, record
 from experiments.reproduce import write
 from experiments.sweep import Cell
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from experiments import registry, results, runner
+from experiments import plot, registry, results, runner
 from understudy.cli import reproduce as command
 from understudy.cli.app import app
 from understudy.errors import UnderstudyError
@@ -111,6 +112,32 @@ def test_the_page_keeps_ours_and_the_papers_apart(inline: list[Any], tmp_path: P
     stored = json.loads((write(pages[0], tmp_path / "out").with_suffix(".json")).read_text())
     assert stored == json.loads(json.dumps(record(pages[0])))
     assert stored["parts"][0]["claims"][0][-1] == "yes"
+
+
+def test_a_figure_is_drawn_and_a_table_is_not(inline: list[Any], tmp_path: Path) -> None:
+    finished: list[Any] = []
+    experiments = [made(), replace(made("made_fig01"), shows="Figure 1")]
+    runner.run(experiments, work=tmp_path / "work", say=lambda line: None, on_finished=finished.append)
+    for one in finished:
+        text = write(one, tmp_path / "out").read_text(encoding="utf-8")
+        drawn = one.experiment.name == "made_fig01"
+        assert ("![Figure 1 at reduced scale](made_fig01.png)" in text) == drawn
+        assert (tmp_path / "out" / f"{one.experiment.name}.png").exists() == drawn
+    assert (tmp_path / "out" / "made_fig01.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_panel_holds_the_means_of_its_cells() -> None:
+    cells = [cell for seed in range(3) for column in ("100", "1,000") for cell in Made().measure(column, seed)]
+    cells.append(Cell("Teacher", "100", 0, 0.4, ()))
+    along, beside = Figure().subplots(1, 2)
+    plot._trajectories(along, [cell for cell in cells if cell.column == "100"])
+    lines = {line.get_label(): line for line in along.get_lines()}
+    assert list(lines["SLaM"].get_xdata()) == [1, 2] and list(lines["SLaM"].get_ydata()) == pytest.approx([30.0, 51.0])
+    assert list(lines["Teacher"].get_ydata()) == pytest.approx([40.0, 40.0])
+    plot._by_column(beside, cells)
+    marks = {bar.get_label(): bar.lines[0] for bar in beside.containers}
+    assert list(marks["SLaM"].get_ydata()) == pytest.approx([53.0, 63.0])
+    assert len(marks["Teacher"].get_ydata()) == 1
 
 
 def test_the_results_page_lists_every_claim(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,109 @@
+"""A reproduced figure as a picture: mean trajectories where the paper draws such, else a value per column.
+
+Intervals of single methods are drawn beside the latter only: seeds move all methods together, so that bands around
+trajectories hide what the paired intervals of the page show.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from experiments.experiment import Part
+from experiments.runner import Finished
+from experiments.sweep import Cell
+from understudy.compare import Interval
+from understudy.files import appearing_whole
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; a marker each for print in black.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8A5A00", "#5E3C99")
+MARKERS = "osD^vP*Xph"
+# Level lines, not contestants.
+GREY = {"Teacher": "#888888"}
+
+
+def is_drawn(finished: Finished) -> bool:
+    """What the paper prints as a table stays one."""
+    return finished.experiment.shows.startswith("Figure")
+
+
+def draw(path: Path, finished: Finished) -> None:
+    parts = list(zip(finished.experiment.parts, finished.cells, strict=True))
+    widest = max(len(_panels(part, cells)) for part, cells in parts)
+    figure = Figure(figsize=(1.4 + 4.0 * widest, 0.4 + 3.4 * len(parts)), layout="constrained")
+    axes = figure.subplots(len(parts), widest, squeeze=False)
+    for line, (part, cells) in zip(axes, parts, strict=True):
+        panels = _panels(part, cells)
+        for ax in line[len(panels) :]:
+            ax.set_visible(False)
+        for ax, title in zip(line, panels, strict=False):
+            if _along_training(part):
+                _trajectories(ax, [cell for cell in cells if cell.column == title])
+            else:
+                _by_column(ax, cells)
+            ax.set_title(
+                ", ".join(text for text in (_title(part) if len(parts) > 1 else "", title) if text), fontsize=10
+            )
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(color="#e4e4e4", linewidth=0.7)
+        line[0].set_ylabel("%")
+        line[len(panels) - 1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    with appearing_whole(path) as temporary:
+        figure.savefig(temporary, dpi=90, metadata={"Software": None})
+
+
+def _title(part: Part) -> str:
+    """The paper's, and what stands in for its data here."""
+    data = [getattr(setting, "data", None) for setting in (part.full, part.reduced)]
+    return part.title if data[0] == data[1] else f"{part.title} (here {data[1]})"
+
+
+def _along_training(part: Part) -> bool:
+    return any(claim.measure != "last" for claim in part.claims)
+
+
+def _panels(part: Part, cells: Sequence[Cell]) -> list[str]:
+    """Their titles: a panel per column for trajectories, one for all columns otherwise."""
+    return list(dict.fromkeys(cell.column for cell in cells)) if _along_training(part) else [""]
+
+
+def _looks(cells: Sequence[Cell]) -> dict[str, tuple[str, str]]:
+    rows = dict.fromkeys(cell.row for cell in cells)
+    return {
+        row: (GREY.get(row, COLOURS[number % len(COLOURS)]), MARKERS[number % len(MARKERS)])
+        for number, row in enumerate(rows)
+    }
+
+
+def _trajectories(ax: Axes, cells: Sequence[Cell]) -> None:
+    for row, (colour, _) in _looks(cells).items():
+        curves = [cell.curve for cell in cells if cell.row == row and cell.curve]
+        if not curves:
+            ax.axhline(
+                100 * np.mean([cell.value for cell in cells if cell.row == row]), color=colour, ls="--", label=row
+            )
+            continue
+        means = 100 * np.mean([curve[: min(map(len, curves))] for curve in curves], axis=0)
+        ax.plot(np.arange(1, len(means) + 1), means, color=colour, linewidth=1.6, label=row)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("epoch")
+
+
+def _by_column(ax: Axes, cells: Sequence[Cell]) -> None:
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    looks = _looks(cells)
+    for number, (row, (colour, marker)) in enumerate(looks.items()):
+        shift = 0.06 * (number - (len(looks) - 1) / 2)
+        found = {column: [c.value for c in cells if (c.row, c.column) == (row, column)] for column in columns}
+        at = [place + shift for place, column in enumerate(columns) if found[column]]
+        intervals = [Interval.of(values) for values in found.values() if values]
+        means = [100 * one.mean for one in intervals]
+        spread = [[100 * (one.mean - one.low) for one in intervals], [100 * (one.high - one.mean) for one in intervals]]
+        bars = None if any(np.isnan(spread[0])) else spread
+        ax.errorbar(
+            at, means, yerr=bars, color=colour, marker=marker, markersize=5, linewidth=1.0, label=row, capsize=2
+        )
+    ax.set_xticks(range(len(columns)), columns)
