@@ -274,26 +274,37 @@ def _epochs(
                 if keeper.is_due(progress.batch) and progress.batch < len(plan):
                     keeper.save(optimizer, generators)
 
-        total = float(progress.total)
-        if not math.isfinite(total):
-            raise UnderstudyError(
-                f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the "
-                "features (rows from memory maps and Datasets are not checked beforehand)"
-            )
+        loss = _finite(float(progress.total), epoch) / sum(sizes)
         progress.epoch, progress.batch = epoch + 1, 0
         if phase == "train":
-            record = {"epoch": epoch + 1, "loss": total / sum(sizes), "lr": recipe.lr_at(epoch / recipe.epochs)}
+            record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
             record["seconds"] = time.perf_counter() - clock
-            for name, rows in (("select", select), ("test", test)):
-                if rows is not None:
-                    record |= {f"{name}_{key}": value for key, value in evaluate(student, rows).items()}
-            progress.history.append(record)
+            _look(student, record, progress, select=select, test=test)
             if bar is not None:
                 bar.epoch(record)
-            if select is not None and record["select_accuracy"] > progress.best:
-                progress.best, progress.selected_epoch = record["select_accuracy"], epoch + 1
-                progress.selected_state = {name: value.clone() for name, value in student.state_dict().items()}
         keeper.save(optimizer, generators)
+
+
+def _finite(total: float, epoch: int) -> float:
+    if not math.isfinite(total):
+        raise UnderstudyError(
+            f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the features "
+            "(rows from memory maps and Datasets are not checked beforehand)"
+        )
+    return total
+
+
+def _look(
+    student: nn.Module, record: dict[str, float], progress: Progress, *, select: Gold | None, test: Gold | None
+) -> None:
+    """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
+    for name, rows in (("select", select), ("test", test)):
+        if rows is not None:
+            record |= {f"{name}_{key}": value for key, value in evaluate(student, rows).items()}
+    progress.history.append(record)
+    if select is not None and record["select_accuracy"] > progress.best:
+        progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
+        progress.selected_state = {name: value.clone() for name, value in student.state_dict().items()}
 
 
 def _sampling(columns: Columns) -> Tensor | None:
