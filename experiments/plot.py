@@ -17,12 +17,10 @@ from experiments.runner import Finished
 from experiments.sweep import Cell
 from understudy.compare import Interval
 from understudy.files import appearing_whole
+from understudy.report.figures import COLOURS, GREY, MARKERS
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; a marker each for print in black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#8A5A00", "#5E3C99")
-MARKERS = "osD^vP*Xph"
 # Level lines, not contestants.
-GREY = {"Teacher": "#888888"}
+LEVELS = {"Teacher"}
 
 
 def is_drawn(finished: Finished) -> bool:
@@ -73,7 +71,7 @@ def _panels(part: Part, cells: Sequence[Cell]) -> list[str]:
 def _looks(cells: Sequence[Cell]) -> dict[str, tuple[str, str]]:
     rows = dict.fromkeys(cell.row for cell in cells)
     return {
-        row: (GREY.get(row, COLOURS[number % len(COLOURS)]), MARKERS[number % len(MARKERS)])
+        row: (GREY if row in LEVELS else COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
         for number, row in enumerate(rows)
     }
 

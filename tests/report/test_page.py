@@ -113,7 +113,7 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     gold, pool = us.Gold(x, y, teacher=teacher), us.Pool(x, teacher)
     run = us.train(
         lambda: us.models.mlp(inputs=2, classes=3, hidden=(4,)), gold, pool, us.slam(), epochs=3, test=(x, y),
-        select=(x, y), progress=False,
+        select=(x, y), progress=False, notes={"class_names": ["cat", "dog", "a very long name of some rare owl"]},
     )  # fmt: skip
     write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool, settings={"Pool file": "<pool>.npz"})
     _, text = read(tmp_path / "r.html")
@@ -122,6 +122,7 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     assert f"chosen epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
     expected = {"soft": "margin: the teacher", "hard": "class the teacher named", "confidence": "the confidence the"}
     assert expected[kind] in text
+    assert ("cat" in text and "a very long name of som…" in text) == (kind == "hard")
 
 
 def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:

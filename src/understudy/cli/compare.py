@@ -103,7 +103,7 @@ def compare_command(
         title="Which method to take",
         lead=f"{len(examples.gold):,} gold rows, {len(examples.pool):,} pool rows, {epochs} epochs, student {student}.",
         verdict=[*said.sentences, *comparison.notes],
-        trust=measure_teacher(examples.gold, examples.pool, classes=count),
+        trust=measure_teacher(examples.gold, examples.pool, classes=count, class_names=examples.class_names),
         facts=[
             ("Gold, pool, test", f"{gold}, {pool}, {test or 'folds of gold'}"),
             ("Optimizer", f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy.audit import Audit
 from understudy.audit.accuracy import ClassAccuracy
-from understudy.report.figures import GREY, RIGHT, WRONG, drawing
+from understudy.report.figures import GREY, RIGHT, WRONG, drawing, short
 
 # More marks than this only blacken the picture.
 _MOST_MARKS = 2000
@@ -27,7 +27,7 @@ def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> str:
                     ax.scatter([100 * share.estimate], [place + offset], s=26, color=colour, marker=marker, zorder=3)
             ax.scatter([], [], color=colour, marker=marker, label=label)
         ax.axvline(100 * overall, color=GREY, lw=1, ls=":", label=f"all rows {overall:.1%}")
-        ax.set_yticks(range(len(classes)), [_short(one.name) for one in reversed(classes)])
+        ax.set_yticks(range(len(classes)), [short(one.name) for one in reversed(classes)])
         ax.set(ylim=(-0.6, len(classes) - 0.4), xlabel="gold rows, %")
         ax.set_xlim(right=101)
         ax.grid(axis="y", visible=False)
@@ -45,7 +45,7 @@ def flow_figure(found: Audit) -> str:
             ax.barh(place, flow.gold_rows if wrong is None else wrong[0], color="#e8b08a", edgecolor=WRONG, height=0.6)
             if wrong is not None:
                 ax.plot(wrong[1:], [place, place], color="black", lw=1.3)
-        names = [f"{_short(found.class_names[f.truth])}→{_short(found.class_names[f.named])}" for f in reversed(flows)]
+        names = [f"{short(found.class_names[f.truth])}→{short(found.class_names[f.named])}" for f in reversed(flows)]
         ax.set_yticks(range(len(flows)), names)
         ax.set(ylim=(-0.6, len(flows) - 0.4), xlim=(0, None))
         ax.set_xlabel("gold rows" if found.pool_rows is None else "estimated rows of the pool, with 95% interval")
@@ -83,7 +83,3 @@ def curve_figure(found: Audit) -> str | None:
         )  # fmt: skip
         figure.legend(loc="outside upper left", ncols=4)
     return result[0]
-
-
-def _short(name: str, longest: int = 24) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"

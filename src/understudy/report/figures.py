@@ -115,8 +115,11 @@ def _class_bars(trust: Trust) -> str:
         seen = counts[shown] > 0
         ax.scatter(place[seen], raw[seen], color="black", s=18, zorder=3, label="share right among gold rows")
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
-        labels = [f"{name}\n({counts[name]})" if len(shown) <= 20 else f"{name}" for name in shown]
-        ax.set_xticks(place, labels, fontsize=9 if len(shown) <= 20 else 7)
+        names = [f"{number}" if trust.class_names is None else short(trust.class_names[number]) for number in shown]
+        if len(shown) <= 20:
+            names = [f"{name}\n({counts[number]})" for name, number in zip(names, shown, strict=True)]
+        leaning: Any = {"rotation": 35, "ha": "right"} if max(map(len, names)) * len(names) > 90 else {}
+        ax.set_xticks(place, names, fontsize=9 if len(shown) <= 20 else 7, **leaning)
         ax.set(ylim=(0, 1.04), xlabel="class the teacher named (gold rows)", ylabel="share right")
         ax.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))
         ax.grid(axis="x", visible=False)
@@ -251,3 +254,7 @@ def _inline(svg: str) -> str:
     view = re.search(r'viewBox="[^"]*"', head)
     assert view is not None
     return f'<svg {view.group(0)} aria-hidden="true">{body.strip()}'
+
+
+def short(name: str, longest: int = 24) -> str:
+    return name if len(name) <= longest else name[: longest - 1] + "…"

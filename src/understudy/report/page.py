@@ -94,7 +94,9 @@ def write_run_report(
         title=f"Training with {method}",
         lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         results=_run_results(run),
-        trust=measure_teacher(gold, pool, lower_bound=lower_bound, classes=classes),
+        trust=measure_teacher(
+            gold, pool, lower_bound=lower_bound, classes=classes, class_names=run.config.get("class_names")
+        ),
         curves=figures.run_curves(run.history, run.selected_epoch) if run.history else None,
         curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
         facts=[*name_facts(run.facts), *((name, str(value)) for name, value in (settings or {}).items())],

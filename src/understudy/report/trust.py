@@ -1,5 +1,6 @@
 """What gold says about the teacher, as numbers to draw: how often it was right, by how sure it was."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,7 @@ class Trust:
     curve: StepCurve | None = None
     per_class: Tensor | None = None
     pool_confidence: Tensor | None = None
+    class_names: Sequence[str] | None = None
 
     @property
     def accuracy(self) -> float:
@@ -34,7 +36,12 @@ class Trust:
 
 
 def measure_teacher(
-    gold: Gold | None, pool: Pool | None = None, *, lower_bound: float = 0.5, classes: int | None = None
+    gold: Gold | None,
+    pool: Pool | None = None,
+    *,
+    lower_bound: float = 0.5,
+    classes: int | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Trust | None:
     """None where fewer than two gold rows carry the teacher's word."""
     rows, said = (torch.empty(0), None) if gold is None else gold.estimates()
@@ -66,4 +73,5 @@ def measure_teacher(
         curve=curve,
         per_class=per_class,
         pool_confidence=theirs,
+        class_names=class_names,
     )
