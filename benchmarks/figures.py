@@ -57,13 +57,14 @@ def markdown(figures: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(figures: Callable[[], list[Figure]]) -> None:
+def main(figures: Callable[[], list[Figure]], words: Sequence[str] | None = None) -> None:
+    """``words``: what is left of the command line where a benchmark has options of its own."""
     import torch
 
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     found = figures()
     print(markdown(found))
     if options.json is not None:

@@ -21,15 +21,17 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import Figure, main
+
 ROWS, FEATURES, CLASSES, GOLD, SHARE, PIECE = 4_000_000, 384, 10, 2_000, 10, 1 << 16
 METHODS = ("weighted", "slam")
 KINDS = ("memory", "warm", "cold", "block")
-SPEEDS = ("rows_per_cpu_second", "rows_per_second")
 
 
 def make_pool(folder: Path, rows: int, features: int = FEATURES) -> None:
@@ -145,42 +147,47 @@ def measure(kind: str, method: str, folder: Path) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def run(rows: int = ROWS, repeats: int = 3, folder: Path | None = None) -> list[dict[str, Any]]:
-    """One row per method and kind: medians, and the speed relative to training from memory."""
-    table = []
+def medians(rows: int, repeats: int, folder: Path | None) -> dict[tuple[str, str], dict[str, float]]:
+    """(method, kind) -> its medians."""
+    found = {}
     with tempfile.TemporaryDirectory(dir=folder) as name:
         make_pool(Path(name), rows)
         for method in METHODS:
-            found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+            each: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
             for _ in range(repeats):
                 for kind in KINDS:
-                    found[kind].append(measure(kind, method, Path(name)))
-            medians = {
-                kind: {key: statistics.median(one[key] for one in each) for key in each[0]}
-                for kind, each in found.items()
-            }
-            for kind in KINDS:
-                of_memory = {f"{key}_ratio": medians[kind][key] / medians["memory"][key] for key in SPEEDS}
-                table.append({"method": method, "kind": kind, **medians[kind], **of_memory})
+                    each[kind].append(measure(kind, method, Path(name)))
+            for kind, ones in each.items():
+                found[method, kind] = {key: statistics.median(one[key] for one in ones) for key in ones[0]}
+    return found
+
+
+def figures(rows: int = ROWS, repeats: int = 3, folder: Path | None = None) -> list[Figure]:
+    found = medians(rows, repeats, folder)
+    table = []
+    for method in METHODS:
+        memory = found[method, "memory"]
+        for kind in KINDS[1:]:
+            mine, what = found[method, kind], f"{method}, {rows:,} × {FEATURES} from a file, {kind}"
+            for unit, key in (("rows/s", "rows_per_second"), ("rows/cpu s", "rows_per_cpu_second")):
+                target = "≥ 0.8" if kind == "warm" and unit == "rows/s" else ""
+                ratio = mine[key] / memory[key]
+                table.append(
+                    Figure(what, unit, mine[key], "a tenth of the rows, in memory", memory[key], ratio, target)
+                )
+            extra = mine["extra_mb"]
+            table.append(Figure(f"{what}: memory above torch", "MB", extra, value=extra, target="≤ 1,000"))
     return table
 
 
-def main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the pool is written (default: the temporary folder)")
     parser.add_argument("--worker", nargs=2, metavar=("KIND", "METHOD"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options, rest = parser.parse_known_args()
     if options.worker:
         worker(*options.worker, options.folder)
-        return
-    print(f"{'method':10}{'kind':8}{'rows/cpu s':>12}{'ratio':>7}{'rows/s':>10}{'ratio':>7}{'extra MB':>10}")
-    for row in run(options.rows, options.repeats, options.folder):
-        speeds = f"{row['rows_per_cpu_second']:12,.0f}{row['rows_per_cpu_second_ratio']:7.2f}"
-        speeds += f"{row['rows_per_second']:10,.0f}{row['rows_per_second_ratio']:7.2f}"
-        print(f"{row['method']:10}{row['kind']:8}{speeds}{row['extra_mb']:10,.0f}")
-
-
-if __name__ == "__main__":
-    main()
+    else:
+        main(partial(figures, options.rows, options.repeats, options.folder), rest)
