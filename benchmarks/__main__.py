@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiments.runner import commit
 
 from benchmarks.figures import Figure, markdown
 
@@ -49,10 +50,9 @@ def page(kept: dict[str, Any]) -> str:
 
 
 def made() -> str:
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     load = f"load {os.getloadavg()[0]:.1f} at the end"
     return (
-        f"*{datetime.date.today()}, {commit or 'no commit'}, torch {torch.__version__}, {platform.machine()}, "
+        f"*{datetime.date.today()}, {commit('src', 'benchmarks')}, torch {torch.__version__}, {platform.machine()}, "
         f"{os.cpu_count()} cores, {load}.*"
     )
 

@@ -151,14 +151,14 @@ def _with_tuple(cell: Cell) -> Cell:
 
 
 @cache
-def commit() -> str:
+def commit(*folders: str) -> str:
     """Of the code that runs: the checkout's commit, "-dirty" where its sources differ. Read once, at the start."""
     root = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src", "experiments")
+    changed = git("status", "--porcelain", "--", *(folders or ("src", "experiments")))
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
 
 
