@@ -55,7 +55,7 @@ def run_cell(setting: str, seed: int) -> Cell:
     tested = {}
     for name, objective in candidates(given.gold, given.pool).items():
         alone = name == GOLD_ONLY
-        options = {"gold_repeat": gold_passes(given.gold, given.pool)} if alone else {}
+        options = {"gold_repeat": gold_passes(given.gold, given.pool, 1)} if alone else {}
         pool = None if alone else given.pool
         run = us.train(given.student, given.gold, pool, objective, refine=False, **common, **options)
         tested[name] = us.evaluate(run.student, given.test)["accuracy"]

@@ -19,6 +19,8 @@ from understudy.compare import Interval
 from understudy.files import appearing_whole
 from understudy.report.figures import COLOURS, GREY, MARKERS
 
+Looks = dict[str, tuple[str, str]]
+"""row -> colour, marker."""
 # Level lines, not contestants.
 LEVELS = {"Teacher"}
 
@@ -39,9 +41,9 @@ def draw(path: Path, finished: Finished) -> None:
             ax.set_visible(False)
         for ax, title in zip(line, panels, strict=False):
             if _along_training(part):
-                _trajectories(ax, [cell for cell in cells if cell.column == title])
+                _trajectories(ax, [cell for cell in cells if cell.column == title], _looks(cells))
             else:
-                _by_column(ax, cells)
+                _by_column(ax, cells, _looks(cells))
             ax.set_title(
                 ", ".join(text for text in (_title(part) if len(parts) > 1 else "", title) if text), fontsize=10
             )
@@ -68,7 +70,8 @@ def _panels(part: Part, cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(cell.column for cell in cells)) if _along_training(part) else [""]
 
 
-def _looks(cells: Sequence[Cell]) -> dict[str, tuple[str, str]]:
+def _looks(cells: Sequence[Cell]) -> Looks:
+    """The same in every panel of a part."""
     rows = dict.fromkeys(cell.row for cell in cells)
     return {
         row: (GREY if row in LEVELS else COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
@@ -76,9 +79,9 @@ def _looks(cells: Sequence[Cell]) -> dict[str, tuple[str, str]]:
     }
 
 
-def _trajectories(ax: Axes, cells: Sequence[Cell]) -> None:
-    for row, (colour, _) in _looks(cells).items():
-        curves = [cell.curve for cell in cells if cell.row == row and cell.curve]
+def _trajectories(ax: Axes, cells: Sequence[Cell], looks: Looks) -> None:
+    for row in dict.fromkeys(cell.row for cell in cells):
+        colour, curves = looks[row][0], [cell.curve for cell in cells if cell.row == row and cell.curve]
         if not curves:
             ax.axhline(
                 100 * np.mean([cell.value for cell in cells if cell.row == row]), color=colour, ls="--", label=row
@@ -90,9 +93,8 @@ def _trajectories(ax: Axes, cells: Sequence[Cell]) -> None:
     ax.set_xlabel("epoch")
 
 
-def _by_column(ax: Axes, cells: Sequence[Cell]) -> None:
+def _by_column(ax: Axes, cells: Sequence[Cell], looks: Looks) -> None:
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    looks = _looks(cells)
     for number, (row, (colour, marker)) in enumerate(looks.items()):
         shift = 0.06 * (number - (len(looks) - 1) / 2)
         found = {column: [c.value for c in cells if (c.row, c.column) == (row, column)] for column in columns}

@@ -13,6 +13,7 @@ import understudy as us
 from understudy.auto import _choice, candidates, why_chosen
 from understudy.auto_judge import Judged, choose, judge, mean_and_error, still_racing, truth_probability
 from understudy.auto_pilot import Pilot
+from understudy.compare.deal import gold_passes
 
 AUTO = sys.modules["understudy.auto"]  # us.auto is the function
 
@@ -94,10 +95,10 @@ def test_gold_alone_must_also_beat_the_teacher_where_only_a_slice_was_seen() -> 
     base = {"vanilla": one("vanilla", 0.0, 0.0), "slam": one("slam", 0.02, 0.01)}
     for accuracy, sees_all, choice in ((0.7, True, "gold only"), (0.7, False, "slam"), (0.9, False, "gold only")):
         judged = {**base, "gold only": one("gold only", 0.1, 0.01, accuracy)}
-        assert _choice(judged, gold, sees_all=sees_all) == choice
+        assert _choice(judged, gold, sees_all=sees_all) == (choice, "gold only" if choice == "slam" else None)
     unknown = us.Gold(gold.x, gold.y)
-    assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, sees_all=False) == "slam"
-    assert _choice({}, gold, sees_all=True) == "vanilla"
+    assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, sees_all=False)[0] == "slam"
+    assert _choice({}, gold, sees_all=True) == ("vanilla", None)
 
 
 def blobs(noise: float, gold_rows: int = 60) -> tuple[us.Gold, us.Pool, us.Gold]:
@@ -210,18 +211,40 @@ def test_the_choice_in_words() -> None:
         return us.Run(student=student(), history=[], columns={}, config={"auto": auto} if auto else {}, facts={})
 
     rows = [
-        {"method": "vanilla", "rows": 60, "accuracy_gain": 0.0},
-        {"method": "slam", "rows": 60, "accuracy_gain": 0.051},
+        {"method": name, "rows": 60, "gain": gain, "error": 0.01, "accuracy_gain": -gain}
+        for name, gain in (("vanilla", 0.0), ("slam", 0.051))
     ]
-    said = {"choice": "slam", "pilot_rows": 5000, "candidates": rows}
+    said = {"choice": "slam", "ruled_out": None, "pilot_rows": 5000, "candidates": rows}
+    where = "on 60 gold rows in a pilot on 5,000 pool rows"
     assert why_chosen(run(None)) is None
-    assert why_chosen(run(said)) == (
-        "slam: accuracy +5.1 points over vanilla on 60 gold rows in a pilot on 5,000 pool rows"
-    )
-    assert (why_chosen(run(said | {"choice": "vanilla"})) or "").startswith(
-        "vanilla: none of 1 other methods was surely"
+    assert why_chosen(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1) {where}"
+    vanilla = said | {"choice": "vanilla"}
+    assert why_chosen(run(vanilla)) == f"vanilla: no other method is surely ahead {where}"
+    assert "; gold only was ahead, but no better than the teacher" in str(
+        why_chosen(run(vanilla | {"ruled_out": "gold only"}))
     )
     assert why_chosen(run(said | {"candidates": []})) == "slam, because gold is too small to choose by"
+
+
+def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
+    gold, pool, _ = blobs(0.3)
+    with pytest.raises(us.UnderstudyError, match="pilot, gold only: lr=-1 must be"):
+        us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"lr": -1})
+    assert not (tmp_path / "run").exists()
+    us.auto(student, gold, pool, out=tmp_path / "run", **FAST)
+    with pytest.raises(us.UnderstudyError, match="begun with another folds"):
+        us.auto(student, gold, pool, out=tmp_path / "run", folds=3, resume=True, **FAST)
+
+
+def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
+    """50 gold rows; of the 300 pool rows 100 have a label."""
+    gold, pool, _ = blobs(0.3, gold_rows=50)
+    assert isinstance(pool.teacher, us.Hard)
+    labels = pool.teacher.labels.clone()
+    labels[100:] = -1
+    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 1) == 3
+    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 10) == 12
+    assert gold_passes(gold, pool.take(torch.arange(20)), 0) == 1
 
 
 def test_good_labels_stay_with_vanilla() -> None:
@@ -256,3 +279,9 @@ def test_mistakes() -> None:
         us.auto(student, None, pool, epochs=1)  # type: ignore[arg-type]
     with pytest.raises(us.UnderstudyError, match="pilot_rows=0"):
         us.auto(student, gold, pool, epochs=1, pilot_rows=0)
+    with pytest.raises(us.UnderstudyError, match="workers=0"):
+        us.auto(student, gold, pool, epochs=1, workers=0)
+    with pytest.raises(us.UnderstudyError, match="epochs=0 must be"):
+        us.auto(student, gold, pool, epochs=1, pilot_epochs=0, workers=1)
+    with pytest.warns(us.UnderstudyWarning, match=r"60 gold rows are too few .* \(61 or more are needed\)"):
+        us.auto(student, gold, pool, folds=61, **FAST)

@@ -22,6 +22,11 @@ gold = us.Gold(torch.arange(6.).view(3, 2), [0, 1, 0], teacher=[0, 1, 1])
 things = [us.slam(), us.slam(lower_bound=0.6), us.gce(g=0.5), us.gce(g=0.6), us.vanilla(loss=scaled(2.0)),
           us.vanilla(loss=scaled(3.0)), gold, us.Pool(np.ones((3, 2)), us.Hard([0, 1, 1], [.1, .2, .3])),
           us.Pool(np.ones((3, 2)), us.Hard([0, 1, 1], [.1, .2, .4])),
+          us.Gold(np.ones((2, 2)), [0, 1], ids=np.array(["a", "b"], dtype=object)),
+          us.Gold(np.ones((2, 2)), [0, 1], ids=np.array(["a", "c"], dtype=object)),
+          torch.nn.CrossEntropyLoss(label_smoothing=0.1), torch.nn.CrossEntropyLoss(label_smoothing=0.2),
+          torch.tensor(0.70001), torch.tensor(0.70002), [[1], 2], [[1, 2]], np.random.default_rng(0), {"b", "a"},
+          us.slam(alpha=torch.tensor(0.71234567)), torch.eye(2).to_sparse(),
           torch.nn.Linear(2, 2).requires_grad_(False).eval()]
 things[-1].load_state_dict({"weight": torch.eye(2), "bias": torch.zeros(2)})
 """
@@ -69,6 +74,39 @@ def test_a_memory_map_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_rows_looked_at_exist_in_large_pools() -> None:
     assert int(_spread(20_000_000)[-1]) == 19_999_999
     assert _spread(3).tolist() == [0, 1, 2]
+
+
+def test_every_row_of_a_small_part_counts() -> None:
+    x = torch.zeros(5000, 2)
+    pool = us.Pool(x, us.Hard(np.zeros(5000, int))).take(torch.arange(4999))
+    before = fingerprint(pool)
+    x[17] = 1.0
+    assert fingerprint(us.Pool(x, us.Hard(np.zeros(5000, int))).take(torch.arange(4999))) != before
+
+
+def test_what_holds_itself_ends() -> None:
+    class Turn:
+        def __init__(self) -> None:
+            self.do = self.turn
+
+        def turn(self, x: Any) -> Any:
+            return x
+
+    def outer() -> Any:
+        def inner(n: int) -> Any:
+            return inner(n - 1) if n else 0
+
+        return inner
+
+    assert fingerprint(Turn()) == fingerprint(Turn())
+    assert fingerprint(outer()) == fingerprint(outer())
+
+
+def test_how_an_object_is_called_counts() -> None:
+    def made(body: Any) -> Any:
+        return type("Shift", (), {"__call__": body})()
+
+    assert fingerprint(made(lambda self, x: x + 1)) != fingerprint(made(lambda self, x: x - 1))
 
 
 def test_rows_drawn_at_random_count_by_their_number() -> None:

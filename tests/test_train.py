@@ -463,3 +463,13 @@ def test_training_learns(optimizer: str) -> None:
     run = _train(optimizer=optimizer, epochs=15)
     assert us.evaluate(run.student, gold)["accuracy"] > start + 0.3
     assert run.history[-1]["loss"] < run.history[0]["loss"]
+
+
+def test_numpys_numbers_are_numbers(tmp_path: Path) -> None:
+    x, y = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+    told: Any = {"epochs": 1, "progress": False}
+    mine, plain = (
+        us.train(lambda: us.models.linear(2, 2), us.Gold(x, y), None, us.vanilla(), out=tmp_path / name, **told, **some)
+        for name, some in (("a", {"seed": np.int64(3), "lr": np.float64(0.1)}), ("b", {"seed": 3, "lr": 0.1}))
+    )
+    assert mine.config == plain.config and mine.history[0]["loss"] == plain.history[0]["loss"]

@@ -19,9 +19,9 @@ from torch import Tensor
 from understudy.auto_judge import Judged, choose
 from understudy.auto_pilot import FEWEST_ROWS, Pilot, forget
 from understudy.checks import drop_unlabelled, usable_folder
-from understudy.compare import Training
+from understudy.compare import Training, signed
 from understudy.compare.deal import gold_passes
-from understudy.compare.job import Student
+from understudy.compare.job import Student, spelt_out
 from understudy.compare.named import VANILLA, Methods, can_rank, from_text, named_methods
 from understudy.compare.recommend import GOLD_ONLY
 from understudy.compare.workers import usable_cores
@@ -32,6 +32,7 @@ from understudy.errors import UnderstudyError
 from understudy.files import read_json
 from understudy.methods import METHODS
 from understudy.run import Run
+from understudy.snapshot import check_same
 from understudy.train import train
 from understudy.types import Objective
 
@@ -71,25 +72,31 @@ def auto(
         raise TypeError(f"auto() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
+    workers = usable_cores() if workers is None else workers
+    if workers < 1:
+        raise UnderstudyError(f"workers={workers} must be at least 1, or None for one per core")
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
-    options: dict[str, Any] = {**training, "pretrain_epochs": pretrain_epochs}
-    found = None if folder is None else _earlier(folder)
+    options: dict[str, Any] = {**spelt_out(training), "pretrain_epochs": pretrain_epochs}
+    slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
+    short = {"epochs": min(epochs, 30) if pilot_epochs is None else pilot_epochs, "patience": None}
+    pilot = Pilot(student, gold, slice_, objectives, folds, options | short, seed, folder)
+    found = None if folder is None else _earlier(folder, pilot)
     if found is None:
-        slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
-        pilot_options = {**options, "epochs": pilot_epochs or min(epochs, 30), "patience": None}
-        pilot = Pilot(student, gold, slice_, objectives, folds, pilot_options, seed, folder)
-        judged = pilot.run(usable_cores() if workers is None else workers, progress=progress)
-        choice = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
+        judged = pilot.run(workers, progress=progress)
+        choice, ruled_out = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
         table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
-        found = {"choice": choice, "pilot_rows": len(slice_), "folds": folds, "candidates": table}
+        found = {
+            "choice": choice, "ruled_out": ruled_out, "pilot_rows": len(slice_), "folds": folds, "candidates": table,
+            "settings": {} if folder is None else pilot.settings(),
+        }  # fmt: skip
     choice = found["choice"]
     if choice not in objectives:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
     if choice == GOLD_ONLY:
-        options["gold_repeat"] = gold_passes(gold, pool)
+        options["gold_repeat"] = gold_passes(gold, labelled, options["gold_repeat"])
     run = train(
         student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], epochs=epochs, seed=seed, test=test,
         select=select, out=folder, ema=ema, checkpoint_every=checkpoint_every, progress=progress,
@@ -108,20 +115,26 @@ def why_chosen(run: Run) -> str | None:
     choice, seen = found["choice"], {one["method"]: one for one in found["candidates"]}
     if not seen:
         return f"{choice}, because gold is too small to choose by"
-    mine = seen[choice]
+    mine, rival = seen[choice], found["ruled_out"]
     where = f"on {mine['rows']:,} gold rows in a pilot on {found['pilot_rows']:,} pool rows"
     if choice == VANILLA:
-        return f"{choice}: none of {len(seen) - 1} other methods was surely better {where}"
-    return f"{choice}: accuracy {100 * mine['accuracy_gain']:+.1f} points over {VANILLA} {where}"
+        said = f"{choice}: no other method is surely ahead {where}"
+    else:
+        score = f"{signed(mine['gain'])} ± {100 * mine['error']:.1f} points"
+        said = f"{choice}: score {score} over {VANILLA} (accuracy {signed(mine['accuracy_gain'])}) {where}"
+    if rival is not None:
+        said += f"; {rival} was ahead, but no better than the teacher, whom the whole pool brings the others closer to"
+    return said
 
 
-def _earlier(folder: Path) -> dict[str, Any] | None:
+def _earlier(folder: Path, pilot: Pilot) -> dict[str, Any] | None:
     """What the pilot of a finished run had found."""
     if not (folder / "config.json").exists():
         return None
     found = read_json(folder / "config.json").get("auto")
     if not isinstance(found, dict):
         raise UnderstudyError(f"the run in {folder} was not made by auto; choose a new folder")
+    check_same(found["settings"], pilot.settings(), folder)
     return found
 
 
@@ -141,9 +154,10 @@ def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
     return {GOLD_ONLY: METHODS["vanilla"](), **from_text(names)}
 
 
-def _choice(judged: dict[str, Judged], gold: Gold, *, sees_all: bool) -> str:
+def _choice(judged: dict[str, Judged], gold: Gold, *, sees_all: bool) -> tuple[str, str | None]:
+    """Whom to take, and who was ahead but ruled out."""
     if not judged:
-        return VANILLA
+        return VANILLA, None
     choice = choose(judged)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
@@ -151,8 +165,8 @@ def _choice(judged: dict[str, Judged], gold: Gold, *, sees_all: bool) -> str:
         known = said is not None and len(rows) > 0
         teacher = float((said.top1() == gold.y[rows]).double().mean()) if known and said is not None else 1.0
         if judged[GOLD_ONLY].accuracy <= teacher:
-            return choose({name: one for name, one in judged.items() if name != GOLD_ONLY})
-    return choice
+            return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}), GOLD_ONLY
+    return choice, None
 
 
 def _some(rows: int, wanted: int, seed: int) -> Tensor:

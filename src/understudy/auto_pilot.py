@@ -55,9 +55,10 @@ class Pilot:
         """Every candidate beside vanilla; nobody where gold is too small to tell."""
         # Rows chosen by active learning are no sample of anything: they train, and judge nobody.
         random = (~self.gold.chosen).nonzero().squeeze(1)
-        if len(random) < max(FEWEST_ROWS, self.folds):
+        needed = max(FEWEST_ROWS, self.folds)
+        if len(random) < needed:
             warnings.warn(
-                f"{len(random)} gold rows are too few to choose a method by ({FEWEST_ROWS} or more are needed); "
+                f"{len(random)} gold rows are too few to choose a method by ({needed} or more are needed); "
                 "vanilla is trained",
                 UnderstudyWarning,
                 stacklevel=3,
@@ -67,8 +68,12 @@ class Pilot:
         if self.out is None:
             return self._race(workers, progress)
         with locked(self.out):
-            self._open()
-            return self._race(workers, progress)
+            self._folder.open(self.settings(), {name: fingerprint(one) for name, one in self.objectives.items()})
+            try:
+                return self._race(workers, progress)
+            except UnderstudyError:
+                self._folder.forget_if_empty()
+                raise
 
     def _race(self, workers: int, progress: bool) -> dict[str, Judged]:
         said: dict[str, Tensor] = {}
@@ -93,13 +98,16 @@ class Pilot:
         gold = self.gold.take(train_rows)
         options, pool = dict(self.options), self.pool
         if name == GOLD_ONLY:
-            options["gold_repeat"] = gold_passes(gold, pool)
+            options["gold_repeat"] = gold_passes(gold, pool, options["gold_repeat"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
-            run = train(
-                self.student, gold, None if name == GOLD_ONLY else pool, self.objectives[name], seed=self.seed + fold,
-                refine=False, progress=False, **options,
-            )  # fmt: skip
+            try:
+                run = train(
+                    self.student, gold, None if name == GOLD_ONLY else pool, self.objectives[name],
+                    seed=self.seed + fold, refine=False, progress=False, **options,
+                )  # fmt: skip
+            except UnderstudyError as error:
+                raise UnderstudyError(f"pilot, {name}: {error}") from error
         return run.predict(self.gold.take(held_out).rows).numpy()
 
     def _parts(self, random: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -123,14 +131,14 @@ class Pilot:
             write_bytes(self._file(part), content.getvalue())
         bar.cell(f"{part[0]}, fold {part[1] + 1}")
 
-    def _open(self) -> None:
-        """What was kept must be of the same pilot."""
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a pilot to go on."""
         told: dict[str, Any] = {
             "gold": self.gold, "pool": self.pool, "student": initial_student(self.student, 0), "seed": self.seed,
             "folds": self.folds, **self.options,
         }  # fmt: skip
-        settings = {name: fingerprint(value) for name, value in told.items()}
-        self._folder.open(settings, {name: fingerprint(method) for name, method in self.objectives.items()})
+        plain = int | float | str | None
+        return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in told.items()}
 
     @property
     def _folder(self) -> CompareFolder:

@@ -27,10 +27,13 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
             raise UnderstudyError("resume=True goes on with the run in out=, but out=None; pass out=")
         return None
     folder = Path(out)
-    there = {path.name for path in folder.iterdir()} - BEFOREHAND if folder.is_dir() else set()
+    # A name that begins with a dot is a lock, or a file that a killed process did not finish.
+    there = {path.name for path in folder.glob("[!.]*")} - BEFOREHAND if folder.is_dir() else set()
     if folder.is_file() or (there and not resume):
         begun = there & {"checkpoint", "pilot"} and "config.json" not in there
-        cure = "go on with resume=True, or choose a new folder" if begun else "choose a new folder or remove it"
+        cure = (
+            "go on with resume=True (--resume), or choose a new folder" if begun else "choose a new folder or remove it"
+        )
         raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; {cure}")
     if there and not there & {"checkpoint", "pilot", "config.json", "metrics.jsonl"}:
         raise UnderstudyError(f"out={str(folder)!r} holds other files and no run to resume; choose another folder")

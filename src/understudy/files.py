@@ -14,6 +14,8 @@ from typing import Any
 from understudy.errors import UnderstudyError
 
 LOCK = ".lock"
+_HELD: set[int] = set()
+"""Open lock files of this process."""
 
 
 def cache_path() -> Path:
@@ -60,13 +62,25 @@ def locked(folder: Path) -> Iterator[None]:
             ) from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        _HELD.add(handle)
         try:
             yield
         except BaseException:
             _leave_nothing(folder, new)
             raise
     finally:
+        _HELD.discard(handle)
         os.close(handle)
+
+
+def _let_go() -> None:
+    """In a forked process: a lock lasts as long as anybody holds its file open, and must end with its owner."""
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _leave_nothing(folder: Path, new: bool) -> None:

@@ -14,9 +14,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from understudy.errors import UnderstudyError
 
 
-def read_options(factory: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments for ``factory``."""
-    name = getattr(factory, "__name__", "method")
+def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:
+    """Keyword arguments for ``factory``; ``name``: what to call it in errors."""
+    name = name or getattr(factory, "__name__", "method")
     kinds = option_kinds(factory)
     values: dict[str, Any] = {}
     for text in texts:

@@ -16,9 +16,11 @@ class Bar:
         if shown and sys.stderr.isatty():
             from rich.console import Console
 
-            fixed = (TextColumn(f"[bold]{title}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+            # Names are texts, whatever brackets and braces they hold.
+            name = TextColumn("{task.fields[title]}", style="bold", markup=False)
+            fixed = (name, BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
             self.bar = Progress(*fixed, *columns, console=Console(stderr=True))
-            self.task = self.bar.add_task("", total=total, completed=done)
+            self.task = self.bar.add_task("", total=total, completed=done, title=title)
 
     def __enter__(self) -> Self:
         if self.bar is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,10 @@ class Recipe:
     workers: int
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            # NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's.
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())
         for name in ("epochs", "batch_size", "accumulate"):
             _whole(name, getattr(self, name), least=1)
         for name in ("gold_repeat", "workers"):

@@ -96,6 +96,7 @@ def train(
         momentum=momentum, schedule=schedule, gold_repeat=gold_repeat, patience=patience, clip=clip,
         accumulate=accumulate, augment=augment, workers=workers,
     )  # fmt: skip
+    seed = recipe.seed
     if checkpoint_every is not None and (not isinstance(checkpoint_every, int) or checkpoint_every < 1):
         raise UnderstudyError(f"checkpoint_every={checkpoint_every} must be a whole number of batches, at least 1")
     check_phases(pretrain_epochs=pretrain_epochs, finetune_epochs=finetune_epochs, gold_weight=gold_weight, gold=gold)

@@ -58,6 +58,19 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert (folder / "stopped" / "report.html").exists()
 
 
+def test_ids_may_be_words(folder: Path) -> None:
+    """Arrays of texts lie elsewhere in memory in every process; what they say is the same."""
+    rng = np.random.default_rng(0)
+    for name, kinds in (("gold", "label,teacher_label"), ("pool", "other,teacher_label")):
+        lines = [f"{name}{row},{rng.normal():.3f},{row % 2},{row % 2}" for row in range(40)]
+        (folder / f"{name}.csv").write_text("\n".join([f"id,a,{kinds}", *lines]))
+    files = "--gold gold.csv --pool pool.csv --use a --student linear --quiet"
+    understudy(f"train {files} --epochs 2 --out run")
+    understudy("train --resume --out run")
+    line = f"compare {files} --epochs 1 --seeds 1 --workers 1 --out cmp"
+    assert understudy(line).stdout == understudy(line).stdout
+
+
 def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["understudy.auto"], "usable_cores", lambda: 1)
     line = TRAIN.format(test="test.npz") + " --method auto --option pilot_rows=40 --option folds=2"
@@ -89,7 +102,7 @@ def test_a_pilot_needs_gold_and_a_pool(folder: Path) -> None:
     assert error == "error: auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)\n"
     assert not (folder / "run").exists()
     error = understudy("train --gold gold.npz --pool pool.npz --epochs 1 --method auto --option k=2 --out run", code=2)
-    assert "pilot_options has no option 'k'; it takes pilot_rows, pilot_epochs, folds" in error.stderr
+    assert "auto has no option 'k'; it takes pilot_rows, pilot_epochs, folds" in error.stderr
 
 
 def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

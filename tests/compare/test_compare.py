@@ -17,6 +17,7 @@ import torch
 import understudy as us
 from understudy.compare import Comparison, job, workers
 from understudy.compare.workers import in_workers
+from understudy.files import locked
 
 NET = us.models.mlp
 
@@ -160,6 +161,32 @@ def test_a_finished_cell_is_never_run_again(tmp_path: Path) -> None:
     saved = json.loads((out / "comparison.json").read_text())
     assert saved["methods"]["gce"]["seeds"]["2"]["last"] == more.outcomes["gce"][2].last
     assert saved["recommendation"]["sentences"] == more.recommendation.sentences  # type: ignore[union-attr]
+
+
+def test_naming_a_default_changes_nothing(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    first = us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL)
+    again = us.compare(student, gold, pool, [], test=test, out=tmp_path, momentum=0.9, clip=None, **SMALL)
+    assert accuracies(first) == accuracies(again)
+
+
+def test_leftovers_of_a_kill_are_no_obstacle(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    (tmp_path / ".settings.json.x7k").write_text("{")
+    assert us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL).outcomes
+
+
+def test_what_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    with pytest.raises(us.UnderstudyError, match="lr=-1"):
+        us.compare(student, gold, pool, [], test=test, out=tmp_path / "out", **SMALL | {"lr": -1})
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_process_at_a_time_writes_a_comparison(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    with locked(tmp_path), pytest.raises(us.UnderstudyError, match="is being written by another process"):
+        us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL)
 
 
 def test_changed_settings_are_refused(tmp_path: Path) -> None:

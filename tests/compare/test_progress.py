@@ -22,3 +22,12 @@ def test_one_line_per_cell(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     # Cells found on disk say nothing about the pace: 10 s for one, so 10 s for the other.
     said = capsys.readouterr().err.splitlines()
     assert said == ["compare  4/5  slam, seed 1: 90.0%  about 10 s left", "compare  5/5  gce, seed 1: 91.0%"]
+
+
+def test_names_with_brackets_are_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the bar must not read them as markup or as fields to fill in."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with CellProgress(1, shown=True, title="a{b}[/1]") as bar:
+        bar.cell("mine[/1]{x}, seed 0")
+    said = capsys.readouterr().err
+    assert "a{b}[/1]" in said and "mine[/1]{x}, seed 0" in said

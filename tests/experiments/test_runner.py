@@ -130,11 +130,12 @@ def test_a_panel_holds_the_means_of_its_cells() -> None:
     cells = [cell for seed in range(3) for column in ("100", "1,000") for cell in Made().measure(column, seed)]
     cells.append(Cell("Teacher", "100", 0, 0.4, ()))
     along, beside = Figure().subplots(1, 2)
-    plot._trajectories(along, [cell for cell in cells if cell.column == "100"])
+    looks = plot._looks(cells)
+    plot._trajectories(along, [cell for cell in cells if cell.column == "100"], looks)
     lines = {line.get_label(): line for line in along.get_lines()}
     assert list(lines["SLaM"].get_xdata()) == [1, 2] and list(lines["SLaM"].get_ydata()) == pytest.approx([30.0, 51.0])
     assert list(lines["Teacher"].get_ydata()) == pytest.approx([40.0, 40.0])
-    plot._by_column(beside, cells)
+    plot._by_column(beside, cells, looks)
     marks = {bar.get_label(): bar.lines[0] for bar in beside.containers}
     assert list(marks["SLaM"].get_ydata()) == pytest.approx([53.0, 63.0])
     assert len(marks["Teacher"].get_ydata()) == 1

@@ -4,13 +4,15 @@ from typing import Any
 
 import torch
 
+from understudy.fingerprint import fingerprint
+
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Functions by their name, devices as text, tuples as lists."""
+    """Functions by name and fingerprint, devices as text, tuples as lists."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if callable(value):
-            found[name] = getattr(value, "__qualname__", type(value).__name__)
+            found[name] = f"{getattr(value, '__qualname__', type(value).__name__)} {fingerprint(value)}"
         elif isinstance(value, list | tuple):
             found[name] = [list(step) for step in value]
         else:

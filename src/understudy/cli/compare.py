@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from understudy import models
+from understudy.checks import usable_device
 from understudy.cli import options as shared
 from understudy.compare import compare
 from understudy.compare.named import from_text
@@ -17,7 +18,10 @@ from understudy.errors import UnderstudyError
 
 
 def compare_command(
-    gold: Annotated[Path, typer.Option(help="Trusted labels.", show_default=False)],
+    gold: Annotated[
+        list[str],
+        typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False),
+    ],
     pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
     epochs: Annotated[int, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder for the results; an unfinished one goes on.", show_default=False)],
@@ -28,13 +32,20 @@ def compare_command(
     test: Annotated[Path | None, typer.Option(help="Rows that are only looked at.", show_default=False)] = None,
     select: Annotated[Path | None, typer.Option(help="Gold rows that pick an epoch.", show_default=False)] = None,
     select_share: Annotated[float, typer.Option(help="Without --select: this share of gold picks the epoch.")] = 0.2,
-    student: Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")] = "mlp:128,128",
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 128,
-    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
-    schedule: Annotated[str, typer.Option(help="constant, cosine, step …")] = "constant",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.0,
-    pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first; once per seed.")] = 0,
+    student: shared.Student = "mlp:128,128",
+    device: shared.Device = None,
+    lr: shared.Lr = 1e-3,
+    batch_size: shared.BatchSize = 128,
+    optimizer: shared.Optimizer = "adam",
+    schedule: shared.Schedule = "constant",
+    weight_decay: shared.WeightDecay = 0.0,
+    momentum: shared.Momentum = 0.9,
+    pretrain: shared.Pretrain = 0,
+    finetune: shared.Finetune = 0,
+    patience: shared.Patience = None,
+    gold_repeat: shared.GoldRepeat = 1,
+    gold_weight: shared.GoldWeight = 1.0,
+    clip: shared.Clip = None,
     column: shared.Column = None,
     classes: shared.Classes = None,
     votes: shared.Votes = "majority",
@@ -72,9 +83,10 @@ def compare_command(
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is told before files are read
+    trusted, chosen = shared.gold_files(gold)
     with noted_warnings() as noted:
         examples = read_examples(
-            gold=gold, pool=pool, test=test, select=select, columns=shared.read_mapping(column),
+            gold=trusted, chosen=chosen, pool=pool, test=test, select=select, columns=shared.read_mapping(column),
             classes=shared.read_classes(classes), votes=votes,
             features=shared.features(text, encoder, image, image_size, shared.read_list(use), missing, scale),
         )  # fmt: skip
@@ -89,7 +101,8 @@ def compare_command(
                 build, examples.gold, examples.pool, names, epochs=epochs, seeds=seeds, test=examples.test,
                 select=examples.select or select_share, pretrain_epochs=pretrain, out=out, workers=workers,
                 progress=not quiet, lr=lr, batch_size=batch_size, optimizer=optimizer, schedule=schedule,
-                weight_decay=weight_decay,
+                weight_decay=weight_decay, momentum=momentum, finetune_epochs=finetune, patience=patience,
+                gold_repeat=gold_repeat, gold_weight=gold_weight, clip=clip, device=usable_device(device),
             )  # fmt: skip
         except KeyboardInterrupt as stop:
             done = len(list((out / "cells").glob("[!.]*.json")))
@@ -105,7 +118,7 @@ def compare_command(
         verdict=[*said.sentences, *comparison.notes],
         trust=measure_teacher(examples.gold, examples.pool, classes=count, class_names=examples.class_names),
         facts=[
-            ("Gold, pool, test", f"{gold}, {pool}, {test or 'folds of gold'}"),
+            ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
             ("Optimizer", f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}"),
             ("Epochs on gold alone, first", str(pretrain)),
         ],

@@ -60,6 +60,35 @@ Scale = Annotated[
     bool, typer.Option("--scale/--no-scale", help="Bring numbers to mean 0, deviation 1.", rich_help_panel=FEATURES)
 ]
 
+Student = Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default=False)]
+Lr = Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=TRAINING)]
+Optimizer = Annotated[str, typer.Option(help="adam, adamw or sgd.", rich_help_panel=TRAINING)]
+Schedule = Annotated[
+    str, typer.Option(help="constant, cosine, step, papers-cifar or papers-imagenet.", rich_help_panel=TRAINING)
+]
+WeightDecay = Annotated[float, typer.Option(help="Weight decay.", rich_help_panel=TRAINING)]
+Momentum = Annotated[float, typer.Option(help="For sgd.", rich_help_panel=TRAINING)]
+Pretrain = Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first.", rich_help_panel=TRAINING)]
+Finetune = Annotated[int, typer.Option(min=0, help="Epochs on gold alone, at the end.", rich_help_panel=TRAINING)]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Stop after so many epochs that are not better on the select rows.",
+        show_default=False,
+        rich_help_panel=TRAINING,
+    ),
+]
+GoldRepeat = Annotated[
+    int, typer.Option(min=1, help="Show each gold row so often per epoch.", rich_help_panel=TRAINING)
+]
+GoldWeight = Annotated[float, typer.Option(help="Multiplies the loss of gold rows.", rich_help_panel=TRAINING)]
+Clip = Annotated[
+    float | None, typer.Option(help="Bound on the gradient's norm.", show_default=False, rich_help_panel=TRAINING)
+]
+
 
 def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:
     """``["label=truth"]`` as ``{"label": "truth"}``."""
@@ -99,3 +128,14 @@ def features(
         text=text, image=image, image_size=None if image_size is None else (image_size, image_size), encoder=encoder,
         scale=scale, columns=None if use is None else tuple(use), missing=missing,
     )  # fmt: skip
+
+
+def gold_files(names: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The file of trusted labels, and those of answers to chosen batches, which are typed with a + before them."""
+    chosen = [name[1:] for name in names if name.startswith("+")]
+    trusted = [name for name in names if not name.startswith("+")]
+    if len(trusted) > 1:
+        raise UnderstudyError(
+            f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
+        )
+    return (trusted[0] if trusted else None), chosen

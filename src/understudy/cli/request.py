@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from understudy.cli.options import features
+from understudy.cli.options import features, gold_files
 from understudy.data.read import Examples, read_examples
 from understudy.errors import UnderstudyError
 from understudy.files import read_json, write_json
@@ -72,14 +72,9 @@ class TrainRequest:
 
     def read(self) -> Examples:
         """The files it names."""
-        chosen = [name[1:] for name in self.gold if name.startswith("+")]
-        trusted = [name for name in self.gold if not name.startswith("+")]
-        if len(trusted) > 1:
-            raise UnderstudyError(
-                f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
-            )
+        trusted, chosen = gold_files(self.gold)
         return read_examples(
-            gold=trusted[0] if trusted else None,
+            gold=trusted,
             chosen=chosen,
             pool=self.pool,
             test=self.test,

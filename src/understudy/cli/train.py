@@ -48,9 +48,9 @@ def train_command(
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
     ] = None,
-    student: Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")] = "mlp:128,128",
+    student: shared.Student = "mlp:128,128",
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default=False)] = None,
+    device: shared.Device = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out; everything else is remembered.")
@@ -73,36 +73,18 @@ def train_command(
     use: shared.Beside = None,
     missing: shared.Missing = "error",
     scale: shared.Scale = True,
-    lr: Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=_TRAINING)] = 1e-3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=_TRAINING)] = 128,
-    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.", rich_help_panel=_TRAINING)] = "adam",
-    schedule: Annotated[
-        str,
-        typer.Option(help="constant, cosine, step, papers-cifar or papers-imagenet.", rich_help_panel=_TRAINING),
-    ] = "constant",
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.", rich_help_panel=_TRAINING)] = 0.0,
-    momentum: Annotated[float, typer.Option(help="For sgd.", rich_help_panel=_TRAINING)] = 0.9,
-    pretrain: Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first.", rich_help_panel=_TRAINING)] = 0,
-    finetune: Annotated[
-        int, typer.Option(min=0, help="Epochs on gold alone, at the end.", rich_help_panel=_TRAINING)
-    ] = 0,
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Stop after so many epochs that are not better on the select rows.", show_default=False,
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-    gold_repeat: Annotated[
-        int, typer.Option(min=1, help="Show each gold row so often per epoch.", rich_help_panel=_TRAINING)
-    ] = 1,
-    gold_weight: Annotated[
-        float, typer.Option(help="Multiplies the loss of gold rows.", rich_help_panel=_TRAINING)
-    ] = 1.0,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Bound on the gradient's norm.", show_default=False, rich_help_panel=_TRAINING),
-    ] = None,
+    lr: shared.Lr = 1e-3,
+    batch_size: shared.BatchSize = 128,
+    optimizer: shared.Optimizer = "adam",
+    schedule: shared.Schedule = "constant",
+    weight_decay: shared.WeightDecay = 0.0,
+    momentum: shared.Momentum = 0.9,
+    pretrain: shared.Pretrain = 0,
+    finetune: shared.Finetune = 0,
+    patience: shared.Patience = None,
+    gold_repeat: shared.GoldRepeat = 1,
+    gold_weight: shared.GoldWeight = 1.0,
+    clip: shared.Clip = None,
     ema: Annotated[
         bool,
         typer.Option("--ema", help="Keep a moving average of the weights, for s_badge.", rich_help_panel=_TRAINING),
@@ -225,7 +207,7 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
     """The options that were typed, and what trains with them."""
     if request.method == AUTO:
-        options = read_options(pilot_options, request.options)
+        options = read_options(pilot_options, request.options, AUTO)
         return options, partial(auto, **options)
     if request.method not in METHODS:
         raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")

@@ -51,9 +51,13 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> D
     return Dealt(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
 
 
-def gold_passes(gold: Gold, pool: Pool) -> int:
-    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool."""
-    return 1 + len(pool) // len(gold)
+def gold_passes(gold: Gold, pool: Pool, repeat: int) -> int:
+    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool.
+
+    ``repeat``: how often they show it.
+    """
+    assert pool.teacher is not None
+    return max(1, repeat + int(pool.teacher.labelled().sum()) // len(gold))
 
 
 def _select_part(gold: Gold, rows: Tensor, share: float, seed: int) -> tuple[Tensor, Gold]:

@@ -9,6 +9,7 @@ comparison.json           the table, the recommendation
 import base64
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,19 @@ from understudy.compare.outcome import Judged, Outcome
 from understudy.errors import UnderstudyError
 from understudy.files import read_json, write_bytes, write_json
 
-FORMAT = 1
+FORMAT = 2
 
 
 class CompareFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def open(self, settings: dict[str, str], methods: dict[str, str]) -> None:
+    def open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
         """Begin, or go on where the same things are compared; further methods may join."""
         file = self.path / "settings.json"
         if not file.exists():
-            if self.path.is_file() or (self.path.is_dir() and any(self.path.iterdir())):
+            # A name that begins with a dot is a lock, or a file that a killed process did not finish.
+            if self.path.is_file() or (self.path.is_dir() and any(self.path.glob("[!.]*"))):
                 raise UnderstudyError(
                     f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder"
                 )
@@ -49,6 +51,14 @@ class CompareFolder:
                 "choose a new folder"
             )
         write_json(file, {**known, "methods": known["methods"] | methods})
+
+    def forget_if_empty(self) -> None:
+        """What failed before its first cell may be begun again with other settings."""
+        if any(self.path.glob("*/[!.]*")):
+            return
+        (self.path / "settings.json").unlink(missing_ok=True)
+        with suppress(OSError):  # others' files are there too
+            self.path.rmdir()
 
     def cell_file(self, method: str, seed: int) -> Path:
         return self.path / "cells" / f"{_plain(method)}-{seed}.json"

@@ -1,6 +1,7 @@
 """One comparison's work: what a cell trains, and what the cells of a seed share."""
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
@@ -51,6 +52,16 @@ class Training(TypedDict, total=False):
     augment: Augment | None
     feature_layer: str | None
     device: str | torch.device | None
+    autocast: torch.dtype | None
+    compile: bool
+
+
+_DEFAULTS = {name: inspect.signature(train).parameters[name].default for name in Training.__annotations__}
+
+
+def spelt_out(training: Training) -> dict[str, Any]:
+    """With ``us.train``'s own defaults, so that naming one changes nothing."""
+    return _DEFAULTS | dict(training)
 
 
 @dataclass
@@ -92,7 +103,7 @@ class Job:
 
     def settings(self) -> dict[str, str]:
         """What must be the same for cells to stand in one table."""
-        told = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **self.training}
+        told = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **spelt_out(self.training)}
         data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
         parts = {**data, "student": self.initial(0), **told}
         return {name: value if isinstance(value, int | str) else fingerprint(value) for name, value in parts.items()}  # type: ignore[misc]
@@ -135,7 +146,8 @@ class Job:
         options: Any = dict(self.training)
         pool: Pool | None = self.pool
         if method == GOLD_ONLY:
-            pool, options["gold_repeat"] = None, gold_passes(parts.gold, self.pool)
+            pool = None
+            options["gold_repeat"] = gold_passes(parts.gold, self.pool, options.get("gold_repeat", 1))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:

@@ -16,7 +16,7 @@ from understudy.compare.recommend import TEACHER, recommend
 from understudy.compare.workers import in_workers, one_thread, usable_cores
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.files import write_json
+from understudy.files import locked, write_json
 from understudy.fingerprint import fingerprint
 
 
@@ -55,12 +55,18 @@ def compare(
     if workers < 1:
         raise UnderstudyError(f"workers={workers} must be at least 1, or None for one per core")
     with tempfile.TemporaryDirectory() as scratch:
-        job.folder = CompareFolder(Path(scratch if out is None else out))
-        job.folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
-        _run(job, numbers, workers, progress)
-        comparison = _gather(job, numbers)
-    if out is not None:
-        write_json(Path(out) / "comparison.json", comparison.as_dict())
+        folder = Path(scratch if out is None else out)
+        with locked(folder):
+            job.folder = CompareFolder(folder)
+            job.folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
+            try:
+                _run(job, numbers, workers, progress)
+            except UnderstudyError:
+                job.folder.forget_if_empty()
+                raise
+            comparison = _gather(job, numbers)
+            if out is not None:
+                write_json(folder / "comparison.json", comparison.as_dict())
     return comparison
 
 

@@ -6,6 +6,7 @@ be importable. Each process is handed its next task over a pipe of its own, so t
 """
 
 import os
+import pickle
 import signal
 import sys
 import traceback
@@ -56,7 +57,7 @@ def in_workers(
             process = context.Process(target=_serve, args=(do, tasks, theirs, os.getpid()), daemon=True)
             try:
                 process.start()
-            except (AttributeError, TypeError) as error:  # what pickling says of a lambda
+            except (AttributeError, TypeError, pickle.PicklingError) as error:  # what pickling says of a lambda
                 raise UnderstudyError(
                     f"a part cannot be sent to other processes ({error}); define it at the top of a module, or pass "
                     "workers=1"
@@ -65,11 +66,12 @@ def in_workers(
             processes.append(process)
             pipes[mine] = next(waiting, None)
             _hand(mine, pipes[mine])
+        spawned = context.get_start_method() != "fork"
         while pipes:
             for pipe in wait(list(pipes)):
                 given = pipes[pipe]
                 assert given is not None
-                on_done(given[1], _answer(pipe, given[1]))
+                on_done(given[1], _answer(pipe, given[1], spawned))
                 pipes[pipe] = next(waiting, None)
                 _hand(pipe, pipes[pipe])
                 if pipes[pipe] is None:
@@ -85,13 +87,15 @@ def _hand(pipe: Any, numbered: tuple[int, Task] | None) -> None:
     pipe.send(None if numbered is None else numbered[0])
 
 
-def _answer(pipe: Any, task: Task) -> Any:
+def _answer(pipe: Any, task: Task, spawned: bool) -> Any:
     try:
         kind, said = pipe.recv()
     except (EOFError, ConnectionResetError) as error:
+        # A spawned process imports the script that started it.
+        guard = '; in a script, call it under if __name__ == "__main__":' if spawned else ""
         raise UnderstudyError(
             f"the process that worked on {task} was killed (out of memory?); what is finished is kept, use fewer "
-            "workers and run again"
+            f"workers and run again{guard}"
         ) from error
     if kind == "mistake":
         raise UnderstudyError(said)

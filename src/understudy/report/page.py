@@ -84,18 +84,18 @@ def write_run_report(
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """The page of one training. ``settings``: what was asked for, shown among the facts."""
-    method = str(run.config.get("objective", "training"))
-    classes = run.config.get("classes")
-    trained_on = " and ".join(
-        f"{len(part):,} {name} rows" for name, part in (("gold", gold), ("pool", pool)) if part is not None
-    )
+    config = run.config
+    # What trained is in the facts; a pool that did not train may still be shown as evidence.
+    rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
+    trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
+    title = f"Training with {config.get('objective', 'training')}" if rows["pool"] else "Training on gold alone"
     write_report(
         path,
-        title=f"Training with {method}",
+        title=title,
         lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         results=_run_results(run),
         trust=measure_teacher(
-            gold, pool, lower_bound=lower_bound, classes=classes, class_names=run.config.get("class_names")
+            gold, pool, lower_bound=lower_bound, classes=config.get("classes"), class_names=config.get("class_names")
         ),
         curves=figures.run_curves(run.history, run.selected_epoch) if run.history else None,
         curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
