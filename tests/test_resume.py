@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.checkpoints import Checkpoints
 from understudy.files import locked
+from understudy.keeper import Keeper
 
 CLASSES = 3
 
@@ -164,6 +165,20 @@ def test_damaged_columns_count_as_damage(tmp_path: Path) -> None:
     with pytest.warns(us.UnderstudyWarning, match="columns"):
         found = checkpoints.latest()
     assert found is not None and found[1]["number"] == 1
+
+
+def test_checkpoints_come_as_often_as_asked_whatever_a_step_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 3 batches, a checkpoint every 2: at each step, not only at every sixth batch."""
+    at: list[int] = []
+    real = Keeper.save
+
+    def save(self: Keeper, *rest: Any) -> None:
+        at.append(self.progress.batch)
+        real(self, *rest)
+
+    monkeypatch.setattr(Keeper, "save", save)
+    train(tmp_path / "run", accumulate=3, epochs=1)
+    assert at == [3, 0]  # six batches: after the second step the epoch is over
 
 
 def test_old_checkpoints_and_columns_are_dropped(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ class Keeper:
         self.checkpoints = None if folder is None else Checkpoints(folder / FOLDER)
         self._saved = self.checkpoints.latest() if resume and self.checkpoints is not None else None
         self._columns = ""
+        self._at = 0
+        """The batch of the last checkpoint."""
         if self._saved is not None:
             check_same(self._saved[1]["settings"], settings, folder)
             progress.phase = self._saved[1]["phase"]
@@ -48,6 +50,7 @@ class Keeper:
         tensors, state = self._saved
         self._saved = None
         put_back(tensors, state, self.progress, self.scorer, optimizer, generators, self.ema)
+        self._at = self.progress.batch
         if state["columns"]:
             self._columns = state["columns"]
             self.scorer.put_back_columns(self.checkpoints.columns(self._columns))
@@ -60,11 +63,13 @@ class Keeper:
             self._columns = self.checkpoints.keep_columns(columns) if columns else ""
 
     def is_due(self, batches_done: int) -> bool:
-        return self.checkpoints is not None and self.every is not None and batches_done % self.every == 0
+        # Asked after steps only, which several batches may share.
+        return self.checkpoints is not None and self.every is not None and batches_done - self._at >= self.every
 
     def save(self, optimizer: torch.optim.Optimizer, generators: dict[str, Generator]) -> None:
         if self.checkpoints is None or self.folder is None:
             return
+        self._at = self.progress.batch
         if not self.progress.batch:
             write_history(self.folder, self.progress.history)
         tensors, state = take(self.progress, self.scorer, optimizer, generators, self.ema)
