@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -140,6 +141,11 @@ def test_a_teacher_known_on_gold_only_and_one_not_known() -> None:
     assert (
         "teacher" in found.outcomes and "The teacher is measured on gold, the students on the test rows." in found.notes
     )
+    # 60 gold rows are a sample, so the teacher's accuracy and the student's distance from it have intervals.
+    teacher, gap = found.accuracy("teacher"), found.difference("teacher", "vanilla")
+    share = teacher.mean
+    assert teacher.error == pytest.approx((share * (1 - share) / 59) ** 0.5)
+    assert gap.error == pytest.approx(math.hypot(teacher.error, found.accuracy("vanilla").error))
     found = us.compare(student, us.Gold(gold.x, gold.y), pool, [], test=test, select=0.0, **SMALL)
     assert "teacher" not in found.outcomes and any("not known" in note for note in found.notes)
 

@@ -45,10 +45,8 @@ def test_seeds_that_agree_still_leave_the_rows(rng: np.random.Generator) -> None
     values = rng.normal(0.2, 1, 40)
     found = Interval.crossed([values] * 5, [np.arange(40)] * 5)
     over_rows = stats.ttest_1samp(values, 0)
-    # V_cells takes 1/5 of the uncorrected row variance away.
-    expected = values.var(ddof=1) / 40 - values.var() / 40 / 5
-    assert found.error**2 == pytest.approx(expected)
-    assert found.freedom == pytest.approx(over_rows.df)
+    assert found.error == pytest.approx(stats.sem(values))
+    assert found.p_value == pytest.approx(over_rows.pvalue) and found.freedom == pytest.approx(over_rows.df)
 
 
 def test_p_value_agrees_with_scipy(rng: np.random.Generator) -> None:
@@ -85,3 +83,14 @@ def test_a_comparison_pairs_by_row(rng: np.random.Generator) -> None:
     found.add("slam", 0, Outcome(0.8, judged=Judged(np.arange(1, 61), right["slam"][0])))
     seeds = [found.outcomes["slam"][seed].last - found.outcomes["vanilla"][seed].last for seed in range(3)]
     assert found.difference("slam", "vanilla") == Interval.of(seeds)
+
+
+def test_means_on_rows_of_their_own_differ_by_welch() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(1.0, 1.0, 12), rng.normal(0.5, 3.0, 7)
+    found = Interval.of(a).minus(Interval.of(b))
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    low, high = expected.confidence_interval()
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert (found.low, found.high, found.freedom) == pytest.approx((low, high, expected.df))
+    assert Interval.of([1.0]).minus(Interval.of([0.5])).count == 1

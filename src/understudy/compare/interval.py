@@ -61,11 +61,25 @@ class Interval:
         every, place = np.unique(np.concatenate(rows), return_inverse=True)
         pieces = np.concatenate(shares)
         of_rows = float((np.bincount(place, pieces) ** 2).sum()) * len(every) / max(len(every) - 1, 1)
+        judgements = zip(values, rows, strict=True)
+        if all(np.array_equal(mine, values[0]) and np.array_equal(at, rows[0]) for mine, at in judgements):
+            # One judgement, repeated: no seed had a hand in it (the teacher), and only the rows were drawn.
+            return cls._around(plain.mean, of_rows, max(len(every) - 1, 1), count)
         # Rows that add nothing to what seeds show must not take away from it either.
         beyond = max(of_rows - float((pieces**2).sum()), 0.0)
         total = of_seeds + beyond
         spread = of_seeds**2 / (count - 1) + beyond**2 / max(len(every) - 1, 1)
         return cls._around(plain.mean, total, total**2 / spread if spread > 0 else count - 1, count)
+
+    def minus(self, other: "Interval") -> "Interval":
+        """The difference of two means that share neither seeds nor rows (Welch)."""
+        if min(self.count, other.count) < 2:
+            return Interval.of([self.mean - other.mean])
+        parts = [(one.error**2, one.freedom) for one in (self, other)]
+        total = sum(variance for variance, _ in parts)
+        spread = sum(variance**2 / freedom for variance, freedom in parts)
+        freedom = total**2 / spread if spread > 0 else self.freedom
+        return self._around(self.mean - other.mean, total, freedom, min(self.count, other.count))
 
     @classmethod
     def _around(cls, mean: float, variance: float, freedom: float, count: int) -> "Interval":

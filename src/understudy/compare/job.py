@@ -178,10 +178,10 @@ class Job:
         if said is None or not len(rows):
             return None
         right = (said.top1() == judge.y[rows]).numpy()
-        numbers = parts.rows[rows.numpy()] if judge is parts.test else rows.numpy()
-        # Rows of gold beside a test set of their own are no rows of that set: then nothing is paired by row.
-        paired = judge is parts.test and len(rows) == len(judge)
-        return Outcome(float(right.mean()), judged=Judged(numbers, right) if paired else None)
+        # Rows of gold beside a test set are no rows of that set: they are counted below 0.
+        numbers = parts.rows[rows.numpy()] if judge is parts.test else -1 - rows.numpy()
+        partly = judge is parts.test and len(rows) < len(judge)
+        return Outcome(float(right.mean()), judged=None if partly else Judged(numbers, right))
 
 
 def initial_student(student: Student, seed: int) -> nn.Module:

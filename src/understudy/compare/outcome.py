@@ -90,6 +90,8 @@ class Comparison:
     def difference(self, method: str, other: str) -> Interval:
         """``method`` minus ``other``, paired over the seeds both have."""
         mine, theirs = self._of(method), self._of(other)
+        if _on_other_rows(mine.values(), theirs.values()):
+            return self.accuracy(method).minus(self.accuracy(other))
         return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
 
     def lines(self) -> list[Line]:
@@ -151,6 +153,15 @@ class Comparison:
         if method not in self.outcomes:
             raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
         return self.outcomes[method]
+
+
+def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
+    """Whether both say on which rows they were judged, and share none: a teacher that is known on gold only."""
+    judged = [[one.judged for one in each] for each in (mine, theirs)]
+    if any(one is None for each in judged for one in each):
+        return False
+    ours, others = (np.concatenate([one.rows for one in each if one is not None]) for each in judged)
+    return not np.isin(ours, others).any()
 
 
 def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
