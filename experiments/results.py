@@ -90,6 +90,13 @@ def _below(page: str) -> str:
     return re.sub(r"^## ", "### ", re.sub(r"^# .*\n+", "", page), flags=re.MULTILINE).strip()
 
 
+def _all(records: dict[str, dict[str, Any]], name: str) -> str:
+    """What the records say, each value once."""
+    found = [record[name] for record in records.values()]
+    values = {value for one in found for value in (one if isinstance(one, list) else [one])}
+    return ", ".join(map(str, sorted(values)))
+
+
 def claims_section(records: dict[str, dict[str, Any]]) -> str:
     """Every claim of every table and figure, paper by paper, with the answer of our reduced run."""
     answers = [claim[-1] for record in records.values() for part in record["parts"] for claim in part["claims"]]
@@ -104,7 +111,10 @@ def claims_section(records: dict[str, dict[str, Any]]) -> str:
         "limit. With three seeds and small nets on stand-in data a *no* says that the claim does not carry over to "
         "this scale, not that the paper is wrong. Each page has our table, the paper's, and what was reduced.",
         f"Of {len(answers)} claims {count['yes']} are shown, {count['no']} are contradicted, and "
-        f"{count['not distinguishable']} cannot be told apart. {minutes:.0f} minutes of CPU in all.",
+        f"{count['not distinguishable']} cannot be told apart.",
+        f"*{_all(records, 'dates')}, commit {_all(records, 'commits')}, {_all(records, 'machine')}, one thread per "
+        f"process, {_all(records, 'seeds')} seeds; {minutes:.0f} minutes of CPU, where a run that two figures share "
+        "counts twice.*",
     ]
     if missing:
         text.append(f"Not run yet: {', '.join(missing)}.")
