@@ -62,7 +62,8 @@ SECTIONS = {
         "Background flips are where gold pays: whatever knows the classes' noise (`forward`, `s_model` from the "
         "confusion, `class_ratio`, balanced classes, `l2rw`, fine-tuning) gains 20 points, and small-loss methods"
         " lose. Under uniform flips it is the other way round: robust losses, small-loss methods and self-distillation "
-        "gain about 2 points, and what estimates the noise from 100 gold rows loses 1 or 2. The gold rows that select also steer `l2rw` and estimate for `forward`, `s_model` and `class_ratio`.",
+        "gain about 2 points, and what estimates the noise from 100 gold rows loses 1 or 2. The gold rows that select "
+        "also steer `l2rw` and estimate for `forward`, `s_model` and `class_ratio`.",
     ),
     "heteroskedastic": (
         "Active learning on pools that are mostly noise",
