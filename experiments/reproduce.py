@@ -1,6 +1,6 @@
 """Every table and figure of the papers at its reduced scale, in processes of one thread each.
 
-    python -m experiments.reproduce                          # make reproduce: about 35 minutes on two free cores
+    python -m experiments.reproduce                          # make reproduce: about 40 minutes on two cores
     python -m experiments.reproduce slam_table1 air_fig04    # some of them
     python -m experiments.reproduce --scale full slam_table1 # the paper's setting: its data, and a GPU, are needed
 
