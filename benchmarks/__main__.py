@@ -28,6 +28,9 @@ BENCHMARKS = (
     *("large_pool", "compare_speed", "growth"),
 )
 
+DRAWN = {"growth"}
+"""These leave a picture beside the page."""
+
 
 def run(name: str) -> list[dict[str, Any]] | None:
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +48,9 @@ def page(kept: dict[str, Any]) -> str:
     ]
     for name in BENCHMARKS:
         if name in kept:
-            parts += [f"## {name}", markdown([Figure(**one) for one in kept[name]["figures"]]), kept[name]["made"]]
+            picture = [f"![{name}](benchmarks_{name}.png)"] if name in DRAWN else []
+            table = markdown([Figure(**one) for one in kept[name]["figures"]])
+            parts += [f"## {name}", *picture, table, kept[name]["made"]]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
