@@ -44,9 +44,8 @@ def draw(path: Path, finished: Finished) -> None:
                 _trajectories(ax, [cell for cell in cells if cell.column == title], _looks(cells))
             else:
                 _by_column(ax, cells, _looks(cells))
-            ax.set_title(
-                ", ".join(text for text in (_title(part) if len(parts) > 1 else "", title) if text), fontsize=10
-            )
+            titles = (_title(part) if len(parts) > 1 else "", title)
+            ax.set_title(", ".join(text for text in titles if text), fontsize=10, loc="left")
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(color="#e4e4e4", linewidth=0.7)
         line[0].set_ylabel("%")
