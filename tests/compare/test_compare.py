@@ -291,6 +291,7 @@ def finished(out: Path) -> list[Path]:
 
 def _compare_apart(out: Path, options: dict[str, Any]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     gold, pool, test = data()
     us.compare(student, gold, pool, ["slam"], test=test, out=out, **{**options, "workers": 2})
 

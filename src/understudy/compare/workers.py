@@ -6,7 +6,6 @@ be importable. Each process is handed its next task over a pipe of its own, so t
 """
 
 import os
-import pickle
 import signal
 import sys
 import traceback
@@ -57,7 +56,9 @@ def in_workers(
             process = context.Process(target=_serve, args=(do, tasks, theirs, os.getpid()), daemon=True)
             try:
                 process.start()
-            except (AttributeError, TypeError, pickle.PicklingError) as error:  # what pickling says of a lambda
+            except OSError:  # no process to be had
+                raise
+            except Exception as error:  # what a lambda is told when it is sent depends on where it stands
                 raise UnderstudyError(
                     f"a part cannot be sent to other processes ({error}); define it at the top of a module, or pass "
                     "workers=1"
