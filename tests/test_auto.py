@@ -231,7 +231,7 @@ def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(us.UnderstudyError, match="pilot, gold only: lr=-1 must be"):
         us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"lr": -1})
     assert not (tmp_path / "run").exists()
-    us.auto(student, gold, pool, out=tmp_path / "run", **FAST)
+    us.auto(student, gold, pool, out=tmp_path / "run", folds=np.int64(4), **FAST)  # type: ignore[arg-type]
     with pytest.raises(us.UnderstudyError, match="begun with another folds"):
         us.auto(student, gold, pool, out=tmp_path / "run", folds=3, resume=True, **FAST)
 

@@ -470,6 +470,9 @@ def test_numpys_numbers_are_numbers(tmp_path: Path) -> None:
     told: Any = {"epochs": 1, "progress": False}
     mine, plain = (
         us.train(lambda: us.models.linear(2, 2), us.Gold(x, y), None, us.vanilla(), out=tmp_path / name, **told, **some)
-        for name, some in (("a", {"seed": np.int64(3), "lr": np.float64(0.1)}), ("b", {"seed": 3, "lr": 0.1}))
+        for name, some in (
+            ("a", {"seed": np.int64(3), "lr": np.float64(0.1), "gold_weight": np.float32(0.5)}),
+            ("b", {"seed": 3, "lr": 0.1, "gold_weight": 0.5}),
+        )
     )
     assert mine.config == plain.config and mine.history[0]["loss"] == plain.history[0]["loss"]

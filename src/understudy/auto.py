@@ -31,6 +31,7 @@ from understudy.ema import EMA
 from understudy.errors import UnderstudyError
 from understudy.files import read_json
 from understudy.methods import METHODS
+from understudy.recipe import pythons
 from understudy.run import Run
 from understudy.snapshot import check_same
 from understudy.train import train
@@ -72,6 +73,7 @@ def auto(
         raise TypeError(f"auto() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
+    folds, pilot_rows, pilot_epochs = map(pythons, (folds, pilot_rows, pilot_epochs))
     workers = usable_cores() if workers is None else workers
     if workers < 1:
         raise UnderstudyError(f"workers={workers} must be at least 1, or None for one per core")
@@ -115,7 +117,7 @@ def why_chosen(run: Run) -> str | None:
     choice, seen = found["choice"], {one["method"]: one for one in found["candidates"]}
     if not seen:
         return f"{choice}, because gold is too small to choose by"
-    mine, rival = seen[choice], found["ruled_out"]
+    mine, rival = seen[choice], found.get("ruled_out")
     where = f"on {mine['rows']:,} gold rows in a pilot on {found['pilot_rows']:,} pool rows"
     if choice == VANILLA:
         said = f"{choice}: no other method is surely ahead {where}"
@@ -134,7 +136,7 @@ def _earlier(folder: Path, pilot: Pilot) -> dict[str, Any] | None:
     found = read_json(folder / "config.json").get("auto")
     if not isinstance(found, dict):
         raise UnderstudyError(f"the run in {folder} was not made by auto; choose a new folder")
-    check_same(found["settings"], pilot.settings(), folder)
+    check_same(found.get("settings", {}), pilot.settings(), folder)
     return found
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from understudy.auto_judge import Judged, judge, still_racing
 from understudy.compare.deal import gold_passes
 from understudy.compare.folder import CompareFolder
-from understudy.compare.job import Student, initial_student
+from understudy.compare.job import Student, initial_student, plain_settings
 from understudy.compare.progress import CellProgress
 from understudy.compare.recommend import GOLD_ONLY
 from understudy.compare.workers import in_workers
@@ -71,7 +71,7 @@ class Pilot:
             self._folder.open(self.settings(), {name: fingerprint(one) for name, one in self.objectives.items()})
             try:
                 return self._race(workers, progress)
-            except UnderstudyError:
+            except Exception:
                 self._folder.forget_if_empty()
                 raise
 
@@ -137,8 +137,7 @@ class Pilot:
             "gold": self.gold, "pool": self.pool, "student": initial_student(self.student, 0), "seed": self.seed,
             "folds": self.folds, **self.options,
         }  # fmt: skip
-        plain = int | float | str | None
-        return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in told.items()}
+        return plain_settings(told)
 
     @property
     def _folder(self) -> CompareFolder:

@@ -3,6 +3,7 @@
 And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache.
 """
 
+import importlib.util
 import json
 import os
 import tempfile
@@ -38,9 +39,7 @@ def cache_folder(named: Path | None = None) -> Path:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """The folder is ours until the block ends or the process dies, however it dies: the system then lets go."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows; there, running one process is up to the user
+    if importlib.util.find_spec("fcntl") is None:  # Windows; there, running one process is up to the user
         yield
         return
     try:
@@ -49,28 +48,39 @@ def locked(folder: Path) -> Iterator[None]:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise UnderstudyError(f"cannot write in {folder}: {error.strerror}; check the folder") from error
+    _HELD.add(handle)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(handle).st_nlink:
-                raise BlockingIOError("its owner took the lock away with it")
-        except OSError as error:
-            owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
-            raise UnderstudyError(
-                f"{folder} is being written by another process ({owner or 'unknown'}); wait for it, or choose another "
-                "folder"
-            ) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        _HELD.add(handle)
+        _take(handle, folder)
         try:
             yield
         except BaseException:
-            _leave_nothing(folder, new)
+            if handle in _HELD:
+                _leave_nothing(folder, new)
             raise
     finally:
-        _HELD.discard(handle)
-        os.close(handle)
+        # A forked process that comes here has let go already, and must not touch what is its parent's.
+        if handle in _HELD:
+            _HELD.remove(handle)
+            os.close(handle)
+
+
+def _take(handle: int, folder: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(handle).st_nlink:
+            raise BlockingIOError("its owner took the lock away with it")
+    except BlockingIOError as error:
+        owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        raise UnderstudyError(
+            f"{folder} is being written by another process ({owner or 'unknown'}); wait for it, or choose another "
+            "folder"
+        ) from error
+    except OSError as error:
+        raise UnderstudyError(f"cannot lock {folder}: {error.strerror}; choose a folder on a local disk") from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
 
 def _let_go() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.labels import Labels
@@ -46,7 +47,9 @@ def _feed(digest: Any, thing: Any, above: tuple[int, ...]) -> None:
     elif isinstance(thing, np.ndarray):
         _feed_array(digest, thing)
     elif isinstance(thing, nn.Module):
-        _feed(digest, [repr(thing), thing.state_dict(), [_plain(module) for module in thing.modules()]], above)
+        # Sizes that the first batch will tell have no values yet.
+        known = {name: "lazy" if is_lazy(value) else value for name, value in thing.state_dict().items()}
+        _feed(digest, [repr(thing), known, [_plain(module) for module in thing.modules()]], above)
     elif isinstance(thing, Rows):
         _feed_rows(digest, thing, above)
     elif isinstance(thing, Gold | Pool | Labels):

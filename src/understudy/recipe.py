@@ -34,9 +34,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            # NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's.
-            if isinstance(value, np.generic):
-                object.__setattr__(self, name, value.item())
+            object.__setattr__(self, name, pythons(value))
         for name in ("epochs", "batch_size", "accumulate"):
             _whole(name, getattr(self, name), least=1)
         for name in ("gold_repeat", "workers"):
@@ -62,6 +60,11 @@ class Recipe:
         """What JSON can hold of it."""
         plain = (int, float, str, type(None))
         return {name: value for name, value in vars(self).items() if isinstance(value, plain)}
+
+
+def pythons(value: Any) -> Any:
+    """NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_seed(seed: Any) -> None:

@@ -32,7 +32,7 @@ from understudy.files import locked, write_bytes
 from understudy.keeper import Keeper, drop_checkpoints
 from understudy.optim import Schedule, make_optimizer
 from understudy.progress import EpochProgress
-from understudy.recipe import Augment, Recipe, check_phases
+from understudy.recipe import Augment, Recipe, check_phases, pythons
 from understudy.run import Run, read_state, state_to_bytes
 from understudy.scoring import Scorer
 from understudy.snapshot import Progress, check_same, settings_of
@@ -97,6 +97,7 @@ def train(
         accumulate=accumulate, augment=augment, workers=workers,
     )  # fmt: skip
     seed = recipe.seed
+    pretrain_epochs, finetune_epochs, gold_weight = map(pythons, (pretrain_epochs, finetune_epochs, gold_weight))
     if checkpoint_every is not None and (not isinstance(checkpoint_every, int) or checkpoint_every < 1):
         raise UnderstudyError(f"checkpoint_every={checkpoint_every} must be a whole number of batches, at least 1")
     check_phases(pretrain_epochs=pretrain_epochs, finetune_epochs=finetune_epochs, gold_weight=gold_weight, gold=gold)

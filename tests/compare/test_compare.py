@@ -17,6 +17,7 @@ import torch
 
 import understudy as us
 from understudy.compare import Comparison, job, workers
+from understudy.compare.folder import CompareFolder
 from understudy.compare.workers import in_workers
 from understudy.files import locked
 
@@ -172,7 +173,8 @@ def test_a_finished_cell_is_never_run_again(tmp_path: Path) -> None:
 def test_naming_a_default_changes_nothing(tmp_path: Path) -> None:
     gold, pool, test = data()
     first = us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL)
-    again = us.compare(student, gold, pool, [], test=test, out=tmp_path, momentum=0.9, clip=None, **SMALL)
+    same: Any = {"momentum": 0.9, "clip": None, "gold_weight": 1, "weight_decay": 0, "device": "cpu"}
+    again = us.compare(student, gold, pool, [], test=test, out=tmp_path, **same, **SMALL)
     assert accuracies(first) == accuracies(again)
 
 
@@ -182,11 +184,79 @@ def test_leftovers_of_a_kill_are_no_obstacle(tmp_path: Path) -> None:
     assert us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL).outcomes
 
 
-def test_what_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
+def test_what_fails_at_once_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, test = data()
+    told: Any = {"test": test, "out": tmp_path / "out", **SMALL, "pretrain_epochs": 1}
     with pytest.raises(us.UnderstudyError, match="lr=-1"):
-        us.compare(student, gold, pool, [], test=test, out=tmp_path / "out", **SMALL | {"lr": -1})
+        us.compare(student, gold, pool, [], **told | {"lr": -1})
     assert not (tmp_path / "out").exists()
+
+    def broken(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        raise AttributeError("a mistake of the user's")
+
+    with pytest.raises(AttributeError):
+        us.compare(student, gold, pool, [], augment=broken, **told)
+    assert not (tmp_path / "out").exists()
+    real = CompareFolder.write
+
+    def full(self: CompareFolder, *rest: Any) -> None:
+        (self.path / "cells").mkdir()
+        raise us.UnderstudyError("No space left on device")
+
+    monkeypatch.setattr(CompareFolder, "write", full)
+    with pytest.raises(us.UnderstudyError, match="No space left"):
+        us.compare(student, gold, pool, [], **told)
+    monkeypatch.setattr(CompareFolder, "write", real)
+    assert us.compare(student, gold, pool, [], **told).outcomes
+
+
+def test_a_method_that_never_ran_may_be_corrected(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    told: Any = {"test": test, "select": 0.0, "out": tmp_path / "out", **SMALL}
+    unable = us.Gold(gold.x, gold.y)  # cannot estimate the teacher
+    with pytest.raises(us.UnderstudyError, match="mine, seed 0"):
+        us.compare(student, unable, pool, {"mine": us.slam()}, **told)
+    found = us.compare(student, unable, pool, {"mine": us.gce()}, **told)
+    assert "mine" in found.outcomes
+    with pytest.raises(us.UnderstudyError, match="another method mine"):
+        us.compare(student, unable, pool, {"mine": us.gce(g=0.5)}, **told)
+
+
+def test_workers_write_nothing_themselves(tmp_path: Path) -> None:
+    """One that outlives its parent would write into whatever has come since."""
+    gold, pool, test = data()
+    training: Any = {"lr": 0.01}
+    one = job.Job.of(student, gold, pool, ["slam"], 1, test, 0.0, 1, training)
+    one.folder = CompareFolder(tmp_path)
+    content = one.start(0)
+    assert not list(tmp_path.iterdir())
+    one.folder.write_start(0, content)
+    outcome, said = one.cell(("slam", 0))
+    assert 0 <= outcome.last <= 1 and said == [] and [path.name for path in tmp_path.iterdir()] == ["starts"]
+
+
+def test_a_teacher_known_on_some_test_rows_is_compared_there() -> None:
+    gold, pool, test = data()
+    partly = test.take(torch.arange(30)) + us.Gold(test.x[30:], test.y[30:])
+    found = us.compare(student, gold, pool, [], test=partly, select=0.0, **SMALL)
+    assert "The teacher is known on 30 of 100 test rows, and is held against the students there." in found.notes
+    share = found.accuracy("teacher").mean
+    assert found.accuracy("teacher").error == pytest.approx((share * (1 - share) / 29) ** 0.5)
+    right = [found.outcomes["vanilla"][seed].judged.right[:30].mean() for seed in (0, 1)]  # type: ignore[union-attr]
+    assert found.difference("teacher", "vanilla").mean == pytest.approx(share - np.mean(right))
+
+
+def test_a_student_whose_sizes_the_first_batch_tells(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Lazy modules")
+        told: Any = {"test": test, "select": 0.0, "out": tmp_path / "out", **SMALL}
+        once, again = (us.compare(lazy, gold, pool, [], **told) for _ in range(2))
+    assert accuracies(once) == accuracies(again)
+
+
+def lazy() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.LazyLinear(3))
 
 
 def test_one_process_at_a_time_writes_a_comparison(tmp_path: Path) -> None:

@@ -79,8 +79,12 @@ def test_a_comparison_pairs_by_row(rng: np.random.Generator) -> None:
     values = [a.astype(float) - b for a, b in zip(right["slam"], right["vanilla"], strict=True)]
     assert gap == Interval.crossed(values, [np.arange(60)] * 3)
     assert gap.mean == pytest.approx(right["slam"].mean() - right["vanilla"].mean())
-    # Other rows on one side: nothing to pair by row, the seeds remain.
-    found.add("slam", 0, Outcome(0.8, judged=Judged(np.arange(1, 61), right["slam"][0])))
+    # Row 0 is unknown on one side: the other 59 are compared.
+    found.add("slam", 0, Outcome(0.8, judged=Judged(np.arange(1, 60), right["slam"][0][1:])))
+    values[0], rows = values[0][1:], [np.arange(1, 60), np.arange(60), np.arange(60)]
+    assert found.difference("slam", "vanilla") == Interval.crossed(values, rows)
+    # One that does not say on which rows it was judged: nothing to pair by row, the seeds remain.
+    found.add("slam", 0, Outcome(0.8))
     seeds = [found.outcomes["slam"][seed].last - found.outcomes["vanilla"][seed].last for seed in range(3)]
     assert found.difference("slam", "vanilla") == Interval.of(seeds)
 

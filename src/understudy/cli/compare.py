@@ -83,6 +83,8 @@ def compare_command(
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is told before files are read
+    if patience is not None and select is None and not select_share:
+        raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
     trusted, chosen = shared.gold_files(gold)
     with noted_warnings() as noted:
         examples = read_examples(

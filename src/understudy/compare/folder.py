@@ -9,13 +9,12 @@ comparison.json           the table, the recommendation
 import base64
 import hashlib
 import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
-from torch import Tensor
 
 from understudy.compare.outcome import Judged, Outcome
 from understudy.errors import UnderstudyError
@@ -44,7 +43,8 @@ class CompareFolder:
             raise UnderstudyError(f"{file} is of another version of understudy; choose a new folder")
         before = known["settings"]
         changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
-        changed += [f"method {name}" for name, value in methods.items() if known["methods"].get(name, value) != value]
+        other = [name for name, value in methods.items() if known["methods"].get(name, value) != value]
+        changed += [f"method {name}" for name in other if self._has_any(name)]
         if changed:
             raise UnderstudyError(
                 f"{self.path} was begun with another {', '.join(changed)}; repeat the former settings to go on, or "
@@ -54,8 +54,10 @@ class CompareFolder:
 
     def forget_if_empty(self) -> None:
         """What failed before its first cell may be begun again with other settings."""
-        if any(self.path.glob("*/[!.]*")):
+        if any((self.path / "cells").glob("[!.]*")):
             return
+        for part in ("cells", "starts"):
+            shutil.rmtree(self.path / part, ignore_errors=True)
         (self.path / "settings.json").unlink(missing_ok=True)
         with suppress(OSError):  # others' files are there too
             self.path.rmdir()
@@ -65,6 +67,10 @@ class CompareFolder:
 
     def has(self, method: str, seed: int) -> bool:
         return self.cell_file(method, seed).exists()
+
+    def _has_any(self, method: str) -> bool:
+        """A method that failed before its first cell may be corrected."""
+        return any((self.path / "cells").glob(f"{_plain(method)}-*"))
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {"method": method, "seed": seed, "warnings": warnings, **_to_json(outcome)}
@@ -80,10 +86,8 @@ class CompareFolder:
     def start_file(self, seed: int) -> Path:
         return self.path / "starts" / f"{seed}.safetensors"
 
-    def write_start(self, seed: int, state: dict[str, Tensor]) -> None:
-        # Tied parameters share memory, which safetensors refuses: each name gets its own copy.
-        content = safetensors.torch.save({name: value.detach().cpu().clone() for name, value in state.items()})
-        write_bytes(self.start_file(seed), bytes(content))
+    def write_start(self, seed: int, content: bytes) -> None:
+        write_bytes(self.start_file(seed), content)
 
 
 def _plain(method: str) -> str:

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from understudy.fingerprint import fingerprint
 from understudy.methods import METHODS
 from understudy.optim import Schedule
 from understudy.recipe import Augment
-from understudy.run import load_state
+from understudy.run import load_state, state_to_bytes
 from understudy.train import train
 from understudy.types import Context, Objective
 
@@ -101,12 +101,11 @@ class Job:
         gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
         return cls(student, gold, pool, objectives, notes, epochs, test, select, pretrain_epochs, training)
 
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, Any]:
         """What must be the same for cells to stand in one table."""
         told = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **spelt_out(self.training)}
         data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
-        parts = {**data, "student": self.initial(0), **told}
-        return {name: value if isinstance(value, int | str) else fingerprint(value) for name, value in parts.items()}  # type: ignore[misc]
+        return plain_settings({**data, "student": self.initial(0), **told})
 
     def initial(self, seed: int) -> nn.Module:
         return initial_student(self.student, seed)
@@ -126,17 +125,17 @@ class Job:
                     with suppress(UnderstudyError):  # the training will say it, with the method's name
                         slot.estimate(context)
 
-    def start(self, seed: int) -> None:
-        """Pretrain the student of a seed on its gold, for all methods."""
+    def start(self, seed: int) -> bytes:
+        """Pretrain the student of a seed on its gold, for all methods: its state, as a file holds it."""
         options: Any = {**self.training, "gold_repeat": 1, "patience": None, "finetune_epochs": 0}
         run = train(
             self.student, self.dealt(seed).gold, None, METHODS["vanilla"](), epochs=self.pretrain_epochs, seed=seed,
             progress=False, **options,
         )  # fmt: skip
-        self.folder.write_start(seed, run.student.state_dict())
+        return state_to_bytes(run.student.state_dict())
 
-    def cell(self, cell: Cell) -> float:
-        """Train one method under one seed and file what it reached."""
+    def cell(self, cell: Cell) -> tuple[Outcome, list[str]]:
+        """Train one method under one seed: what it reached, and what it warned of."""
         method, seed = cell
         parts = self.dealt(seed)
         student: Student = self.student
@@ -160,8 +159,7 @@ class Job:
         right = run.predict(parts.test.rows).argmax(1) == parts.test.y
         outcome = replace(Outcome.of(run), judged=Judged(parts.rows, right.numpy()))
         said = [str(warning.message) for warning in caught if issubclass(warning.category, UnderstudyWarning)]
-        self.folder.write(method, seed, outcome, said)
-        return outcome.last
+        return outcome, said
 
     @cached_property
     def teacher_word(self) -> str:
@@ -180,8 +178,17 @@ class Job:
         right = (said.top1() == judge.y[rows]).numpy()
         # Rows of gold beside a test set are no rows of that set: they are counted below 0.
         numbers = parts.rows[rows.numpy()] if judge is parts.test else -1 - rows.numpy()
-        partly = judge is parts.test and len(rows) < len(judge)
-        return Outcome(float(right.mean()), judged=None if partly else Judged(numbers, right))
+        return Outcome(float(right.mean()), judged=Judged(numbers, right))
+
+
+def plain_settings(told: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON can hold them; where the numbers are crunched is no setting."""
+    plain = int | float | str | None
+    return {
+        name: value if isinstance(value, plain) else fingerprint(value)
+        for name, value in told.items()
+        if name != "device"
+    }
 
 
 def initial_student(student: Student, seed: int) -> nn.Module:

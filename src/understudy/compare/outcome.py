@@ -88,7 +88,7 @@ class Comparison:
         return _interval(mine, dict.fromkeys(mine))
 
     def difference(self, method: str, other: str) -> Interval:
-        """``method`` minus ``other``, paired over the seeds both have."""
+        """``method`` minus ``other``, paired over the seeds and rows both have; by Welch where they share no rows."""
         mine, theirs = self._of(method), self._of(other)
         if _on_other_rows(mine.values(), theirs.values()):
             return self.accuracy(method).minus(self.accuracy(other))
@@ -170,11 +170,18 @@ def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None])
     judged = [(one.judged, other.judged if other is not None else one.judged) for one, other in pairs]
     values, rows = [], []
     for one, other in judged:
-        if one is None or other is None or not np.array_equal(one.rows, other.rows):
+        if one is None or other is None:
             return Interval.of(_differences(pairs))
-        less = 0 if one is other else other.right.astype(float)
-        values.append(one.right.astype(float) - less)
-        rows.append(one.rows)
+        if one is other:
+            values.append(one.right.astype(float))
+            rows.append(one.rows)
+            continue
+        # Where one is known on some rows only (the teacher), these decide.
+        shared, mine_at, theirs_at = np.intersect1d(one.rows, other.rows, return_indices=True)
+        if not len(shared):
+            return Interval.of(_differences(pairs))
+        values.append(one.right[mine_at].astype(float) - other.right[theirs_at])
+        rows.append(shared)
     return Interval.crossed(values, rows) if values else Interval.of([])
 
 

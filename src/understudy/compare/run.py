@@ -10,7 +10,7 @@ from understudy.compare.folder import CompareFolder
 from understudy.compare.interval import percent
 from understudy.compare.job import Job, Student, Training
 from understudy.compare.named import VANILLA, Methods
-from understudy.compare.outcome import Comparison
+from understudy.compare.outcome import Comparison, Outcome
 from understudy.compare.progress import CellProgress
 from understudy.compare.recommend import TEACHER, recommend
 from understudy.compare.workers import in_workers, one_thread, usable_cores
@@ -61,7 +61,7 @@ def compare(
             job.folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
             try:
                 _run(job, numbers, workers, progress)
-            except UnderstudyError:
+            except Exception:
                 job.folder.forget_if_empty()
                 raise
             comparison = _gather(job, numbers)
@@ -75,13 +75,17 @@ def _run(job: Job, seeds: list[int], workers: int, progress: bool) -> None:
     left = [cell for cell in cells if not job.folder.has(*cell)]
     if job.pretrain_epochs:
         starts = [seed for seed in dict.fromkeys(seed for _, seed in left) if not job.folder.start_file(seed).exists()]
-        in_workers(job.start, starts, workers, on_done=lambda seed, _: None)
+        in_workers(job.start, starts, workers, on_done=job.folder.write_start)
     with one_thread():
         job.estimate(dict.fromkeys(seed for _, seed in left))
     with CellProgress(len(cells), len(cells) - len(left), shown=progress) as bar:
-        in_workers(
-            job.cell, left, workers, on_done=lambda cell, last: bar.cell(f"{cell[0]}, seed {cell[1]}: {percent(last)}%")
-        )
+
+        def file(cell: tuple[str, int], found: tuple[Outcome, list[str]]) -> None:
+            # Here and not in the workers: one that outlives its parent must not write into what has come since.
+            job.folder.write(*cell, *found)
+            bar.cell(f"{cell[0]}, seed {cell[1]}: {percent(found[0].last)}%")
+
+        in_workers(job.cell, left, workers, on_done=file)
 
 
 def _gather(job: Job, seeds: list[int]) -> Comparison:
@@ -98,6 +102,9 @@ def _gather(job: Job, seeds: list[int]) -> Comparison:
         del comparison.outcomes[TEACHER]
     if TEACHER not in comparison.outcomes:
         comparison.notes.append("The teacher's own accuracy is not known: no gold or test row has its word.")
+    elif job.test is not None and len(job.test.estimate_rows()) < len(job.test) and job.teacher_word == "test":
+        known = f"{len(job.test.estimate_rows()):,} of {len(job.test):,} test rows"
+        comparison.notes.append(f"The teacher is known on {known}, and is held against the students there.")
     elif job.test is not None and job.teacher_word == "gold":
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
     if job.test is None:

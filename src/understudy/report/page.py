@@ -88,7 +88,8 @@ def write_run_report(
     # What trained is in the facts; a pool that did not train may still be shown as evidence.
     rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
     trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
-    title = f"Training with {config.get('objective', 'training')}" if rows["pool"] else "Training on gold alone"
+    alone = rows["gold"] and not rows["pool"]
+    title = "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}"
     write_report(
         path,
         title=title,
