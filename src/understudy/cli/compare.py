@@ -10,10 +10,10 @@ from rich.console import Console
 from understudy import models
 from understudy.checks import usable_device
 from understudy.cli import options as shared
-from understudy.compare import compare
+from understudy.compare import Comparison, compare
 from understudy.compare.named import from_text
 from understudy.console import complain, noted_warnings
-from understudy.data.read import read_examples
+from understudy.data.read import Examples, read_examples
 from understudy.errors import UnderstudyError
 
 
@@ -77,26 +77,21 @@ def compare_command(
 
     `understudy compare --gold gold.csv --pool reviews.csv --text review --student linear --epochs 20 --out runs/texts`
     """
-    from understudy.report.comparison import write_difference_plot
-    from understudy.report.page import write_comparison_report
-    from understudy.report.trust import measure_teacher
-
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is told before files are read
     if patience is not None and select is None and not select_share:
         raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
-    trusted, chosen = shared.gold_files(gold)
+    (trusted, chosen), asked = shared.gold_files(gold), shared.read_classes(classes)
     with noted_warnings() as noted:
         examples = read_examples(
             gold=trusted, chosen=chosen, pool=pool, test=test, select=select, columns=shared.read_mapping(column),
-            classes=shared.read_classes(classes), votes=votes,
+            classes=asked, votes=votes,
             features=shared.features(text, encoder, image, image_size, shared.read_list(use), missing, scale),
         )  # fmt: skip
         examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
-        asked = shared.read_classes(classes)
-        count = asked if isinstance(asked, int) else max(examples.classes, 2)
+        count = shared.class_count(asked, examples.classes)
         build = partial(models.from_text, student, shape=examples.shape, classes=count)  # can be sent to processes
         try:
             comparison = compare(
@@ -110,24 +105,38 @@ def compare_command(
             done = len(list((out / "cells").glob("[!.]*.json")))
             complain(f"stopped: {done} trainings are finished and kept; the same command goes on from there")
             raise typer.Exit(130) from stop
-    said = comparison.recommendation
-    assert said is not None
+    facts = [
+        ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
+        ("Optimizer", f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}"),
+        ("Epochs on gold alone, first", str(pretrain)),
+    ]
+    _publish(out, comparison, examples, f"{epochs} epochs, student {student}", facts, noted, count)
+
+
+def _publish(
+    out: Path, comparison: Comparison, examples: Examples, how: str, facts: list[tuple[str, str]], noted: list[str],
+    classes: int,
+) -> None:  # fmt: skip
+    """The page, the picture, and the same in the terminal."""
+    from understudy.report.comparison import write_difference_plot
+    from understudy.report.page import write_comparison_report
+    from understudy.report.trust import measure_teacher
+
+    said, gold, pool = comparison.recommendation, examples.gold, examples.pool
+    assert said is not None and gold is not None and pool is not None
+    verdict = [*said.sentences, *comparison.notes]
     write_comparison_report(
         out / "report.html",
         comparison,
         title="Which method to take",
-        lead=f"{len(examples.gold):,} gold rows, {len(examples.pool):,} pool rows, {epochs} epochs, student {student}.",
-        verdict=[*said.sentences, *comparison.notes],
-        trust=measure_teacher(examples.gold, examples.pool, classes=count, class_names=examples.class_names),
-        facts=[
-            ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
-            ("Optimizer", f"{optimizer}, {lr:g}, {schedule}, batches of {batch_size}"),
-            ("Epochs on gold alone, first", str(pretrain)),
-        ],
+        lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
+        verdict=verdict,
+        trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
+        facts=facts,
         warnings=noted,
     )
     write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())
-    for sentence in [*said.sentences, *comparison.notes]:
+    for sentence in verdict:
         typer.echo(sentence)
     typer.echo(f"Report: {out / 'report.html'}")

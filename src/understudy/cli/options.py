@@ -115,6 +115,11 @@ def read_classes(text: str | None) -> int | list[str] | None:
     return int(text)
 
 
+def class_count(asked: int | list[str] | None, seen: int) -> int:
+    """How many outputs the student has: as many as were asked for, else as the files show."""
+    return asked if isinstance(asked, int) else max(seen, 2)
+
+
 def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 

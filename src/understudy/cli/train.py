@@ -167,7 +167,7 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
     with noted_warnings() as noted:
         examples = request.read()
         examples.leaks().warn()
-        count = request.classes if isinstance(request.classes, int) else max(examples.classes, 2)
+        count = shared.class_count(request.classes, examples.classes)
         build = partial(models.from_text, request.student, shape=examples.shape, classes=count)
         ema = _average(build, device) if request.ema else None
         # What a run began with stays; whether the files are still the same is found out by the training.
