@@ -146,7 +146,9 @@ def test_a_teacher_known_on_gold_only_and_one_not_known() -> None:
     teacher, gap = found.accuracy("teacher"), found.difference("teacher", "vanilla")
     share = teacher.mean
     assert teacher.error == pytest.approx((share * (1 - share) / 59) ** 0.5)
-    assert gap.error == pytest.approx(math.hypot(teacher.error, found.accuracy("vanilla").error))
+    vanilla = found.accuracy("vanilla")
+    assert (gap.mean, gap.error) == pytest.approx((share - vanilla.mean, math.hypot(teacher.error, vanilla.error)))
+    assert share != vanilla.mean, "else the sign would not show"
     found = us.compare(student, us.Gold(gold.x, gold.y), pool, [], test=test, select=0.0, **SMALL)
     assert "teacher" not in found.outcomes and any("not known" in note for note in found.notes)
 
