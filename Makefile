@@ -38,7 +38,7 @@ fast: .venv/.installed
 
 # A hundred SIGKILLs for each of four methods; the suite has a few.
 torture: .venv/.installed
-	folder=$$(mktemp -d) && $(BIN)/python tests/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
+	folder=$$(mktemp -d) && $(BIN)/python tests/training/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
 
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks

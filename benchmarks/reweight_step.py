@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from benchmarks.figures import Figure, main
 from understudy import models
-from understudy.maths.alignment import Aligner
+from understudy.maths.alignment.aligner import Aligner
 
 POOL, GOLD = 100, 20
 Step = Callable[[], None]

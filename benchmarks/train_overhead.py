@@ -15,7 +15,7 @@ from torch import nn
 import understudy as us
 from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
-from understudy.scoring import Scorer
+from understudy.training.scoring import Scorer
 
 ROWS, GOLD, BATCH = 20_000, 500, 128
 

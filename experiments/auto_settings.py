@@ -24,12 +24,12 @@ import torch
 import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
-from understudy.auto import candidates
-from understudy.compare import Interval
-from understudy.compare.deal import gold_passes
-from understudy.compare.recommend import GOLD_ONLY
-from understudy.compare.workers import in_workers
-from understudy.files import read_json, write_json
+from understudy.comparison.auto import candidates
+from understudy.comparison.deal import gold_passes
+from understudy.comparison.interval import Interval
+from understudy.comparison.recommend import GOLD_ONLY
+from understudy.comparison.workers import in_workers
+from understudy.store.files import read_json, write_json
 
 SEEDS, PILOT_ROWS = 3, 1500
 

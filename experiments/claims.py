@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from experiments.sweep import Cell
-from understudy.compare import Interval
+from understudy.comparison.interval import Interval
 from understudy.errors import UnderstudyError
 
 YES, NO, UNCLEAR = "yes", "no", "not distinguishable"

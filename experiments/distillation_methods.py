@@ -19,8 +19,8 @@ import torch
 import understudy as us
 from experiments.fashion_mnist import HONEST, PAPER, RECIPE, Dealt, Setting, deal, student_net
 from experiments.table import comparison_table, publish
-from understudy.compare import Comparison, Outcome
-from understudy.types import Term
+from understudy.comparison.outcome import Comparison, Outcome
+from understudy.objective import Term
 
 SEEDS = 3
 Options = dict[str, us.Objective]

@@ -27,7 +27,7 @@ from experiments.data import images
 from experiments.table import save
 from understudy.acquisition.select import STRATEGIES
 from understudy.active import KINDS, Benchmark, Cell, benchmark
-from understudy.compare import Interval, percent, signed, span
+from understudy.comparison.interval import Interval, percent, signed, span
 
 SETTING = (
     "5,000 original rows as 3-channel images and noise to 80% of the pool, MLP with one layer of 512, 300 random "

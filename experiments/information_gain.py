@@ -18,7 +18,7 @@ from torch import Tensor
 import understudy as us
 from experiments.data import images
 from experiments.table import markdown, publish
-from understudy.compare import Interval
+from understudy.comparison.interval import Interval
 from understudy.maths.kernel import empirical_kernel, information_gain, information_ratio
 
 ROWS, BATCH, NOISE, STRENGTH = 2_000, 128, 0.4, 1.0

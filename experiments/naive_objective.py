@@ -21,7 +21,7 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from understudy.compare import Interval
+from understudy.comparison.interval import Interval
 from understudy.theory import (
     NoisyRows,
     best_iterate,

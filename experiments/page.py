@@ -9,7 +9,7 @@ from experiments.plot import is_drawn
 from experiments.runner import Finished, machine
 from experiments.sweep import Cell
 from experiments.table import markdown, percent
-from understudy.compare import signed, span
+from understudy.comparison.interval import signed, span
 
 
 def verdicts_of(finished: Finished) -> list[list[Verdict]]:

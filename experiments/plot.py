@@ -15,9 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from experiments.experiment import Part
 from experiments.runner import Finished
 from experiments.sweep import Cell
-from understudy.compare import Interval
-from understudy.files import appearing_whole
+from understudy.comparison.interval import Interval
 from understudy.report.figures import COLOURS, GREY, MARKERS
+from understudy.store.files import appearing_whole
 
 Looks = dict[str, tuple[str, str]]
 """row -> colour, marker."""

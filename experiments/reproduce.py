@@ -18,7 +18,7 @@ from experiments.plot import draw, is_drawn
 from experiments.registry import all_experiments, find
 from experiments.runner import SCALES, WORK, Finished, run
 from understudy.errors import UnderstudyError
-from understudy.files import write_json, write_text
+from understudy.store.files import write_json, write_text
 
 OUT = Path(__file__).parents[1] / "docs" / "results" / "reproduce"
 

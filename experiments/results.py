@@ -12,7 +12,7 @@ from typing import Any
 from experiments.experiment import PAPERS
 from experiments.registry import all_experiments
 from experiments.table import markdown
-from understudy.files import read_json, write_text
+from understudy.store.files import read_json, write_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 

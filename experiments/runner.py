@@ -21,7 +21,7 @@ import torch
 from experiments.experiment import Experiment
 from experiments.sweep import Cell, Sweep, key
 from understudy.errors import UnderstudyError
-from understudy.files import read_json, write_json
+from understudy.store.files import read_json, write_json
 
 WORK = Path("runs/reproduce")
 SCALES = ("reduced", "full")

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import torch
 
-from understudy.compare import Comparison, Interval, span
-from understudy.compare import percent as in_percent
-from understudy.compare import signed as in_points
-from understudy.files import write_text
+from understudy.comparison.interval import Interval, span
+from understudy.comparison.interval import percent as in_percent
+from understudy.comparison.interval import signed as in_points
+from understudy.comparison.outcome import Comparison
+from understudy.store.files import write_text
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.data.rows import Rows
-from understudy.types import Columns, Context, Objective, Outputs, Step, Weight
+from understudy.objective import Columns, Context, Objective, Outputs, Step, Weight
 
 CLASSES, INPUTS, FEATURES, POOL, GOLD = 4, 5, 6, 12, 40
 REQUIRED = {"noise_free_is_vanilla": {"vanilla", "weighted", "slam", "forward", "oracle"}}

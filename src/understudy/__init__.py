@@ -9,34 +9,34 @@ from typing import Any
 
 from understudy import maths, models
 from understudy.acquisition.select import select
-from understudy.audit import audit
-from understudy.auto import auto
-from understudy.compare import compare
+from understudy.auditing.audit import audit
+from understudy.comparison.auto import auto
+from understudy.comparison.compare import compare
 from understudy.data import augment, noise
 from understudy.data.builtin import digits
 from understudy.data.crossfit import cross_fit, cross_fitted_alpha
 from understudy.data.examples import Gold, Pool
-from understudy.data.labels import Hard, Soft
-from understudy.data.leaks import leaks_between
-from understudy.data.llm.answers import read_answers
-from understudy.data.read import read_examples
 from understudy.data.rows import mapped_rows
 from understudy.data.splits import Splits, split
-from understudy.data.store import LabelStore, label_missing
-from understudy.data.topk import TopK
-from understudy.data.votes import Votes
-from understudy.ema import EMA
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.evaluate import evaluate
-from understudy.export import export
-from understudy.maths.alignment import alignment
+from understudy.inference.evaluate import evaluate
+from understudy.inference.export import export
+from understudy.inference.stochastic import Passes, stochastic_passes, teacher_features
+from understudy.inference.teacher import teach
+from understudy.labels.forms import Hard, Soft
+from understudy.labels.llm.answers import read_answers
+from understudy.labels.reliability import Reliability
+from understudy.labels.store.label_store import LabelStore, label_missing
+from understudy.labels.topk import TopK
+from understudy.labels.votes import Votes
+from understudy.leaks.between import leaks_between
+from understudy.maths.alignment.aligner import alignment
 from understudy.methods import METHODS, PUBLIC
-from understudy.passes import Passes, stochastic_passes, teacher_features
-from understudy.reliability import Reliability
-from understudy.run import Run
-from understudy.teach import teach
-from understudy.train import train
-from understudy.types import Objective
+from understudy.objective import Objective
+from understudy.tables.read import read_examples
+from understudy.training.ema import EMA
+from understudy.training.loop import train
+from understudy.training.run import Run
 
 __version__ = "0.1.0"
 

@@ -15,7 +15,7 @@ from understudy.acquisition.lhd import loss_difference
 from understudy.acquisition.s_badge import mean_absolute_difference
 from understudy.acquisition.select import STRATEGIES, select
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.maths.spread import factored, kmeans_plus_plus
+from understudy.maths.spread.spread import factored, kmeans_plus_plus
 
 NAMES = ["random", "confidence", "margin", "entropy", "coreset", "badge", "s_badge", "lhd"]
 

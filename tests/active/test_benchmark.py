@@ -9,7 +9,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.active import Benchmark, Cell, benchmark
-from understudy.ema import EMA
+from understudy.training.ema import EMA
 
 
 def images(rows: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import understudy as us
 from understudy import active
 from understudy.acquisition.select import STRATEGIES
 from understudy.active.scores import score
-from understudy.ema import EMA
+from understudy.training.ema import EMA
 
 from .conftest import CLASSES, blobs, student
 

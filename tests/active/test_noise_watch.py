@@ -7,7 +7,7 @@ import torch
 from scipy.stats import fisher_exact
 from torch import Tensor
 
-from understudy.active.noise_watch import NoiseWatch, contradicted, looks_random, noise_watch
+from understudy.active.watch import NoiseWatch, contradicted, looks_random, noise_watch
 
 
 def test_votes_by_hand() -> None:

@@ -12,9 +12,10 @@ import torch
 from typer.testing import CliRunner
 
 import understudy as us
-from understudy import cli, console
-from understudy.data.tables import read_table, write_table
+from understudy import cli
 from understudy.errors import UnderstudyWarning
+from understudy.store import console
+from understudy.tables.table import read_table, write_table
 
 CLASSES = 3
 
@@ -71,7 +72,7 @@ def test_train_then_predict(folder: Path) -> None:
 
 def test_same_as_calling_the_library(folder: Path) -> None:
     train("--method", "weighted", "--seed", "3", "--pretrain", "1")
-    from understudy.data.read import read_examples
+    from understudy.tables.read import read_examples
 
     examples = read_examples(gold="gold.parquet", pool="pool.parquet")
     run = us.train(
@@ -240,7 +241,7 @@ def test_help_teaches() -> None:
 
 
 def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy import demo
+    from understudy.cli import demo_run as demo
 
     tiny = demo.Setting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=100, epochs=1, gold_only_epochs=1)
     monkeypatch.setattr(demo, "Setting", lambda seeds: tiny)

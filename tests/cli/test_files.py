@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy import cli
 from understudy.cli.request import TrainRequest
-from understudy.data.tables import read_table, write_table
-from understudy.featurise import Featuriser
+from understudy.featurise.featuriser import Featuriser
+from understudy.tables.table import read_table, write_table
 
 WORDS = {"neg": ["bad", "dull", "awful"], "pos": ["good", "fine", "great"]}
 

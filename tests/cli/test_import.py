@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.data.read import read_examples
-from understudy.data.tables import read_table, write_table
+from understudy.tables.read import read_examples
+from understudy.tables.table import read_table, write_table
 
 ROWS = 40
 

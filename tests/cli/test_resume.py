@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from understudy import cli
-from understudy.auto_pilot import Pilot
-from understudy.files import locked
-from understudy.keeper import Keeper
+from understudy.comparison.pilot import Pilot
+from understudy.store.files import locked
+from understudy.training.keeper import Keeper
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_ids_may_be_words(folder: Path) -> None:
 
 
 def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["understudy.auto"], "usable_cores", lambda: 1)
+    monkeypatch.setattr(sys.modules["understudy.comparison.auto"], "usable_cores", lambda: 1)
     line = TRAIN.format(test="test.npz") + " --method auto --option pilot_rows=40 --option folds=2"
     said = understudy(f"{line} --out whole").stdout
     assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")
@@ -115,7 +115,7 @@ def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monk
 
     line = "train --gold animals.csv --epochs 3 --student mlp:8 --ema --method vanilla"
     understudy(f"{line} --out whole")
-    monkeypatch.setattr(sys.modules["understudy.train"], "drop_checkpoints", die)
+    monkeypatch.setattr(sys.modules["understudy.training.loop"], "drop_checkpoints", die)
     understudy(f"{line} --out killed", code=130)
     monkeypatch.undo()
     monkeypatch.chdir(folder)

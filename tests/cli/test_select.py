@@ -15,8 +15,8 @@ import understudy as us
 from understudy import active, cli
 from understudy.acquisition.select import STRATEGIES, select
 from understudy.active import score
-from understudy.data.read import read_examples
-from understudy.data.tables import write_table
+from understudy.tables.read import read_examples
+from understudy.tables.table import write_table
 
 ROWS = 90
 

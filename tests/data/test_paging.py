@@ -13,9 +13,9 @@ import understudy.data.paging as module
 from understudy.active.scores import score
 from understudy.data.paging import Readahead, block_rows, room_for, total_memory
 from understudy.errors import UnderstudyError
-from understudy.evaluate import penultimate, predict
-from understudy.files import cache_folder
+from understudy.inference.evaluate import penultimate, predict
 from understudy.models import mlp
+from understudy.store.files import cache_folder
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from experiments import plot, registry, results, runner
+from understudy.cli import app
 from understudy.cli import reproduce as command
-from understudy.cli.app import app
 from understudy.errors import UnderstudyError
 
 

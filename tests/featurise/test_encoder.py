@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise import Featuriser, Request
 from understudy.featurise.encoder import Encoder
+from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.pooling import Layout, read_layout
+from understudy.featurise.request import Request
 
 transformers = pytest.importorskip("transformers")
 # The library alone takes seconds to import.

@@ -11,7 +11,8 @@ import torch
 
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
-from understudy.featurise import Featuriser, Request
+from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.request import Request
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError
-from understudy.featurise import Featuriser, Request, images, pixels
+from understudy.featurise import images, pixels
+from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.request import Request
 
 Image = pytest.importorskip("PIL.Image")
 GRADIENT = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise import Featuriser, Request
+from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.request import Request
 
 
 def _texts(*values: str) -> np.ndarray[Any, Any]:

@@ -12,8 +12,10 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.featurise import Featuriser, Request, terms
+from understudy.featurise import terms
+from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.raw import Raw
+from understudy.featurise.request import Request
 from understudy.featurise.sparse import SparseRows
 
 ODD = [
@@ -150,7 +152,7 @@ def test_no_text_is_an_error_that_says_where() -> None:
 @pytest.mark.slow
 def test_real_reviews_train_a_student(shared_data: Callable[[str], Path]) -> None:
     """200 gold sentences and the labels of an LLM: a linear student on TF-IDF beats gold alone by far."""
-    from understudy.data.tables import read_table
+    from understudy.tables.table import read_table
 
     columns = read_table(shared_data("text/mr_chatgpt.parquet")).columns
     train, test = (columns["split"] == split for split in ("train", "test"))

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
-from understudy.data import limits
-from understudy.data.read import read_examples
-from understudy.data.readers import parquet
-from understudy.data.tables import read_table
-from understudy.featurise import Request
+from understudy.featurise.request import Request
+from understudy.tables import limits
+from understudy.tables.read import read_examples
+from understudy.tables.readers import parquet
+from understudy.tables.table import read_table
 
 FREE = 2 << 20
 """What the machine is said to have left, so that 10 MB are as absurd as 100 GB."""

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import torch
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.read import Examples
 from understudy.data.rows import Rows, as_rows
-from understudy.featurise import Request
+from understudy.featurise.request import Request
+from understudy.tables.read import Examples
 
 Cells = dict[str, list[Any]]
 ROWS, GOLD = 12, 6

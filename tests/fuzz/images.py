@@ -13,8 +13,8 @@ from PIL import Image
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.data.read import read_examples
-from understudy.featurise import Request
+from understudy.featurise.request import Request
+from understudy.tables.read import read_examples
 
 MODES = ["L", "RGB", "RGBA", "1", "P", "CMYK", "I;16", "F", "LA"]
 FORMATS = ["PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM"]

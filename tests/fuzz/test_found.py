@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.data.read import read_examples
-from understudy.data.readers.images import refuse_escapes
-from understudy.data.tables import read_table
+from understudy.tables.read import read_examples
+from understudy.tables.readers.images import refuse_escapes
+from understudy.tables.table import read_table
 
 X, Y = torch.zeros(3, 2), torch.tensor([0, 1, 0])
 

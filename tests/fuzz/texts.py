@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.data.read import read_examples
-from understudy.featurise import Request
+from understudy.featurise.request import Request
+from understudy.tables.read import read_examples
 
 HEADER = ["id", "text", "teacher_label"]
 CELLS = [

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.maths.alignment import Aligner, alignment
+from understudy.maths.alignment.aligner import Aligner, alignment
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -10,9 +10,15 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths import spread
-from understudy.maths.spread import Factored, factored, farthest_first, kmeans_plus_plus, squared_distances
-from understudy.maths.spread_rows import nearest_centre
+from understudy.maths.spread import spread
+from understudy.maths.spread.rows import nearest_centre
+from understudy.maths.spread.spread import (
+    Factored,
+    factored,
+    farthest_first,
+    kmeans_plus_plus,
+    squared_distances,
+)
 
 
 def materialised(left: Tensor | None, right: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.types import Outputs, Step
+from understudy.objective import Outputs, Step
 
 CONTRACT = {"build": lambda: us.bootstrap(target="soft")}
 

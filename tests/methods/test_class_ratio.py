@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.types import Context
+from understudy.objective import Context
 
 
 def _weights(objective_weight: object, gold: us.Gold | None, labels: list[int], classes: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import understudy as us
 from understudy.data.batches import epoch_seed, plan_epoch
 from understudy.methods.co_teaching import CoTeachingScorer, forget_rate_at, fresh_copy, small_loss_weights
-from understudy.types import Step, Weight
+from understudy.objective import Step, Weight
 
 
 def _pool(rows: int = 60) -> us.Pool:

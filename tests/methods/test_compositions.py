@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy import passes
-from understudy.data.topk import TopK
-from understudy.data.votes import Votes
-from understudy.evaluate import predict
-from understudy.types import Columns, Context, Objective, Outputs, Step
+from understudy.inference import stochastic as passes
+from understudy.inference.evaluate import predict
+from understudy.labels.topk import TopK
+from understudy.labels.votes import Votes
+from understudy.objective import Columns, Context, Objective, Outputs, Step
 
 CLASSES, GOLD, POOL = 4, 40, 30
 Loss = Callable[[Tensor, Tensor], Tensor]

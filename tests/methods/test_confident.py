@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.types import Context, Outputs, Step
+from understudy.objective import Context, Outputs, Step
 
 CONTRACT = {"skip": {"hard_labels": "hard labels without a confidence cannot be ranked"}}
 # Margins 0.8, 0.2, 0.5, 0.2.

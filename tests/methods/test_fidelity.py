@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.types import Columns, Context, Outputs, Step
+from understudy.objective import Columns, Context, Outputs, Step
 
 
 def _context(teacher: Any, rows: int, classes: int = 2) -> Context:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.methods.forward import Transition, transition_at_anchors
-from understudy.types import Context, Objective, Outputs, Step
+from understudy.objective import Context, Objective, Outputs, Step
 
 
 def _context(gold: us.Gold | None, teacher: object, classes: int = 2) -> Context:

@@ -4,7 +4,7 @@ import torch
 
 import understudy as us
 from understudy.methods.hard_mining import mined
-from understudy.types import Context, Outputs, Step
+from understudy.objective import Context, Outputs, Step
 
 
 def _prepared(labels: list[int], classes: int) -> torch.Tensor:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import understudy as us
-from understudy.scoring import Scorer
-from understudy.types import Outputs, Step, Weight
+from understudy.objective import Outputs, Step, Weight
+from understudy.training.scoring import Scorer
 
 
 def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:

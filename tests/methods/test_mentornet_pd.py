@@ -8,7 +8,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.methods.mentornet_pd import MovingPercentile
-from understudy.types import Outputs, Step
+from understudy.objective import Outputs, Step
 
 
 def _kept(losses: list[float], module: MovingPercentile, progress: float = 0.5, **options: float) -> list[float]:

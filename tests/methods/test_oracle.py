@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.types import Context, Outputs, Step
+from understudy.objective import Context, Outputs, Step
 
 TEACHER = torch.tensor([[0.8, 0.2], [0.4, 0.6], [0.7, 0.3], [0.1, 0.9]])
 TRUTH = [0, 0, 0, 1]

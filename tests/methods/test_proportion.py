@@ -5,7 +5,7 @@ import torch
 
 import understudy as us
 from understudy.methods.proportion import inverse_frequency
-from understudy.types import Context
+from understudy.objective import Context
 
 
 def test_weights_by_hand() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.methods.random_weights import gaussian
-from understudy.types import Context, Outputs, Step
+from understudy.objective import Context, Outputs, Step
 
 
 def _weights(epoch: int = 0, seed: int = 0, rows: Tensor | None = None) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 
 import understudy as us
 from understudy.data.batches import plan_epoch
-from understudy.types import Context
+from understudy.objective import Context
 
 
 def _pool() -> us.Pool:

@@ -7,7 +7,7 @@ import torch
 
 import understudy as us
 from understudy.methods.s_model import TransitionLayer
-from understudy.types import Context, Outputs, Step
+from understudy.objective import Context, Outputs, Step
 
 
 def _layer(objective: us.Objective, gold: us.Gold | None = None, classes: int = 2) -> TransitionLayer:

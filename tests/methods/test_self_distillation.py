@@ -11,7 +11,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.data.noise import uniform_flip
-from understudy.types import Outputs, Step
+from understudy.objective import Outputs, Step
 
 
 def _step(logits: list[list[float]], labels: list[int], progress: float = 0.0) -> Step:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.maths.losses import taylor
-from understudy.types import Columns, Context, Objective, Outputs, Step
+from understudy.objective import Columns, Context, Objective, Outputs, Step
 
 CLASSES = 4
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.types import Objective, Outputs, Step
+from understudy.objective import Objective, Outputs, Step
 
 TEACHER = torch.tensor([[0.8, 0.2]])
 # f = (0.75, 0.25)

@@ -12,8 +12,8 @@ from torch import Tensor
 import understudy as us
 from understudy.data.batches import plan_epoch
 from understudy.maths import losses
-from understudy.optim import make_optimizer
-from understudy.types import Context, Objective, Outputs, Step
+from understudy.objective import Context, Objective, Outputs, Step
+from understudy.training.optim import make_optimizer
 
 F = torch.tensor([[0.5, 0.3, 0.2]])
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.types import Outputs, Step
+from understudy.objective import Outputs, Step
 
 # The contract's pool has 12 rows.
 CONTRACT = {"build": lambda: us.vid(torch.randn(12, 3, generator=torch.Generator().manual_seed(9)), strength=0.3)}

@@ -7,7 +7,7 @@ from torch import Tensor
 import understudy as us
 from understudy.maths.confidence import margin
 from understudy.maths.weights import debias_in_plane, distortion_of
-from understudy.types import Columns, Context, Outputs, Slot, Step, Weight
+from understudy.objective import Columns, Context, Outputs, Slot, Step, Weight
 
 CLASSES = 3
 

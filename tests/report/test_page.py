@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.compare import Comparison, Outcome
-from understudy.report import measure_teacher, write_comparison_report, write_run_report
+from understudy.comparison.outcome import Comparison, Outcome
 from understudy.report.figures import comparison_curves, reliability_figure, run_curves
-from understudy.report.page import name_facts
+from understudy.report.page import name_facts, write_comparison_report, write_run_report
+from understudy.report.trust import measure_teacher
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -8,7 +8,7 @@ g itself, N × C·d numbers, is never built: `maths/spread.py` works on the two 
 import torch
 from torch import Tensor
 
-from understudy.maths.spread import factored, kmeans_plus_plus
+from understudy.maths.spread.spread import factored, kmeans_plus_plus
 
 
 def badge(n: int, *, probs: Tensor, hidden: Tensor, available: Tensor, generator: torch.Generator) -> Tensor:

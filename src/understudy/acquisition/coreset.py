@@ -9,7 +9,7 @@ nothing labelled yet, the row with the largest norm is first.
 import torch
 from torch import Tensor
 
-from understudy.maths.spread import factored, farthest_first
+from understudy.maths.spread.spread import factored, farthest_first
 
 
 def coreset(n: int, *, hidden: Tensor, available: Tensor, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,7 @@ their type (a loss of 87 in float32): an infinite loss would leave nothing to co
 import torch
 from torch import Tensor
 
-from understudy.maths.spread import factored, kmeans_plus_plus
+from understudy.maths.spread.spread import factored, kmeans_plus_plus
 
 
 def lhd(

@@ -2,14 +2,14 @@
 
 g = mean_j |h_ema,j − h_j| · (f − onehot(argmax f)) ⊗ h. Where labels are pure noise the features soon stop
 moving, the two models agree, and the row is hardly ever picked; on a row that can still be learnt they
-differ. h_ema are the features of the parameters' moving average (`understudy.ema.EMA`), for the same rows.
+differ. h_ema are the features of the parameters' moving average (`understudy.training.ema.EMA`), for the same rows.
 """
 
 import torch
 from torch import Tensor
 
 from understudy.acquisition.badge import logit_gradient
-from understudy.maths.spread import factored, kmeans_plus_plus
+from understudy.maths.spread.spread import factored, kmeans_plus_plus
 
 
 def s_badge(

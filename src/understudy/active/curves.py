@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.compare import Interval
+from understudy.comparison.interval import Interval
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, and a marker each for print in black.
 _LOOKS = {

@@ -23,25 +23,25 @@ import torch
 from torch import nn
 
 from understudy.acquisition.select import select
-from understudy.active.explain import explain
-from understudy.active.noise_watch import noise_watch
 from understudy.active.oracle import as_oracle
 from understudy.active.question import Question, open_questions
+from understudy.active.reasons import explain
 from understudy.active.result import Result, record_line
 from understudy.active.scores import Scores, needs_ema, score
 from understudy.active.settings import as_json
 from understudy.active.state import State, drop_rounds_before, load_round, round_folder, save_round, write_labelled
-from understudy.checks import check_outputs
+from understudy.active.watch import noise_watch
 from understudy.data.examples import Gold, Pool
-from understudy.ema import EMA
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.evaluate import evaluate
-from understudy.fingerprint import fingerprint
+from understudy.inference.evaluate import evaluate
 from understudy.methods.vanilla import vanilla
-from understudy.optim import Schedule
-from understudy.recipe import Augment
-from understudy.run import Run
-from understudy.train import train
+from understudy.store.fingerprint import fingerprint
+from understudy.training.checks import check_outputs
+from understudy.training.ema import EMA
+from understudy.training.loop import train
+from understudy.training.optim import Schedule
+from understudy.training.recipe import Augment
+from understudy.training.run import Run
 
 PREDICTED = "active.predicted"
 

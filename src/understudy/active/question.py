@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from understudy.data.answers import SKIPPED, text_columns, whole_number
 from understudy.errors import UnderstudyError
-from understudy.files import write_bytes, write_text
+from understudy.store.files import write_bytes, write_text
+from understudy.tables.answers import SKIPPED, text_columns, whole_number
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from understudy.data.examples import Gold
-from understudy.run import Run
+from understudy.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from understudy.acquisition.select import STRATEGIES
 from understudy.data.rows import as_rows
-from understudy.ema import EMA
 from understudy.errors import UnderstudyError
-from understudy.evaluate import Stack, batches_of, device_of, eval_mode, to_device
-from understudy.features import FeatureTap
+from understudy.inference.evaluate import Stack, batches_of, device_of, eval_mode, to_device
+from understudy.inference.features import FeatureTap
+from understudy.training.ema import EMA
 
 
 class Scores(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from understudy.fingerprint import fingerprint
+from understudy.store.fingerprint import fingerprint
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:

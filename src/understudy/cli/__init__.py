@@ -1,5 +1,5 @@
 """The command line; `app` has its commands."""
 
-from understudy.cli.app import app, main
+from understudy.cli.commands import app, main
 
 __all__ = ["app", "main"]

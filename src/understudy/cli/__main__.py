@@ -1,3 +1,3 @@
-from understudy.cli.app import main
+from understudy.cli.commands import main
 
 main()

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from understudy.audit import audit, print_audit
+from understudy.auditing.audit import audit
+from understudy.auditing.terminal import print_audit
 from understudy.cli import options as shared
-from understudy.data.read import read_examples
 from understudy.errors import UnderstudyError
-from understudy.files import write_json
+from understudy.store.files import write_json
+from understudy.tables.read import read_examples
 
 KINDS = (".html", ".json")
 

@@ -8,13 +8,14 @@ import typer
 from rich.console import Console
 
 from understudy import models
-from understudy.checks import usable_device
 from understudy.cli import options as shared
-from understudy.compare import Comparison, compare
-from understudy.compare.named import from_text
-from understudy.console import complain, noted_warnings
-from understudy.data.read import Examples, read_examples
+from understudy.comparison.compare import compare
+from understudy.comparison.named import from_text
+from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
+from understudy.store.console import complain, noted_warnings
+from understudy.tables.read import Examples, read_examples
+from understudy.training.checks import usable_device
 
 
 def compare_command(

@@ -7,8 +7,9 @@ import torch
 import typer
 from rich.console import Console
 
-from understudy.compare import Outcome, percent
-from understudy.console import complain
+from understudy.comparison.interval import percent
+from understudy.comparison.outcome import Outcome
+from understudy.store.console import complain
 
 
 def demo_command(
@@ -23,7 +24,7 @@ def demo_command(
 
     Example: `understudy demo --out understudy-demo`
     """
-    from understudy.demo import Setting, run_demo
+    from understudy.cli.demo_run import Setting, run_demo
 
     torch.set_num_threads(1)  # the nets are tiny: more threads only wait for each other
     line: list[str] = []

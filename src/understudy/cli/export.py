@@ -6,11 +6,11 @@ from typing import Annotated
 import torch
 import typer
 
-from understudy.data.raw import rows_for
 from understudy.data.rows import as_rows
-from understudy.data.tables import read_table
-from understudy.export import ROWS, export
-from understudy.run import Run
+from understudy.inference.export import ROWS, export
+from understudy.tables.raw import rows_for
+from understudy.tables.table import read_table
+from understudy.training.run import Run
 
 
 def export_command(

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from understudy.data.join import read_ids
-from understudy.data.llm.answers import FORMS, Answers, read_answers
-from understudy.data.llm.columns import label_columns
-from understudy.data.tables import Array, check_new_table, read_table, write_table
 from understudy.errors import UnderstudyError
+from understudy.labels.llm.answers import FORMS, Answers, read_answers
+from understudy.labels.llm.columns import label_columns
+from understudy.tables.join import read_ids
+from understudy.tables.table import Array, check_new_table, read_table, write_table
 
 _READABLE = (".parquet", ".jsonl", ".npz")
 

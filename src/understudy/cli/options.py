@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.featurise import Request
+from understudy.featurise.request import Request
 
 FILES, FEATURES, TRAINING = "Files", "Features", "Training"
 

@@ -8,15 +8,15 @@ import torch
 import typer
 
 from understudy.cli import options as shared
-from understudy.compare import percent
-from understudy.data.classes import ClassNames
-from understudy.data.join import read_ids
-from understudy.data.raw import rows_for
+from understudy.comparison.interval import percent
 from understudy.data.rows import Rows, as_rows
-from understudy.data.tables import Array, Table, check_new_table, read_table, write_table
 from understudy.errors import UnderstudyError
-from understudy.evaluate import predict
-from understudy.run import Run
+from understudy.inference.evaluate import predict
+from understudy.tables.classes import ClassNames
+from understudy.tables.join import read_ids
+from understudy.tables.raw import rows_for
+from understudy.tables.table import Array, Table, check_new_table, read_table, write_table
+from understudy.training.run import Run
 
 
 def predict_command(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy.cli.options import features, gold_files
-from understudy.data.read import Examples, read_examples
 from understudy.errors import UnderstudyError
-from understudy.files import read_json, write_json
+from understudy.store.files import read_json, write_json
+from understudy.tables.read import Examples, read_examples
 
 FILE = "request.json"
 FORMAT = 1

@@ -9,21 +9,21 @@ import typer
 from torch import Tensor
 
 from understudy.acquisition.select import STRATEGIES, select
-from understudy.active.explain import explain
-from understudy.active.noise_watch import noise_watch
 from understudy.active.question import write_columns
+from understudy.active.reasons import explain
 from understudy.active.scores import needs_ema, score
+from understudy.active.watch import noise_watch
 from understudy.cli import options as shared
 from understudy.cli.predict import class_names, fitting_rows, mapping_for, named, read_rows
-from understudy.console import complain
-from understudy.data.answers import SKIPPED, class_number, text_columns
-from understudy.data.classes import ClassNames
-from understudy.data.join import read_ids
-from understudy.data.tables import Table
-from understudy.ema import EMA
-from understudy.ema import FILE as EMA_FILE
 from understudy.errors import UnderstudyError
-from understudy.run import Run, read_state
+from understudy.store.console import complain
+from understudy.tables.answers import SKIPPED, class_number, text_columns
+from understudy.tables.classes import ClassNames
+from understudy.tables.join import read_ids
+from understudy.tables.table import Table
+from understudy.training.ema import EMA
+from understudy.training.ema import FILE as EMA_FILE
+from understudy.training.run import Run, read_state
 
 
 def select_command(

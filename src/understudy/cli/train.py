@@ -10,21 +10,21 @@ import torch
 import typer
 
 from understudy import models
-from understudy.auto import auto, why_chosen
-from understudy.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.cli import options as shared
 from understudy.cli.request import TrainRequest
-from understudy.compare import percent
-from understudy.console import noted_warnings
-from understudy.data.read import Examples
-from understudy.ema import EMA
+from understudy.comparison.auto import auto, why_chosen
+from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE
-from understudy.files import locked
 from understudy.methods import METHODS
-from understudy.options import read_options
-from understudy.run import Run
-from understudy.train import train
+from understudy.store.console import noted_warnings
+from understudy.store.files import locked
+from understudy.tables.read import Examples
+from understudy.training.checks import BEFOREHAND, usable_device, usable_folder
+from understudy.training.ema import EMA
+from understudy.training.loop import train
+from understudy.training.method_options import read_options
+from understudy.training.run import Run
 
 AUTO = "auto"
 _TRAINING = shared.TRAINING
@@ -160,7 +160,7 @@ def _check_alone(context: typer.Context) -> None:
 
 def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
     """Read the files, train, write the run and its report."""
-    from understudy.report import write_run_report
+    from understudy.report.page import write_run_report
 
     options, run_method = _method(request)
     device, out = usable_device(request.device), Path(request.out)

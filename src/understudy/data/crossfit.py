@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Gold
-from understudy.data.labels import Hard, Labels
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels
 
 
 class Trust(Protocol):

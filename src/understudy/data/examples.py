@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
-from understudy.data.labels import Labels, as_labels
 from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Labels, as_labels
 
 Ids = np.ndarray[Any, Any]
 Answer = TypeVar("Answer")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.files import cache_folder
+from understudy.store.files import cache_folder
 
 Array = np.ndarray[Any, Any]
 

@@ -5,8 +5,3 @@ x = featuriser(columns, where="pool.parquet")      # an array, or Rows where tha
 featuriser.save(folder)                            # features.json, features.safetensors
 Featuriser.load(folder)(others, where="new.csv")   # the same numbers, bit for bit
 """
-
-from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
-
-__all__ = ["Featuriser", "Request"]

@@ -17,7 +17,7 @@ from understudy.featurise.encoder import Encoder
 from understudy.featurise.part import Part
 from understudy.featurise.raw import Array, Raw
 from understudy.featurise.store import EmbeddingStore, key_of
-from understudy.files import cache_path
+from understudy.store.files import cache_path
 
 # So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.
 SHARD_TEXTS = 2048

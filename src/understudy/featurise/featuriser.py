@@ -28,7 +28,7 @@ from understudy.featurise.raw import Array, Raw
 from understudy.featurise.request import Request
 from understudy.featurise.sparse import side_by_side
 from understudy.featurise.tfidf import Tfidf
-from understudy.files import read_json, write_bytes, write_json
+from understudy.store.files import read_json, write_bytes, write_json
 
 VERSION = 1
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"

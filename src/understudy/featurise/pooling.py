@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.files import read_json
+from understudy.store.files import read_json
 
 MODES = ("mean", "cls", "max")
 # Settings files of the older kind have a flag for each, in this order.

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.featurise.raw import Array
-from understudy.files import write_bytes
+from understudy.store.files import write_bytes
 
 KEY_BYTES = 32
 _SHARD = re.compile(r"[0-9a-f]{64}\.safetensors")

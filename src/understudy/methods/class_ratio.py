@@ -17,7 +17,7 @@ from torch import Tensor
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
-from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["class_ratio", "class_ratio_weight"]
 

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.evaluate import to_device
+from understudy.inference.evaluate import to_device
 from understudy.maths.losses import cross_entropy
-from understudy.scoring import Scored, Scorer
-from understudy.types import Columns, Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
+from understudy.training.scoring import Scored, Scorer
 
 __all__ = ["co_teaching"]
 

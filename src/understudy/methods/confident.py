@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.data.labels import MEASURES, Hard
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import MEASURES, Hard
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
 from understudy.methods.vanilla import vanilla
-from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
 
 __all__ = ["confident", "confident_weight"]
 

@@ -22,12 +22,12 @@ from typing import Any
 from torch import Tensor
 
 from understudy.data.checks import first_bad, to_tensor
-from understudy.data.labels import Hard, Labels
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels
 from understudy.maths import weights
 from understudy.maths.losses import cross_entropy
 from understudy.methods.vanilla import vanilla
-from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
 
 __all__ = ["fidelity", "fidelity_weight"]
 

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.checks import to_tensor
-from understudy.data.labels import Ranking
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Ranking
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import forward_correction
-from understudy.types import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
-from understudy.types import Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["gce", "gce_loss", "truncation_weight"]
 

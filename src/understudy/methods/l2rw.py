@@ -20,7 +20,7 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
-from understudy.types import Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["l2rw", "l2rw_weight"]
 
@@ -33,7 +33,7 @@ class AlignmentWeight(Weight):
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if step.alignment is None:
-            raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with understudy.scoring.Scorer")
+            raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
         return normalise(step.alignment)
 
 

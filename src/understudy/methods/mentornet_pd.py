@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
-from understudy.types import Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
 

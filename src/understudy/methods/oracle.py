@@ -18,7 +18,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
 from understudy.methods.vanilla import vanilla
-from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
 
 __all__ = ["oracle", "oracle_weight"]
 

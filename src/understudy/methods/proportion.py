@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from understudy.maths.losses import cross_entropy
-from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["proportion", "proportion_weight"]
 

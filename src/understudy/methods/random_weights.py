@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
-from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["random_weight", "random_weights"]
 

@@ -18,7 +18,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import forward_correction
 from understudy.methods.forward import transition_on_gold
-from understudy.types import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["s_model", "s_model_link"]
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
-from understudy.types import Loss, Objective, Step, Target, TeacherTarget, Term, Weight
+from understudy.objective import Loss, Objective, Step, Target, TeacherTarget, Term, Weight
 
 __all__ = ["self_distillation", "self_distillation_target"]
 

@@ -23,12 +23,24 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import to_tensor
-from understudy.data.labels import Ranking
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Ranking
+from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
-from understudy.reliability import Reliability
-from understudy.types import Columns, Context, Link, Loss, Objective, Slot, Step, Target, TeacherTarget, Term, Weight
+from understudy.objective import (
+    Columns,
+    Context,
+    Link,
+    Loss,
+    Objective,
+    Slot,
+    Step,
+    Target,
+    TeacherTarget,
+    Term,
+    Weight,
+)
 
 __all__ = ["slam", "slam_link"]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
 from understudy.methods.vanilla import vanilla
-from understudy.types import Objective, Term, Weight
+from understudy.objective import Objective, Term, Weight
 
 __all__ = ["taylor", "taylor_loss"]
 

@@ -27,7 +27,7 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.maths import losses
 from understudy.maths.weights import normalise
-from understudy.types import Columns, Context, Objective, Step, Target, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, Target, Term, Weight
 
 __all__ = ["ups"]
 

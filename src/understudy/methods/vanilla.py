@@ -8,7 +8,7 @@ baseline of every paper here. With a temperature T the pool loss is multiplied b
 """
 
 from understudy.maths.losses import cross_entropy
-from understudy.types import Loss, Objective, TeacherTarget, Term, Weight
+from understudy.objective import Loss, Objective, TeacherTarget, Term, Weight
 
 __all__ = ["vanilla"]
 

@@ -29,7 +29,7 @@ from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.methods.vanilla import vanilla
-from understudy.types import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
 
 __all__ = ["VidHead", "vid", "vid_term"]
 

@@ -22,7 +22,7 @@ from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
-from understudy.types import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
 

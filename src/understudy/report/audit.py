@@ -9,13 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from understudy.audit import Audit
-from understudy.audit.accuracy import ClassAccuracy
-from understudy.audit.words import chance, interval
-from understudy.files import write_text
+from understudy.auditing.accuracy import ClassAccuracy
+from understudy.auditing.result import Audit
+from understudy.auditing.words import chance, interval
 from understudy.maths.proportions import Share
 from understudy.report.audit_figures import class_figure, curve_figure, flow_figure
 from understudy.report.page import _template
+from understudy.store.files import write_text
 
 # A page of more classes is a page nobody reads; the most frequent are shown.
 MOST_CLASSES = 30

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import matplotlib.ticker
 import numpy as np
 
-from understudy.audit import Audit
-from understudy.audit.accuracy import ClassAccuracy
+from understudy.auditing.accuracy import ClassAccuracy
+from understudy.auditing.result import Audit
 from understudy.report.figures import GREY, RIGHT, WRONG, drawing, short
 
 # More marks than this only blacken the picture.

@@ -11,10 +11,11 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.compare import Comparison, Interval
+from understudy.comparison.interval import Interval
+from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.files import write_bytes
 from understudy.report.figures import GREY, LOOK, drawing, look_of
+from understudy.store.files import write_bytes
 
 LEVEL = 0.05
 KINDS = (".png", ".svg", ".pdf")

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.compare import Comparison
+from understudy.comparison.outcome import Comparison
 from understudy.report.trust import Trust
 
 COLOURS = ("#E69F00", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")

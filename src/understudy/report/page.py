@@ -12,13 +12,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from understudy.compare import Comparison, percent, signed, span
+from understudy.comparison.interval import percent, signed, span
+from understudy.comparison.outcome import Comparison
 from understudy.data.examples import Gold, Pool
-from understudy.files import write_text
 from understudy.report import figures
 from understudy.report.comparison import difference_figure
 from understudy.report.trust import Trust, measure_teacher
-from understudy.run import Run
+from understudy.store.files import write_text
+from understudy.training.run import Run
 
 FACT_NAMES = {
     "gold_rows": "Gold rows",

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.labels import Ranking
+from understudy.labels.forms import Ranking
+from understudy.labels.reliability import HardReliability, RankedReliability, Reliability
 from understudy.maths.isotonic import StepCurve
-from understudy.reliability import HardReliability, RankedReliability, Reliability
 
 
 @dataclass(frozen=True)

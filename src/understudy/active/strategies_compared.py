@@ -1,0 +1,210 @@
+"""Strategies side by side on clean and heteroskedastic pools: accuracy, and how many picks were worth a label.
+
+    found = us.active.benchmark(student, x, y, test=(x_test, y_test), out="bench", kinds=["noisy_blank"])
+    print(found.markdown()); found.plot("curves.png")
+
+For every seed, `rows` images are drawn from x and made into a pool of each kind; all strategies of a seed meet the same
+pool, the same random start and the same initial weights. Reported are the test accuracy after the last round and the
+*clean share*: of the rows a strategy selected, the random start not counted, those that came from the original data. A
+cell (kind, strategy, seed) is a JSON file in `out` once it is finished, and a loop that can be continued before that.
+"""
+
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.acquisition.select import STRATEGIES
+from understudy.active.curves import Curves, plot_curves
+from understudy.active.loop import Loop
+from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedastic
+from understudy.active.result import Result
+from understudy.comparison.interval import Interval, percent, span
+from understudy.data.examples import Gold
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.store.files import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Cell:
+    kind: str
+    strategy: str
+    seed: int
+    labels: list[int]
+    """Rows asked, after each round."""
+    accuracy: list[float]
+    """On the test rows, after each round."""
+    clean: list[float]
+    """Share of each batch that is original, from round 1 on."""
+    watched: list[float]
+    """What the noise watch took for noise in each batch, and in a random one."""
+    watched_random: list[float]
+    alarms: int
+    seconds: float
+
+    @property
+    def clean_share(self) -> float:
+        sizes = [later - before for before, later in zip(self.labels, self.labels[1:], strict=False)]
+        return sum(share * size for share, size in zip(self.clean, sizes, strict=True)) / max(1, sum(sizes))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    cells: list[Cell]
+
+    @classmethod
+    def load(cls, out: str | Path) -> "Benchmark":
+        """Every cell finished so far in a folder, also while others are still running."""
+        return cls([_read(path) for path in sorted(Path(out).glob("*.json"))])
+
+    def of(self, kind: str, strategy: str) -> list[Cell]:
+        """The seeds of one kind and strategy."""
+        return [cell for cell in self.cells if (cell.kind, cell.strategy) == (kind, strategy)]
+
+    def accuracy(self, kind: str, strategy: str) -> Interval:
+        return Interval.of(cell.accuracy[-1] for cell in self.of(kind, strategy))
+
+    def clean_share(self, kind: str, strategy: str) -> Interval:
+        return Interval.of(cell.clean_share for cell in self.of(kind, strategy))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind in KINDS if any(cell.kind == kind for cell in self.cells)]
+
+    @property
+    def strategies(self) -> list[str]:
+        return [name for name in STRATEGIES if any(cell.strategy == name for cell in self.cells)]
+
+    def markdown(self) -> str:
+        """One table per kind, in percent with 95% intervals over seeds."""
+        return "\n\n".join(self._table(kind) for kind in self.kinds)
+
+    def _table(self, kind: str) -> str:
+        rows = [
+            f"**{kind}**\n",
+            "| strategy | test accuracy | 95% interval | clean picks | 95% interval | rounds with alarm | seeds |",
+            "| --- | ---: | --- | ---: | --- | ---: | ---: |",
+        ]
+        for name in self.strategies:
+            cells = self.of(kind, name)
+            if cells:
+                accuracy, clean = self.accuracy(kind, name), self.clean_share(kind, name)
+                rounds = sum(len(cell.clean) for cell in cells)
+                rows.append(
+                    f"| {name} | {percent(accuracy.mean)} | {span(accuracy, percent)} | {percent(clean.mean)} | "
+                    f"{span(clean, percent)} | {sum(cell.alarms for cell in cells)} of {rounds} | {len(cells)} |"
+                )
+        return "\n".join(rows)
+
+    def plot(self, path: str | Path) -> None:
+        """Accuracy and clean share against labels, a column per kind, with 95% bands over seeds (PNG, SVG or PDF)."""
+        curves: Curves = {
+            kind: {
+                name: (
+                    self.of(kind, name)[0].labels,
+                    [cell.accuracy for cell in self.of(kind, name)],
+                    [cell.clean for cell in self.of(kind, name)],
+                )
+                for name in self.strategies
+                if self.of(kind, name)
+            }
+            for kind in self.kinds
+        }
+        plot_curves(Path(path), curves)
+
+
+def benchmark(
+    student: Callable[[], nn.Module],
+    x: Tensor,
+    y: Tensor,
+    *,
+    test: tuple[Any, Any] | Gold,
+    out: str | Path,
+    kinds: Sequence[str] = KINDS,
+    strategies: Sequence[str] = tuple(STRATEGIES),
+    seeds: Iterable[int] = range(3),
+    rows: int | None = None,
+    noisy_share: float = 0.8,
+    start: int = 300,
+    batch: int = 100,
+    budget: int = 1500,
+    epochs: int = 20,
+    batch_size: int = 64,
+    lr: float = 1e-3,
+    on_done: Callable[[Cell], None] = lambda cell: None,
+) -> Benchmark:
+    """Every kind × strategy × seed that is not in ``out`` yet; returns all of these cells."""
+    held_out = test if isinstance(test, Gold) else Gold(*test)
+    size = rows or len(y)
+    settings = {
+        "rows": size, "noisy_share": noisy_share, "start": start, "batch": batch, "budget": budget,
+        "epochs": epochs, "batch_size": batch_size, "lr": lr,
+    }  # fmt: skip
+    cells = []
+    seeds = list(seeds)
+    for kind in kinds:
+        for seed in seeds:
+            data: Heteroskedastic | None = None
+            for strategy in strategies:
+                path = Path(out) / f"{kind}-{strategy}-{seed}.json"
+                if path.exists():
+                    cells.append(_read(path, settings))
+                    continue
+                data = data or _deal(kind, x, y, size, noisy_share, seed)
+                clock, folder = time.perf_counter(), path.with_suffix("")
+                loop = Loop(
+                    student, data.x, data.y, strategy, out=folder, start=start, batch=batch, budget=budget,
+                    epochs=epochs, batch_size=batch_size, lr=lr, seed=seed, test=held_out, progress=False,
+                )  # fmt: skip
+                with warnings.catch_warnings():
+                    # Alarms are the point here; they are counted.
+                    warnings.filterwarnings("ignore", message="round ", category=UnderstudyWarning)
+                    result = loop.run()
+                cell = _cell(kind, strategy, seed, result, data.original, time.perf_counter() - clock)
+                write_json(path, {"settings": settings, **cell.__dict__})
+                shutil.rmtree(folder)
+                cells.append(cell)
+                on_done(cell)
+    return Benchmark(cells)
+
+
+def _deal(kind: str, x: Tensor, y: Tensor, rows: int, noisy_share: float, seed: int) -> Heteroskedastic:
+    drawn = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:rows]
+    return heteroskedastic(kind, x[drawn], y[drawn], noisy_share=noisy_share, seed=seed, classes=int(y.max()) + 1)
+
+
+def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor, seconds: float) -> Cell:
+    watches = [record["watch"] for record in result.records[1:]]
+    return Cell(
+        kind=kind,
+        strategy=strategy,
+        seed=seed,
+        labels=[record["asked"] for record in result.records],
+        accuracy=[record["test"]["accuracy"] for record in result.records],
+        clean=[
+            float(original[result.rows[result.rounds == record["round"]]].double().mean())
+            for record in result.records[1:]
+        ],
+        watched=[watch["share"] for watch in watches],
+        watched_random=[watch["random_share"] for watch in watches],
+        alarms=sum(watch["alarm"] for watch in watches),
+        seconds=seconds,
+    )
+
+
+def _read(path: Path, settings: dict[str, Any] | None = None) -> Cell:
+    """A finished cell; it must have been made with these settings, where they are given."""
+    stored = read_json(path)
+    found = stored.pop("settings")
+    if settings is not None and found != settings:
+        other = next(key for key in settings if found.get(key) != settings[key])
+        raise UnderstudyError(
+            f"{path} was made with {other}={found.get(other)}, not {settings[other]}; use another folder"
+        )
+    return Cell(**stored)

@@ -1,0 +1,99 @@
+"""How good are these labels? Asked before any training, answered from the gold rows the teacher has labelled too.
+
+found = us.audit(gold, pool, class_names=["neg", "pos"])
+found.noise.pool                    # Share(estimate=0.062, low=0.034, high=0.104, …)
+found.verdict, found.expectations   # in words
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.auditing.accuracy import accuracy_of
+from understudy.auditing.calibration import calibration_of
+from understudy.auditing.confusion import confusion_of
+from understudy.auditing.expect import expectations_of, votes_gain
+from understudy.auditing.noise import Noise, pool_noise
+from understudy.auditing.record import Record, read_record
+from understudy.auditing.result import Audit, Curve, GoldSize
+from understudy.auditing.suspects import find_suspects
+from understudy.auditing.words import verdict_of, warnings_of
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.labels.reliability import Reliability
+from understudy.labels.shift import class_shift
+from understudy.maths.roc import area
+from understudy.training.checks import enough_estimates
+
+
+def audit(
+    gold: Gold,
+    pool: Pool | None = None,
+    *,
+    class_names: Sequence[Any] | None = None,
+    rows_wrong: int = 20,
+    flows: int = 8,
+    target: float = 0.02,
+    seed: int = 0,
+) -> Audit:
+    """Measure the teacher on gold, and say what that means for the pool.
+
+    ``rows_wrong``: how many suspect pool rows to list (0: do not look at the features at all). ``flows``: how many
+    confusions. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
+    """
+    if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
+        raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+    record = read_record(gold, pool, class_names)
+    noise, strata = pool_noise(record)
+    trust = None
+    if len(record.truth) >= 2:
+        trust = Reliability.fit(
+            record.gold.labels, torch.from_numpy(record.truth), lower_bound=0.0, classes=record.classes
+        )
+    suspects = None
+    if pool is not None and rows_wrong and trust is not None:
+        suspects = find_suspects(gold, pool, record, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
+    confident = record.gold.confidence
+    found = Audit(
+        class_names=record.names,
+        form=record.form,
+        gold_rows=len(record.truth),
+        pool_rows=None if record.pool is None else len(record.pool),
+        unlabelled=0 if pool is None or record.pool is None else len(pool) - len(record.pool),
+        accuracy=accuracy_of(record),
+        noise=noise,
+        confusion=confusion_of(record, strata, most=flows),
+        calibration=calibration_of(record, seed=seed),
+        telling=None if confident is None else area(-confident, record.wrong),
+        curve=None if trust is None or confident is None else _curve(record, trust, seed),
+        shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
+        size=_size(record, noise, target),
+        suspects=suspects,
+    )
+    found = replace(found, warnings=warnings_of(found, record))
+    return replace(found, expectations=expectations_of(found, votes_gain(record)), verdict=verdict_of(found))
+
+
+def _curve(record: Record, trust: Reliability, seed: int) -> Curve:
+    confidence = record.gold.confidence
+    assert confidence is not None
+    _, rows = np.unique(confidence, return_index=True)
+    asked = record.gold.labels.take(torch.from_numpy(rows))
+    bands = trust.bands(asked, seed=seed)
+    return Curve(
+        confidence[rows], trust.alpha(asked).numpy(), bands.lower.numpy(), bands.upper.numpy(), confidence, record.wrong
+    )
+
+
+def _size(record: Record, noise: Noise, target: float) -> GoldSize:
+    rows = len(record.truth)
+    return GoldSize(
+        rows=rows,
+        wanted=enough_estimates(record.gold.labels, record.classes),
+        half_width=noise.pool.width / 2,
+        target=target,
+        more=noise.pool.more_rows_for(target, rows),
+    )

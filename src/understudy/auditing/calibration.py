@@ -1,0 +1,75 @@
+"""Do the teacher's probabilities mean what they say, and does its confidence tell right from wrong at all?
+
+The calibration error (ECE, equal bins) is never 0 on few rows, however calibrated the teacher. So the audit also draws
+what a calibrated teacher would show on these very rows: each is right with exactly the probability given.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from understudy.auditing.record import Floats, Ints, Record
+from understudy.inference.evaluate import CALIBRATION_BINS
+from understudy.labels.forms import Hard, Ranking
+from understudy.maths.proportions import LEVEL
+
+SURE = 0.05
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Calibration:
+    error: float
+    """Expected calibration error."""
+    expected: float
+    """What a calibrated teacher would show on as many rows: the median of the draws."""
+    p_value: float
+    """The share of calibrated teachers that would show as much."""
+    gap: float
+    low: float
+    high: float
+    """Mean probability minus accuracy, with its 95% interval: above 0 the teacher is too sure of itself."""
+
+    @property
+    def off(self) -> bool:
+        return self.p_value < SURE
+
+
+def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
+    """None where the labels come without probabilities."""
+    sure = _probabilities(record)
+    if sure is None or len(sure) < 2:
+        return None
+    right = (~record.wrong).astype(np.float64)
+    place = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    error = _error(right, sure, place)
+    rng = np.random.default_rng(seed)
+    draws = np.array([_error((rng.random(len(sure)) < sure).astype(np.float64), sure, place) for _ in range(DRAWS)])
+    gaps = sure - right
+    half = float(stdtrit(len(gaps) - 1, (1 + LEVEL) / 2)) * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
+    gap = float(gaps.mean())
+    return Calibration(
+        error=error,
+        expected=float(np.median(draws)),
+        p_value=float((1 + (draws >= error).sum()) / (1 + DRAWS)),
+        gap=gap,
+        low=gap - half,
+        high=gap + half,
+    )
+
+
+def _probabilities(record: Record) -> Floats | None:
+    """The chance the teacher gave its own answer, where it is one."""
+    said = record.gold.labels
+    if isinstance(said, Ranking):
+        return said.leading(0, len(said), 1).probs[:, 0].double().numpy()
+    if isinstance(said, Hard) and said.given is not None:
+        given = said.given.numpy()
+        return given if given.min() >= 0 and given.max() <= 1 else None
+    return None
+
+
+def _error(right: Floats, sure: Floats, place: Ints) -> float:
+    return float(np.abs(np.bincount(place, weights=right - sure, minlength=CALIBRATION_BINS)).sum() / len(right))

@@ -1,0 +1,117 @@
+"""What the teacher said, beside the truth where it is known: the numbers every part of the audit starts from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels, Ranking
+from understudy.labels.topk import TopK
+from understudy.labels.votes import Votes
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Said:
+    """The teacher's labels of some rows."""
+
+    labels: Labels
+    named: Ints
+    """Its best class per row."""
+    confidence: Floats | None
+    """Its margin, or the confidence it gave; None for bare hard labels."""
+
+    def __len__(self) -> int:
+        return len(self.named)
+
+
+@dataclass(frozen=True)
+class Record:
+    gold: Said
+    truth: Ints
+    pool: Said | None
+    """Only rows with a label."""
+    pool_rows: Tensor | None
+    """Where these lie in the pool; None: they are all of it."""
+    names: list[str]
+    form: str
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        return np.not_equal(self.gold.named, self.truth)
+
+
+def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None) -> Record:
+    """Gold rows that may estimate the teacher, and the pool rows it labelled."""
+    if not isinstance(gold, Gold):
+        raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y, teacher=…)")
+    rows, word = gold.estimates()
+    if word is None or not len(rows):
+        raise UnderstudyError(
+            "no gold row carries the teacher's word, so nothing tells how good its labels are; give gold rows it "
+            "labelled (ids that are in the pool file, or us.Gold(x, y, teacher=…)) and that were not chosen"
+        )
+    said, pool_rows = _of_pool(pool)
+    # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
+    bare = (said if said is not None else word).simplest()
+    plain = word.simplest() if isinstance(bare, Hard) or isinstance(word.simplest(), Ranking) else word
+    if form_of(plain) != form_of(bare):
+        raise UnderstudyError(f"gold holds {form_of(plain)}, the pool {form_of(bare)}; use one form in both")
+    truth = gold.y[rows].numpy()
+    measured, theirs = _said(plain), None if said is None else _said(bare)
+    seen = int(max(truth.max(), measured.named.max(), -1 if theirs is None else theirs.named.max())) + 1
+    return Record(
+        gold=measured,
+        truth=truth,
+        pool=theirs,
+        pool_rows=pool_rows,
+        names=_names(class_names, seen, max(plain.classes or 0, bare.classes or 0)),
+        form=form_of(bare),
+    )
+
+
+def form_of(labels: Labels) -> str:
+    if isinstance(labels, Hard):
+        return "hard labels" if labels.given is None else "hard labels with a confidence"
+    return "votes" if isinstance(labels, Votes) else "top-k labels" if isinstance(labels, TopK) else "soft labels"
+
+
+def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:
+    if pool is None:
+        return None, None
+    if pool.teacher is None:
+        raise UnderstudyError("the pool has no teacher labels to audit; label it (us.teach), or leave it out")
+    labelled = pool.teacher.labelled()
+    if bool(labelled.all()) and len(labelled):
+        return pool.teacher, None
+    rows = labelled.nonzero().squeeze(1)
+    if not len(rows):
+        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or leave the pool out")
+    return pool.teacher.take(rows), rows
+
+
+def _said(labels: Labels) -> Said:
+    bare = isinstance(labels, Hard) and labels.given is None
+    return Said(labels, labels.top1().numpy(), None if bare else labels.confidence("margin").numpy())
+
+
+def _names(given: Sequence[Any] | None, seen: int, known: int) -> list[str]:
+    if given is None:
+        return [str(number) for number in range(max(seen, known))]
+    names = [str(name) for name in given]
+    if len(names) < max(seen, known):
+        raise UnderstudyError(
+            f"class_names holds {len(names)} names, but there are {max(seen, known)} classes; name them all, in order"
+        )
+    return names

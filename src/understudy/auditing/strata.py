@@ -1,0 +1,79 @@
+"""Alike rows of gold and pool: same class named by the teacher and, where it gave a confidence, a similar one.
+
+Gold need not hold the teacher's answers in the pool's mix. Within a stratum the teacher is taken to be wrong as often
+on the pool as on gold; the strata are then weighed as the pool has them. A stratum has at least ``FEWEST`` gold rows:
+confidence is cut at gold quantiles into up to ``MOST_BINS`` parts of about ``PER_BIN`` rows, and classes with too few
+gold rows share one stratum.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.auditing.record import Floats, Ints, Record, Said
+
+FEWEST, PER_BIN, MOST_BINS = 5, 15, 4
+
+
+@dataclass(frozen=True)
+class Strata:
+    gold: Ints
+    pool: Ints
+    count: int
+    rare: list[int]
+    """Classes with fewer than FEWEST gold rows that the teacher named so."""
+
+    def tally(self, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+        """Hits and rows of gold, and the pool's share, per stratum."""
+        rows, hits = (
+            np.bincount(part, minlength=self.count).astype(np.float64) for part in (self.gold, self.gold[hit])
+        )
+        return hits, rows, np.bincount(self.pool, minlength=self.count) / max(len(self.pool), 1)
+
+
+def strata_of(record: Record) -> Strata:
+    """``record.pool`` must be there."""
+    assert record.pool is not None
+    classes = record.classes
+    counts = np.bincount(record.gold.named, minlength=classes)
+    rare = counts < FEWEST
+    # Row j of a class holds the confidences at which its next bins begin; infinity where it has no more.
+    edges = np.full((classes, MOST_BINS - 1), np.inf)
+    if record.gold.confidence is not None and record.pool.confidence is not None:
+        for label in np.flatnonzero(~rare):
+            cuts = _cuts(record.gold.confidence[record.gold.named == label])
+            edges[label, : len(cuts)] = cuts
+    bins = np.where(rare, 0, 1 + np.isfinite(edges).sum(1))
+    first = bins.cumsum() - bins
+    rest = int(bins.sum())
+    first[rare] = rest
+    places = [_place(said, first, edges) for said in (record.gold, record.pool)]
+    if 0 < counts[rare].sum() < FEWEST or (counts[rare].sum() == 0 and (places[1] == rest).any()):
+        # Too few even together: they join the stratum that has fewest gold rows itself.
+        others = np.bincount(places[0], minlength=rest + 1)[:rest]
+        if rest:
+            places = [np.where(place == rest, others.argmin(), place) for place in places]
+    return Strata(places[0], places[1], rest + 1, np.flatnonzero(rare).tolist())
+
+
+def _cuts(confidence: Floats) -> list[float]:
+    """Where the bins of one class begin, so that each holds FEWEST gold rows or more, ties together."""
+    parts = min(MOST_BINS, len(confidence) // PER_BIN)
+    kept: list[float] = []
+    below = 0
+    for cut in np.quantile(confidence, np.arange(1, parts) / parts, method="higher") if parts > 1 else ():
+        under = int((confidence < cut).sum())
+        if under - below >= FEWEST and len(confidence) - under >= FEWEST:
+            kept.append(float(cut))
+            below = under
+    return kept
+
+
+def _place(said: Said, first: Ints, edges: Floats) -> Ints:
+    place = first[said.named]
+    if said.confidence is not None:
+        for column in edges.T:
+            if np.isfinite(column).any():
+                place = place + (said.confidence >= column[said.named])
+    return place

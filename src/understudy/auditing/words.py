@@ -1,0 +1,119 @@
+"""An audit's findings as sentences, the most important first; and what makes them doubtful."""
+
+from understudy.auditing.confusion import Lean
+from understudy.auditing.record import Record
+from understudy.auditing.result import Audit
+from understudy.labels.votes import Votes
+from understudy.maths.proportions import Share
+
+
+def verdict_of(found: Audit) -> list[str]:
+    said = [_noise(found), _accuracy(found)]
+    said += [_lean(found, lean) for lean in found.confusion.leans[:3] if lean.sure]
+    if found.confusion.leans and not any(lean.sure for lean in found.confusion.leans):
+        said.append("No pair of classes is mistaken in one direction more than chance explains.")
+    if found.calibration is not None:
+        said.append(_calibration(found))
+    if found.telling is not None and found.telling.known:
+        said.append(_telling(found.telling))
+    said.append(_size(found))
+    return said
+
+
+def warnings_of(found: Audit, record: Record) -> list[str]:
+    said = []
+    if not found.size.enough:
+        said.append(
+            f"{found.gold_rows} gold rows measure the teacher over {len(found.class_names)} classes; "
+            f"{found.size.wanted} or more are needed for a steady estimate."
+        )
+    missing = [one.name for one in found.accuracy.per_class if not one.gold_true]
+    if missing:
+        said.append(f"Gold holds no row of {_listed(missing)}: nothing is known about how the teacher treats them.")
+    shift = found.shift
+    if shift is not None and shift.alarming:
+        name = found.class_names[shift.most]
+        said.append(
+            f"Gold is not a random sample of the pool: the teacher says {name} on {shift.gold_share:.0%} of gold and "
+            f"{shift.pool_share:.0%} of the pool ({chance(shift.p_value)}). The pool's noise is corrected for this; "
+            "the accuracies on gold are not."
+        )
+    if found.noise.uncovered > 0.01:
+        said.append(
+            f"{found.noise.uncovered:.0%} of the pool is of classes with fewer than 5 gold rows the teacher named so; "
+            "their noise is measured together with others'."
+        )
+    gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
+    if isinstance(gold, Votes) and isinstance(pool, Votes) and not gold.weighed_like(pool):
+        said.append("The votes on gold and pool are weighed by different models; fit one and pass by=fit to both.")
+    return said
+
+
+def percent(share: Share) -> str:
+    """ "93.8% (90.9 to 96.0)", or a dash."""
+    return f"{share.estimate:.1%} ({interval(share)})" if share.known else "–"
+
+
+def interval(share: Share) -> str:
+    return f"{100 * share.low:.1f} to {100 * share.high:.1f}" if share.known else "–"
+
+
+def chance(p_value: float) -> str:
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
+
+
+def _noise(found: Audit) -> str:
+    noise = found.noise
+    if found.pool_rows is None:
+        return f"{percent(noise.plain)} of the teacher's labels are wrong, on {found.gold_rows:,} gold rows."
+    rows = [round(found.pool_rows * part) for part in (noise.pool.estimate, noise.pool.low, noise.pool.high)]
+    return (
+        f"About {percent(noise.pool)} of the pool's labels are wrong: {rows[0]:,} of {found.pool_rows:,} rows "
+        f"({rows[1]:,} to {rows[2]:,}); {noise.plain.estimate:.1%} on gold as it is."
+    )
+
+
+def _accuracy(found: Audit) -> str:
+    known = [one for one in found.accuracy.per_class if one.recall.known]
+    worst = min(known, key=lambda one: one.recall.estimate)
+    return (
+        f"The teacher is right on {percent(found.accuracy.overall)} of {found.gold_rows:,} gold rows; least often on "
+        f"{worst.name}: {percent(worst.recall)} of {worst.gold_true:,}."
+    )
+
+
+def _lean(found: Audit, lean: Lean) -> str:
+    back = found.flow_name(lean.named, lean.truth)
+    return (
+        f"Errors lean {found.flow_name(lean.truth, lean.named)}: {lean.more} against {lean.less} {back} on gold, "
+        f"{percent(lean.share)} of the mistakes between the two ({chance(lean.p_value)})."
+    )
+
+
+def _calibration(found: Audit) -> str:
+    assert found.calibration is not None
+    one = found.calibration
+    shown = f"calibration error {100 * one.error:.1f} points, {100 * one.expected:.1f} expected by chance alone"
+    if not one.off:
+        return f"The teacher's probabilities agree with how often it is right ({shown})."
+    lean = "too sure of itself" if one.low > 0 else "less sure than it could be" if one.high < 0 else "not calibrated"
+    return f"The teacher is {lean} ({shown}, {chance(one.p_value)}; probability minus accuracy {100 * one.gap:+.1f})."
+
+
+def _telling(telling: Share) -> str:
+    shown = f"ROC-AUC {telling.estimate:.2f}, {telling.low:.2f} to {telling.high:.2f}"
+    if telling.low > 0.5:
+        return f"Its confidence tells right answers from wrong ones ({shown})."
+    return f"Its confidence does not clearly tell right answers from wrong ones ({shown})."
+
+
+def _size(found: Audit) -> str:
+    size = found.size
+    known = f"The noise is known to about ±{100 * size.half_width:.1f} points"
+    if not size.more:
+        return f"{known}; gold is large enough for ±{100 * size.target:.0f}."
+    return f"{known}; about {size.more:,} more gold rows would bring that to ±{100 * size.target:.0f}."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,58 @@
+"""The commands, one module each, under one roof: arguments in, calls of the library out.
+
+A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one line and 130. A traceback is a bug.
+"""
+
+from typing import Annotated
+
+import typer
+
+import understudy
+from understudy.cli.audit import audit_command
+from understudy.cli.compare import compare_command
+from understudy.cli.demo import demo_command
+from understudy.cli.export import export_command
+from understudy.cli.import_answers import import_command
+from understudy.cli.predict import predict_command
+from understudy.cli.reproduce import reproduce_command
+from understudy.cli.select import select_command
+from understudy.cli.train import train_command
+from understudy.store.console import OneLineErrors
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Train a small model from a few trusted labels and many imperfect ones.\n\n"
+    "Start with `understudy demo` (about a minute, writes a report). Then `understudy train --help` says what your "
+    "files must look like, and `understudy predict` applies what was trained.",
+)
+
+# In the order a user meets them.
+app.command("demo")(demo_command)
+app.command("import")(import_command)
+app.command("audit")(audit_command)
+app.command("train")(train_command)
+app.command("compare")(compare_command)
+app.command("predict")(predict_command)
+app.command("export")(export_command)
+app.command("select")(select_command)
+app.command("reproduce")(reproduce_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"understudy {understudy.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    app()

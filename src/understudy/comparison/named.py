@@ -1,0 +1,71 @@
+"""The methods of a comparison by name: what the user asked for, and the baselines that are always there.
+
+named_methods(["slam", "slam:lower_bound=0.6"], pool)
+named_methods({"mine": us.slam(weight=us.fidelity_weight(2)), "late": lambda: us.weighted(refresh_every=5)}, pool)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from understudy.comparison.recommend import GOLD_ONLY, TEACHER
+from understudy.data.examples import Pool
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard
+from understudy.methods import METHODS
+from understudy.objective import Objective
+from understudy.training.method_options import read_options
+
+VANILLA, CONFIDENT = "vanilla", "confident"
+Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]
+
+
+def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:
+    """Name -> objective, baselines first; and what had to be left out."""
+    asked = from_text(methods) if not isinstance(methods, Mapping) else _built(methods)
+    for name in (TEACHER, GOLD_ONLY):
+        if name in asked:
+            raise UnderstudyError(f"{name!r} is always compared; call this method something else")
+    found = {GOLD_ONLY: METHODS["vanilla"](), VANILLA: asked.get(VANILLA) or METHODS["vanilla"]()}
+    notes = []
+    if CONFIDENT not in asked:
+        if can_rank(pool):
+            found[CONFIDENT] = METHODS["confident"]()
+        else:
+            notes.append("confident (keep only confident labels) is left out: all pool labels are equally sure.")
+    return found | asked, notes
+
+
+def from_text(methods: Sequence[str]) -> dict[str, Objective]:
+    """``name`` or ``name:option=value:option=value`` -> objective."""
+    if isinstance(methods, str):
+        raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
+    found: dict[str, Objective] = {}
+    for text in methods:
+        name, *options = str(text).split(":")
+        if name not in METHODS:
+            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(METHODS)}")
+        if text in found:
+            raise UnderstudyError(f"method {text!r} is named twice; name it once")
+        found[text] = METHODS[name](**read_options(METHODS[name], options))
+    return found
+
+
+def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[str, Objective]:
+    built = {}
+    for name, given in methods.items():
+        objective = given if isinstance(given, Objective) else given() if callable(given) else given
+        if not isinstance(objective, Objective):
+            raise UnderstudyError(
+                f"methods[{name!r}] is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
+            )
+        built[name] = objective
+    return built
+
+
+def can_rank(pool: Pool) -> bool:
+    """Whether the teacher is surer of some labels than of others."""
+    assert pool.teacher is not None
+    plain = pool.teacher.simplest()
+    if isinstance(plain, Hard) and plain.given is None:
+        return False
+    sure = pool.teacher.confidence("margin")[pool.teacher.labelled()]
+    return len(sure) > 0 and bool((sure != sure[0]).any())

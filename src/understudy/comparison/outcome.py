@@ -1,0 +1,198 @@
+"""What came out: one outcome per method and seed, gathered in a comparison with differences paired by seed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from understudy.comparison.interval import Array, Interval, percent, signed, span
+from understudy.errors import UnderstudyError
+from understudy.training.run import Run
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Which test rows (their numbers) were classified rightly, at the last epoch."""
+
+    rows: Array
+    right: Array
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method reached under one seed."""
+
+    last: float
+    selected: float | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    facts: dict[str, float] = field(default_factory=dict)
+    judged: Judged | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, result: "Run | float") -> "Outcome":
+        """From a run, or from a bare accuracy (of the teacher, which was not trained here)."""
+        if not isinstance(result, Run):
+            return cls(last=float(result))
+        found = result.metrics("test")
+        if "accuracy" not in found.get("last", {}):
+            raise UnderstudyError("a run without test rows cannot be compared; pass test= to us.train")
+        selected = found.get("selected", {}).get("accuracy")
+        # A student that was fine-tuned is judged as it then is.
+        last = found.get("finetuned", found["last"])["accuracy"]
+        return cls(last, selected, result.history, result.facts)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table. ``difference`` is to the reference, paired by seed."""
+
+    method: str
+    last: Interval
+    selected: Interval | None
+    difference: Interval | None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    choice: str
+    """The method to take; "gold only" means to train on gold alone."""
+    sentences: list[str]
+    """Why, in words."""
+    adjusted: dict[str, float]
+    """Each method's p-value against the reference, corrected for how many were compared (Holm)."""
+
+
+@dataclass
+class Comparison:
+    reference: str
+    outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
+    """method -> seed -> outcome."""
+    recommendation: Recommendation | None = None
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the table should know: a baseline that was not possible, how the test rows came about."""
+    warnings: list[str] = field(default_factory=list)
+    """What the trainings warned about, each text once."""
+
+    def add(self, method: str, seed: int, outcome: Outcome) -> None:
+        self.outcomes.setdefault(method, {})[seed] = outcome
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({seed for by_seed in self.outcomes.values() for seed in by_seed})
+
+    def accuracy(self, method: str) -> Interval:
+        """At the last epoch."""
+        mine = self._of(method)
+        return _interval(mine, dict.fromkeys(mine))
+
+    def difference(self, method: str, other: str) -> Interval:
+        """``method`` minus ``other``, paired over the seeds and rows both have; by Welch where they share no rows."""
+        mine, theirs = self._of(method), self._of(other)
+        if _on_other_rows(mine.values(), theirs.values()):
+            return self.accuracy(method).minus(self.accuracy(other))
+        return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
+
+    def lines(self) -> list[Line]:
+        found = []
+        for method, by_seed in self.outcomes.items():
+            chosen = [outcome.selected for outcome in by_seed.values() if outcome.selected is not None]
+            compared = method != self.reference and self.reference in self.outcomes
+            found.append(
+                Line(
+                    method=method,
+                    last=self.accuracy(method),
+                    selected=Interval.of(chosen) if len(chosen) == len(by_seed) else None,
+                    difference=self.difference(method, self.reference) if compared else None,
+                )
+            )
+        return found
+
+    def table(self) -> Table:
+        """For a terminal, in percent."""
+        lines = self.lines()
+        table = Table(title=f"Test accuracy in %, {len(self.seeds)} seeds", title_justify="left", title_style="bold")
+        table.add_column("method", no_wrap=True)
+        for heading in ("last epoch", "95% interval"):
+            table.add_column(heading, justify="right")
+        selects = any(line.selected is not None for line in lines)
+        if selects:
+            table.add_column("epoch chosen on gold", justify="right")
+        table.add_column(f"minus {self.reference}", justify="right")
+        table.add_column("95% interval", justify="right")
+        for line in lines:
+            chosen = [percent(line.selected.mean) if line.selected else ""] if selects else []
+            gap = ["", ""] if line.difference is None else [signed(line.difference.mean), span(line.difference, signed)]
+            table.add_row(line.method, percent(line.last.mean), span(line.last, percent), *chosen, *gap)
+        return table
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything in the table, in words and per seed, as JSON can hold it."""
+        adjusted = {} if self.recommendation is None else self.recommendation.adjusted
+        methods = {
+            line.method: {
+                "last": _as_dict(line.last),
+                "selected": None if line.selected is None else _as_dict(line.selected),
+                f"minus_{self.reference}": None if line.difference is None else _as_dict(line.difference),
+                "adjusted_p": adjusted.get(line.method),
+                "seeds": {
+                    str(seed): {"last": outcome.last, "selected": outcome.selected}
+                    for seed, outcome in sorted(self.outcomes[line.method].items())
+                },
+            }
+            for line in self.lines()
+        }
+        said = None if self.recommendation is None else vars(self.recommendation)
+        return {
+            "reference": self.reference, "seeds": self.seeds, "methods": methods, "recommendation": said,
+            "notes": self.notes, "warnings": self.warnings,
+        }  # fmt: skip
+
+    def _of(self, method: str) -> dict[int, Outcome]:
+        if method not in self.outcomes:
+            raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
+        return self.outcomes[method]
+
+
+def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
+    """Whether both say on which rows they were judged, and share none: a teacher that is known on gold only."""
+    judged = [[one.judged for one in each] for each in (mine, theirs)]
+    if any(one is None for each in judged for one in each):
+        return False
+    ours, others = (np.concatenate([one.rows for one in each if one is not None]) for each in judged)
+    return not np.isin(ours, others).any()
+
+
+def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
+    """Of the accuracies, less the others' where there are such; over rows too where all say which were right."""
+    pairs = [(mine[seed], other) for seed, other in others.items()]
+    judged = [(one.judged, other.judged if other is not None else one.judged) for one, other in pairs]
+    values, rows = [], []
+    for one, other in judged:
+        if one is None or other is None:
+            return Interval.of(_differences(pairs))
+        if one is other:
+            values.append(one.right.astype(float))
+            rows.append(one.rows)
+            continue
+        # Where one is known on some rows only (the teacher), these decide.
+        shared, mine_at, theirs_at = np.intersect1d(one.rows, other.rows, return_indices=True)
+        if not len(shared):
+            return Interval.of(_differences(pairs))
+        values.append(one.right[mine_at].astype(float) - other.right[theirs_at])
+        rows.append(shared)
+    return Interval.crossed(values, rows) if values else Interval.of([])
+
+
+def _differences(pairs: Iterable[tuple[Outcome, Outcome | None]]) -> Iterable[float]:
+    return (one.last - (other.last if other is not None else 0.0) for one, other in pairs)
+
+
+def _as_dict(interval: Interval) -> dict[str, float | None]:
+    several = interval.count > 1
+    return {
+        "mean": interval.mean,
+        "low": interval.low if several else None,
+        "high": interval.high if several else None,
+    }

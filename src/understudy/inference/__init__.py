@@ -1,0 +1,1 @@
+"""Passes over rows: predictions, metrics, the teacher asked, the student exported."""

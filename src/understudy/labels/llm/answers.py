@@ -1,0 +1,199 @@
+"""Files of LLM answers as teacher labels, with a report that accounts for every line.
+
+    answers = us.read_answers("batch_output.jsonl", classes=["neg", "pos"])
+    print(answers.report)
+    answers.ids, answers.labels               # us.TopK with log-probabilities, us.Hard without
+    us.Pool(x, answers.aligned(pool_ids))     # in the order of the pool, rows without an answer unlabelled
+
+Every line is judged by itself. If one id then has several usable answers: the same class, the first counts (the first
+with log-probabilities, where these are used) and the others are *repeated*; different classes, none counts and all are
+*conflicting*. Ids 5 and "5" are one id.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels, Soft
+from understudy.labels.llm import report
+from understudy.labels.llm.classes import Classes
+from understudy.labels.llm.lines import LONGEST_LINE, Said, read_line
+from understudy.labels.llm.logprobs import TokenReader, spread
+from understudy.labels.llm.structured import answer_in
+from understudy.labels.topk import TopK
+
+Array = np.ndarray[Any, Any]
+FORMS = ("auto", "hard", "topk", "probs")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """``ids`` and ``labels`` of the answers that could be used, in the order of the file."""
+
+    ids: Array
+    labels: Labels
+    classes: tuple[str, ...]
+    report: report.Report
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def aligned(self, ids: Any) -> Labels:
+        """Labels for these ids, in their order; without a label where there was no answer."""
+        place = self.places(ids)
+        if isinstance(self.labels, Soft) and (place < 0).any():
+            raise UnderstudyError(
+                f"{int((place < 0).sum())} of {len(place)} rows have no answer, which dense probabilities cannot say; "
+                "use form='topk'"
+            )
+        return unlabelled_where(self.labels.take(torch.from_numpy(place.clip(min=0))), torch.from_numpy(place < 0))
+
+    def places(self, ids: Any) -> Array:
+        """Where each of these ids is among the answers, −1 where it is not; numbers and their texts are alike."""
+        place = {str(name): row for row, name in enumerate(self.ids.tolist())}
+        return np.array([place.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Answer:
+    id: str | int
+    label: int
+    how: str
+    masses: dict[int, float] | None
+    where: str
+    text: str
+
+
+def read_answers(
+    files: str | Path | Sequence[str | Path],
+    classes: Sequence[str],
+    *,
+    aliases: Mapping[str, str] | None = None,
+    field: str | None = None,
+    form: str = "auto",
+) -> Answers:
+    """Labels from JSONL files of answers.
+
+    ``aliases``: other words for a class. ``field``: which entry of a structured answer holds the class. ``form``:
+    "hard" (with a confidence where every answer has log-probabilities), "topk" or "probs" (answers without
+    log-probabilities are left out), or "auto": topk if at least half of the usable answers have them, else hard.
+    """
+    if form not in FORMS:
+        raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
+    find = Classes(classes, aliases)
+    reader = TokenReader(find.surfaces)
+    found = report.Report()
+    usable: list[_Answer] = []
+    for where, line in _lines([files] if isinstance(files, str | Path) else files):
+        found.lines += 1
+        said = read_line(line)
+        if not isinstance(said, Said):
+            found.count(said.category, where, said.detail)
+            continue
+        answer = _judge(said, find, reader, field, where)
+        found.count(answer.how, where, answer.text)
+        if answer.label >= 0:
+            usable.append(answer)
+    soft = form in ("topk", "probs") or (form == "auto" and _mostly_soft(usable))
+    kept = _one_per_id(usable, soft, found)
+    if soft:
+        kept = _without(kept, [answer for answer in kept if answer.masses is None], report.NO_LOGPROBS, found)
+    assert found.counts.total() == found.lines
+    labels = _soft(kept, len(find.names), form, found) if soft else _hard(kept, len(find.names))
+    return Answers(_ids(kept), labels, find.names, found)
+
+
+def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
+    for path in map(Path, files):
+        try:
+            with path.open("rb") as file:
+                number = 0
+                while line := file.readline(LONGEST_LINE + 1):
+                    number += 1
+                    rest = line
+                    while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
+                        rest = file.readline(LONGEST_LINE + 1)
+                    yield f"{path.name}:{number}", line
+        except OSError as error:
+            raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def _judge(said: Said, find: Classes, reader: TokenReader, field: str | None, where: str) -> _Answer:
+    value, place = (said.text, 0) if field is None and "{" not in said.text else answer_in(said.text, field)
+    match = find(value, cut=said.cut)
+    masses = None
+    if match.label >= 0 and said.tokens and place is not None:
+        masses = reader.masses(said.tokens, said.text, place + match.start, match.label)
+    return _Answer(said.id, match.label, match.how, masses, where, said.text[:200])
+
+
+def _mostly_soft(usable: list[_Answer]) -> bool:
+    return bool(usable) and 2 * sum(answer.masses is not None for answer in usable) >= len(usable)
+
+
+def _one_per_id(usable: list[_Answer], soft: bool, found: report.Report) -> list[_Answer]:
+    chosen: dict[str, _Answer] = {}
+    conflicting = set()
+    for answer in usable:
+        name = str(answer.id)
+        known = chosen.setdefault(name, answer)
+        if known.label != answer.label:
+            conflicting.add(name)
+        elif soft and known.masses is None:
+            chosen[name] = answer
+    if len(chosen) == len(usable):
+        return usable
+    usable = _without(usable, [a for a in usable if str(a.id) in conflicting], report.CONFLICT, found)
+    return _without(usable, [a for a in usable if chosen[str(a.id)] is not a], report.REPEATED, found)
+
+
+def _without(usable: list[_Answer], out: list[_Answer], category: str, found: report.Report) -> list[_Answer]:
+    for answer in out:
+        found.move(answer.how, category, answer.where, answer.text)
+    gone = set(map(id, out))
+    return [answer for answer in usable if id(answer) not in gone] if gone else usable
+
+
+def _soft(kept: list[_Answer], classes: int, form: str, found: report.Report) -> Labels:
+    indices, probs, tail, outside = spread([answer.masses or {} for answer in kept], classes)
+    if len(kept):
+        found.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")
+        unlikely = int((indices[:, 0] != np.array([answer.label for answer in kept])).sum())
+        if unlikely:
+            found.notes.append(f"{unlikely:,} answers do not name their most probable class (temperature above 0)")
+    labels = TopK(indices, probs.astype(np.float32), classes, tail.astype(np.float32))
+    return Soft(labels.dense(torch.arange(len(kept)), classes)) if form == "probs" else labels
+
+
+def _hard(kept: list[_Answer], classes: int) -> Labels:
+    named = np.array([answer.label for answer in kept], dtype=np.int64)
+    masses = [answer.masses for answer in kept if answer.masses is not None]
+    if not kept or len(masses) < len(kept):
+        return Hard(named, classes=classes)
+    indices, probs, _, _ = spread(masses, classes)
+    return Hard(named, probs[indices == named[:, None]], classes=classes)
+
+
+def _ids(kept: list[_Answer]) -> Array:
+    names = [answer.id for answer in kept]
+    if names and all(isinstance(name, int) and -(1 << 63) <= name < 1 << 63 for name in names):
+        return np.array(names, dtype=np.int64)
+    return np.array([str(name) for name in names], dtype=np.str_)
+
+
+def unlabelled_where(labels: Labels, out: torch.Tensor) -> Labels:
+    """The same labels, none on the rows marked."""
+    if not bool(out.any()):
+        return labels
+    if isinstance(labels, TopK):
+        keep = ~out.unsqueeze(1)
+        indices = torch.where(keep, labels.indices, -1)
+        return TopK(indices, labels.probs * keep, labels.classes, labels.rest * keep.squeeze(1), trusted=True)
+    assert isinstance(labels, Hard)
+    confidence = None if labels.given is None else torch.where(out, torch.nan, labels.given)
+    return Hard(torch.where(out, -1, labels.labels), confidence, classes=labels.classes)

@@ -1,0 +1,201 @@
+"""Which class an answer means, if it means one.
+
+    find = Classes(["neg", "pos"], aliases={"good": "pos"})
+    find("The answer is: Pos.")               # Match(label=1, how="one class named in a sentence", start=15)
+
+In this order, the first that applies: the name itself; the name but for case, surrounding quotes and punctuation,
+spaces, hyphens and underscores (aliases count like names); a sentence that mentions one class as whole words, and no
+negation, where a longer name hides those inside it ("not spam" is no mention of "spam"); one typing error (two in names
+of 8 letters or more) in an answer that is nothing else, the first letter and all digits being right. An answer that was
+cut off must be a whole name, or the beginning of exactly one. Anything else has no label.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from understudy.errors import UnderstudyError
+from understudy.labels.llm import report
+
+# Signs belong to numbers and to names such as C++ and are not stripped.
+JUNK = " \t\r\n\f\v\u00a0\"'`´“”‘’«»„*_.,:;!?()[]{}<>|~"
+_WORD = re.compile(r"(?<!\w)[+-]?\d+(?:[.,]\d+)*(?!\w)|[^\W_]+(?:['’][^\W_]+)*")
+_REFUSAL = re.compile(
+    r"(?:(?:i\W?m|i am) )?(?:very |so |really )?(?:sorry\b|unable to\b|not able to\b|i apologi[sz]e|i can\W?t\b"
+    r"|i can ?not\b|i won\W?t\b|as an ai\b)",
+    re.IGNORECASE,
+)
+_NEGATIONS = {"not", "no", "never", "neither", "nor", "without", "cannot", "hardly", "unlikely"}
+# Cut after one token, these begin a sentence and not a class name.
+_OPENERS = {"the", "this", "that", "there", "it", "its", "it's", "i", "an", "answer", "based", "as", "in", "is"}
+_SHORTEST_PREFIX = 2
+# Longer answers are essays; reading them could take a while, and they mention every class.
+_LONGEST_ANSWER = 10_000
+_CACHE = 1 << 17
+_CACHED_LENGTH = 200
+_SEVERAL = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    label: int
+    """−1: none."""
+    how: str
+    start: int = 0
+    """Where in the answer the class is named."""
+
+
+class Classes:
+    """Call it with an answer; decisions are remembered, as LLMs give few different answers."""
+
+    def __init__(self, names: Sequence[str], aliases: Mapping[str, str] | None = None) -> None:
+        self.names = checked_names(names)
+        self.surfaces = {name: number for number, name in enumerate(self.names)}
+        for alias, name in (aliases or {}).items():
+            if name not in self.names:
+                raise UnderstudyError(f"alias {alias!r} stands for {name!r}, which is not among the classes")
+            if not alias.strip() or self.surfaces.setdefault(alias, self.surfaces[name]) != self.surfaces[name]:
+                raise UnderstudyError(f"alias {alias!r} of {name!r} is empty or names another class; choose another")
+        self._trimmed: dict[str, int] = {}
+        self._words: dict[tuple[str, ...], int] = {}
+        for surface, number in self.surfaces.items():
+            _enter(self._trimmed, _fold(surface.strip(JUNK)), number)
+            _enter(self._words, _words(surface), number)
+        self._longest = max(map(len, self._words), default=0)
+        self._own: set[str | tuple[str, ...]] = {_fold(name.strip(JUNK)) for name in self.names}
+        self._own |= {_words(name) for name in self.names}
+        self._known: dict[tuple[str, bool], Match] = {}
+
+    def __call__(self, text: str, *, cut: bool = False) -> Match:
+        match = self._known.get((text, cut))
+        if match is None:
+            match = self._cut(text) if cut else self._find(text)
+            if len(self._known) < _CACHE and len(text) <= _CACHED_LENGTH:
+                self._known[text, cut] = match
+        return match
+
+    def _find(self, text: str) -> Match:
+        if len(text) > _LONGEST_ANSWER:
+            return Match(-1, report.UNKNOWN)
+        whole = self._whole(text)
+        if whole is not None:
+            return whole
+        if not text.strip():
+            return Match(-1, report.EMPTY)
+        if _REFUSAL.match(text.lstrip(JUNK)[:60]):
+            return Match(-1, report.REFUSED)
+        spans = [(_fold(found[0].replace("’", "'")), found.start()) for found in _WORD.finditer(text)]
+        return self._mention(spans) or self._near(spans) or Match(-1, report.UNKNOWN)
+
+    def _whole(self, text: str) -> Match | None:
+        """The answer is a name and nothing else."""
+        if text in self.surfaces:
+            return Match(self.surfaces[text], report.EXACT if text in self.names else report.ALIAS)
+        start = len(text) - len(text.lstrip(JUNK))
+        trimmed, words = _fold(text.strip(JUNK)), _words(text)
+        number = self._trimmed.get(trimmed, -1)
+        if number < 0:
+            number = self._words.get(words, -1)
+        if number >= 0:
+            own = trimmed in self._own or words in self._own
+            return Match(number, report.NORMALISED if own else report.ALIAS, start)
+        return None
+
+    def _mention(self, spans: list[tuple[str, int]]) -> Match | None:
+        words = [word for word, _ in spans]
+        found: dict[int, int] = {}
+        others: list[str] = []
+        place = 0
+        while place < len(words):
+            for length in range(min(self._longest, len(words) - place), 0, -1):
+                number = self._words.get(tuple(words[place : place + length]))
+                if number is not None:
+                    found.setdefault(number, spans[place][1])
+                    place += length
+                    break
+            else:
+                others.append(words[place])
+                place += 1
+        if not found:
+            return None
+        negated = any(word in _NEGATIONS or word.endswith("n't") for word in others)
+        if len(found) > 1 or _SEVERAL in found or negated:
+            return Match(-1, report.AMBIGUOUS)
+        number, start = found.popitem()
+        return Match(number, report.MENTIONED, start)
+
+    def _near(self, spans: list[tuple[str, int]]) -> Match | None:
+        answer = " ".join(word for word, _ in spans)
+        close = set()
+        for words, number in self._words.items():
+            name = " ".join(words)
+            allowed = 2 if len(name) >= 8 else 1 if len(name) >= 4 else 0
+            # Without these "atypical" would be a slip for "typical", and "class 10" for "class 1".
+            alike = answer[:1] == name[:1] and _digits(answer) == _digits(name)
+            if alike and abs(len(answer) - len(name)) <= allowed and edit_distance(answer, name) <= allowed:
+                close.add(number)
+        if not close:
+            return None
+        if len(close) > 1 or _SEVERAL in close:
+            return Match(-1, report.AMBIGUOUS)
+        return Match(close.pop(), report.NEAR, spans[0][1])
+
+    def _cut(self, text: str) -> Match:
+        whole = self._whole(text) if len(text) <= _LONGEST_ANSWER else None
+        if whole is not None:
+            return whole
+        key = _fold(text.strip(JUNK))
+        if len(key) >= _SHORTEST_PREFIX and key not in _OPENERS:
+            begins = {number for surface, number in self._trimmed.items() if surface.startswith(key)}
+            if len(begins) == 1 and _SEVERAL not in begins:
+                return Match(begins.pop(), report.PREFIX, len(text) - len(text.lstrip(JUNK)))
+        return Match(-1, report.TRUNCATED if text.strip() else report.EMPTY)
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Class names: two or more, different, none empty, fit for a file and a terminal."""
+    if isinstance(names, str):
+        raise UnderstudyError(f"classes={names!r} is one text; pass a list of names")
+    bad = [name for name in names if not isinstance(name, str) or not name.strip() or not name.isprintable()]
+    if bad:
+        raise UnderstudyError(f"class name {bad[0]!r} is empty, not text, or holds control characters; rename it")
+    twice = [name for name in names if list(names).count(name) > 1] if len(set(names)) < len(names) else []
+    if twice:
+        raise UnderstudyError(f"class {twice[0]!r} is named twice; name every class once")
+    if len(names) < 2:
+        raise UnderstudyError(f"{len(names)} class named; name two or more, e.g. neg,pos")
+    return tuple(names)
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours (each place touched once)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, b in enumerate(other, 1):
+            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                best = min(best, last[j - 2] + 1)
+            row.append(best)
+    return row[-1]
+
+
+def _enter(known: dict[Any, int], key: Any, number: int) -> None:
+    """Two classes that look alike once normalised can only be told apart by their exact names."""
+    if key:
+        known[key] = number if known.get(key, number) == number else _SEVERAL
+
+
+def _fold(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_fold(word.replace("’", "'")) for word in _WORD.findall(text))
+
+
+def _digits(text: str) -> str:
+    return "".join(letter for letter in text if letter.isdigit())

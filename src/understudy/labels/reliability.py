@@ -1,0 +1,364 @@
+"""How far a teacher can be trusted, estimated on gold rows it had not trained on (SLaM, Algorithm 2).
+
+``alpha(teacher)`` is the chance that the teacher's best class is right, ``k(teacher)`` how many of its favourites
+must be kept so that the truth is among them with the wanted chance. For soft labels both come from isotonic curves of
+top-k accuracy against the top-k margin, one curve per k. The paper prints the top-1 error as every curve's response;
+its text means top-k accuracy, which is what is fitted. Top-k lists have curves up to their length; past it only k = C
+is sure. Hard labels without a score get one accuracy per class. ``bands`` tells how sure alpha itself is.
+
+    trust = us.Reliability.fit(teacher_on_gold, y_gold, lower_bound=0.5, threshold=0.9)
+    trust.alpha(teacher_on_pool), trust.k(teacher_on_pool)
+    trust.bands(teacher_on_pool).gold_for_width(0.1)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.data.checks import check_labels, check_length, first_bad
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels, Ranking, as_labels
+from understudy.maths.accuracies import NeighbourCurve, class_accuracies
+from understudy.maths.bands import Bands, class_bands, curve_bands
+from understudy.maths.isotonic import StepCurve, fit_steps
+from understudy.maths.ranking import Leading, certainties_in_turn, margins_in_turn
+
+COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
+    "margin": margins_in_turn,
+    "entropy": certainties_in_turn,
+}
+# Scores looked at together while predicting: 16 MB as float64.
+_BUDGET = 1 << 21
+# Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
+_FIRST_DEPTH = 32
+
+
+class Reliability(ABC):
+    """Fitted trust in a teacher. Apply it to any labels of the same teacher."""
+
+    classes: int
+    lower_bound: float
+    threshold: float
+    top_k_accuracy_on_gold: Tensor
+    """Share of the gold rows whose label is among the teacher's top k, for k = 1, 2, …"""
+
+    @staticmethod
+    def fit(
+        probs: Any,
+        labels: Any,
+        lower_bound: float = 0.5,
+        threshold: float = 0.9,
+        *,
+        covariate: str = "margin",
+        estimator: str = "isotonic",
+        classes: int | None = None,
+    ) -> "Reliability":
+        """Estimate from what the teacher said (``probs``, or any label form) of rows whose truth is ``labels``.
+
+        ``covariate``: "margin" or "entropy". ``estimator``: "isotonic", or "knn" for alpha by nearest neighbours.
+        """
+        if not 0 <= lower_bound < 1:
+            raise UnderstudyError(f"lower_bound={lower_bound} is not in [0, 1)")
+        if not 0 < threshold <= 1:
+            raise UnderstudyError(f"threshold={threshold} is not in (0, 1]")
+        if covariate not in COVARIATES:
+            raise UnderstudyError(f"covariate={covariate!r} is unknown; use one of {', '.join(COVARIATES)}")
+        if estimator not in ("isotonic", "knn"):
+            raise UnderstudyError(f"estimator={estimator!r} is unknown; use isotonic or knn")
+        teacher = as_labels(probs).simplest()
+        y = check_labels(labels, "labels")
+        check_length(len(y), len(teacher), "labels", "the teacher's labels")
+        if len(y) < 2:
+            raise UnderstudyError(
+                f"only {len(y)} gold rows carry a teacher label; at least 2 are needed (some hundred are better): "
+                "pass teacher= for gold rows the teacher had not trained on"
+            )
+        labelled = teacher.labelled()
+        if not bool(labelled.all()):
+            raise UnderstudyError(
+                f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
+            )
+        if isinstance(teacher, Hard):
+            return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
+        assert isinstance(teacher, Ranking)
+        return _fit_ranked(teacher, y, lower_bound, threshold, covariate, estimator)
+
+    @abstractmethod
+    def alpha(self, probs: Any) -> Tensor:
+        """Chance that the teacher's best class is right, ``(N,)`` float64 in [lower_bound, 1]; NaN without a label."""
+
+    @abstractmethod
+    def k(self, probs: Any) -> Tensor:
+        """Smallest k >= 2 whose estimated top-k accuracy reaches the threshold, ``(N,)``; C where none does.
+
+        −1 where a row has no label.
+        """
+
+    def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
+        """Both, as ``slam`` wants them; for scores in one pass over the labels."""
+        return self.alpha(probs), self.k(probs)
+
+    @abstractmethod
+    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
+        """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
+
+    @abstractmethod
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
+
+    def fixed_k(self, share: float = 0.6) -> int:
+        """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
+        enough = (self.top_k_accuracy_on_gold >= share).nonzero()
+        return max(2, int(enough[0, 0]) + 1) if len(enough) else self.classes
+
+
+@dataclass(frozen=True)
+class RankedReliability(Reliability):
+    """For labels with scores: ``curves[k − 1]`` is top-k accuracy against the top-k covariate."""
+
+    curves: list[StepCurve]
+    alpha_curve: Callable[[Tensor], Tensor]
+    covariate: str
+    classes: int
+    lower_bound: float
+    threshold: float
+    top_k_accuracy_on_gold: Tensor
+    gold_covariate: Tensor
+    """The top-1 covariate of the gold rows, and whether the teacher was right there: what the bands redraw."""
+    gold_right: Tensor
+
+    def alpha(self, probs: Any) -> Tensor:
+        return self.topk_accuracy(probs, 1)
+
+    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
+        if not 1 <= k <= self.classes:
+            raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
+        teacher = self._scores(probs)
+        if k > len(self.curves):
+            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
+        curve = self.alpha_curve if k == 1 else self.curves[k - 1]
+        return _blank(
+            self._by_chunk(teacher, k, lambda turns: curve(next(islice(turns, k - 1, None)))), teacher, float("nan")
+        )
+
+    def k(self, probs: Any) -> Tensor:
+        teacher = self._scores(probs)
+        return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher, -1)
+
+    def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
+        teacher = self._scores(probs)
+        alphas: list[Tensor] = []
+        k = self._smallest_k(teacher, _FIRST_DEPTH, lambda covariate: alphas.append(self.alpha_curve(covariate)))
+        alpha = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64)
+        return _blank(alpha, teacher, float("nan")), _blank(k, teacher, -1)
+
+    @cached_property
+    def _cutoffs(self) -> Tensor:
+        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup. k starts at 2.
+        never = torch.full((1,), float("inf"), dtype=torch.float64)
+        reached = [curve.cutoff(self.threshold) for curve in self.curves[1:]]
+        return torch.cat([never, torch.tensor(reached, dtype=torch.float64)])
+
+    def _smallest_k(
+        self, teacher: Ranking, depth: int, on_first: Callable[[Tensor], None] = lambda covariate: None
+    ) -> Tensor:
+        """``on_first`` is shown the top-1 covariate of every chunk in passing."""
+        deepest = min(len(self.curves), teacher.listed, self.classes - 1)
+        depth = min(depth, deepest)
+        cutoffs = self._cutoffs[:depth].tolist()
+
+        def first_reached(covariates: Iterator[Tensor]) -> Tensor:
+            found = left = torch.empty(0)
+            for k, (covariate, cutoff) in enumerate(zip(covariates, cutoffs, strict=False), start=1):
+                if k == 1:
+                    on_first(covariate)
+                    found = torch.full((len(covariate),), self.classes, dtype=torch.int32)
+                    left = torch.ones(len(covariate), dtype=torch.bool)
+                    continue
+                reached = (covariate > cutoff).logical_and_(left)
+                found.masked_fill_(reached, k)
+                left.logical_xor_(reached)
+                if k % 8 == 0 and not bool(left.any()):
+                    break
+            return found
+
+        found = self._by_chunk(teacher, depth, first_reached).long()
+        if depth < deepest:
+            left = (found == self.classes).nonzero().squeeze(1)
+            if len(left):
+                found[left] = self._smallest_k(teacher.take(left), 4 * depth)
+        return found
+
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        teacher = self._scores(probs)
+        asked = self._by_chunk(teacher, 1, next)
+        return curve_bands(
+            self.gold_covariate,
+            self.gold_right,
+            _blank(asked, teacher, float("nan")),
+            lower=self.lower_bound,
+            level=level,
+            repeats=repeats,
+            rng=np.random.default_rng(seed),
+        )
+
+    def _scores(self, probs: Any) -> Ranking:
+        teacher = as_labels(probs)
+        if not isinstance(teacher, Ranking) or teacher.classes != self.classes:
+            raise UnderstudyError(
+                f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
+                f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
+            )
+        return teacher
+
+    def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
+        """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
+        if depth > min(teacher.listed, self.classes - 1):
+            raise UnderstudyError(f"these labels list {teacher.listed} classes, too few for a top-{depth} accuracy")
+        # Entropies need all the mass, and must add it up in the same order as on gold.
+        ranked_to = depth if self.covariate == "margin" else self.classes
+        in_turn = COVARIATES[self.covariate]
+        step = max(1, _BUDGET // teacher.listed)
+        parts = [read(in_turn(teacher.leading(i, i + step, ranked_to))) for i in range(0, len(teacher), step)]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class HardReliability(Reliability):
+    """For hard labels: accuracy per class the teacher named, or a curve over its confidence where it gave one."""
+
+    per_class: Tensor
+    curve: StepCurve | None
+    classes: int
+    lower_bound: float
+    threshold: float
+    top_k_accuracy_on_gold: Tensor
+    gold: Hard
+    """What the teacher said of the gold rows, and whether it was right: what the bands redraw."""
+    gold_right: Tensor
+
+    def alpha(self, probs: Any) -> Tensor:
+        teacher = self._hard(probs)
+        if self.curve is not None:
+            assert teacher.given is not None
+            # Rows without a label may have NaN for a confidence; any number does until they are blanked.
+            return _blank(self.curve(teacher.given.nan_to_num()), teacher, float("nan"))
+        return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
+
+    def k(self, probs: Any) -> Tensor:
+        # No ranking to cut: the truth may be any class.
+        teacher = self._hard(probs)
+        return _blank(torch.full((len(teacher),), self.classes), teacher, -1)
+
+    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
+        if k == 1:
+            return self.alpha(probs)
+        if k == self.classes:
+            teacher = self._hard(probs)
+            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
+        raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
+
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        teacher = self._hard(probs)
+        if self.curve is not None:
+            assert teacher.given is not None and self.gold.given is not None
+            asked = _blank(teacher.given, teacher, float("nan"))
+            return curve_bands(
+                self.gold.given,
+                self.gold_right,
+                asked,
+                lower=self.lower_bound,
+                level=level,
+                repeats=repeats,
+                rng=np.random.default_rng(seed),
+            )
+        return class_bands(
+            self.gold.top1(),
+            self.gold_right,
+            teacher.top1(),
+            lambda named, correct: class_accuracies(named, correct, self.lower_bound),
+            classes=self.classes,
+            level=level,
+            repeats=repeats,
+            rng=np.random.default_rng(seed),
+        )
+
+    def _hard(self, probs: Any) -> Hard:
+        teacher = as_labels(probs).simplest()
+        if not isinstance(teacher, Hard):
+            raise UnderstudyError(
+                "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
+            )
+        if self.curve is not None and teacher.given is None:
+            raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
+        if len(teacher) and int(teacher.labels.max()) >= self.classes:
+            raise UnderstudyError(
+                f"the teacher named class {int(teacher.labels.max())}, but the estimate knows {self.classes} classes; "
+                "pass classes= to Reliability.fit"
+            )
+        return teacher
+
+
+def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
+    """No estimate where there is no label."""
+    labelled = teacher.labelled()
+    return values if bool(labelled.all()) else torch.where(labelled, values, filler)
+
+
+def _fit_ranked(
+    teacher: Ranking, y: Tensor, lower_bound: float, threshold: float, covariate: str, estimator: str
+) -> RankedReliability:
+    if int(y.max()) >= teacher.classes:
+        raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
+    scores = teacher.leading(0, len(teacher), teacher.listed)
+    places = teacher.places(y).numpy()
+    right = (places == 0).astype(np.float64)
+    first = next(COVARIATES[covariate](scores))
+    curves = [
+        fit_steps(column.numpy(), (places < k).astype(np.float64), lower=lower_bound)
+        for k, column in enumerate(COVARIATES[covariate](scores), start=1)
+    ]
+    alpha_curve: Callable[[Tensor], Tensor] = curves[0]
+    if estimator == "knn":
+        alpha_curve = NeighbourCurve(first.numpy(), right, lower_bound)
+    return RankedReliability(
+        curves=curves,
+        alpha_curve=alpha_curve,
+        covariate=covariate,
+        classes=teacher.classes,
+        lower_bound=lower_bound,
+        threshold=threshold,
+        top_k_accuracy_on_gold=torch.from_numpy(np.bincount(places, minlength=len(curves)).cumsum() / len(y))[
+            : len(curves)
+        ],
+        gold_covariate=first,
+        gold_right=torch.from_numpy(right),
+    )
+
+
+def _fit_hard(teacher: Hard, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> HardReliability:
+    said = teacher.top1()
+    classes = classes or max(int(said.max()), int(y.max())) + 1
+    right = (said == y).double()
+    named = torch.bincount(said, minlength=classes).double()
+    correct = torch.bincount(said, weights=right, minlength=classes)
+    curve = None
+    if teacher.given is not None:
+        curve = fit_steps(teacher.given.numpy(), right.numpy(), lower=lower_bound)
+    return HardReliability(
+        per_class=class_accuracies(named, correct, lower_bound),
+        curve=curve,
+        classes=classes,
+        lower_bound=lower_bound,
+        threshold=threshold,
+        top_k_accuracy_on_gold=right.mean().reshape(1),
+        gold=teacher,
+        gold_right=right,
+    )

@@ -1,0 +1,222 @@
+"""The label store: what a teacher was paid to say, by id, never lost and never asked twice.
+
+    with us.LabelStore("labels", classes=["neg", "pos"], form="hard") as store:
+        store.append(ids, labels)                    # numbers, class names, or any label form
+        us.label_missing(store, pool_ids, ask)       # asks only for what is not there, and saves after every batch
+    store = us.LabelStore("labels")                  # many may read while one writes
+    pool = us.Pool(x, store.labels(pool_ids))        # joined by id; rows without a label are left unlabelled
+
+Labels are rows of numbered Parquet shards (``store_shards.py``); nothing is ever changed in place. Rows wait in memory
+until there are ``flush_rows`` of them or, at an append, the oldest is ``flush_seconds`` old: a crash loses these and no
+others. ``flush``, ``close``, the end of the ``with`` block and of the program write them. Forms: "dense", "hard",
+"hard_confidence", "topk". A label of −1 (top-k: no class listed) means "asked, and no answer".
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Labels
+from understudy.labels.store.forms import Array, Columns, from_columns, pad, same_rows, to_columns, unlabelled
+from understudy.labels.store.index import Index, Result
+from understudy.labels.store.settings import checked_ids, read_settings, write_settings
+from understudy.labels.store.shards import is_damaged, list_shards, remove_leftovers, write_shard
+from understudy.labels.store.writer import Writer
+from understudy.store.files import locked
+
+
+@dataclass(frozen=True)
+class Appended:
+    """``new`` ids; ids that were there and say the ``same``; labels that were ``replaced`` (or filled in)."""
+
+    new: int
+    same: int
+    replaced: int
+
+
+class LabelStore:
+    """``classes`` (names, or how many) and ``form`` are needed for a new store, and checked for an existing one."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        classes: Sequence[str] | int | None = None,
+        form: str | None = None,
+        *,
+        flush_rows: int = 1000,
+        flush_seconds: float = 30.0,
+    ) -> None:
+        self.folder = Path(folder)
+        names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
+        self.classes, self.form = read_settings(self.folder, names, form)
+        self._writer = Writer(self.folder, flush_rows=flush_rows, flush_seconds=flush_seconds)
+        self._index = Index(self.folder, self.form, len(self.classes))
+        self._steady(lambda: None)
+        # Forgetting to close must not cost labels.
+        weakref.finalize(self, self._writer.finish)
+
+    def __len__(self) -> int:
+        return len(self._index.rows)
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._index.rows
+
+    def __repr__(self) -> str:
+        return f"LabelStore({str(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def append(self, ids: Any, labels: Any, *, replace: bool = False) -> Appended:
+        """Keep these labels; all of them, or none and an error.
+
+        An id that is there: the same label again is counted and ignored; a label where there was no answer is taken; a
+        different one is an error, or with ``replace`` the one that counts from now on (the old shard stays until
+        ``compact``).
+        """
+        names = checked_ids(ids)
+        columns = to_columns(labels, len(names), self.form, self.classes)
+        self._lock()
+        self._check_kind(names)
+        first: dict[Any, int] = {}
+        for row, name in enumerate(names):
+            first.setdefault(name, row)
+        if len(first) < len(names):
+            again = np.array([first[name] for name in names])
+            quarrel = ~same_rows(columns, {key: column[again] for key, column in columns.items()})
+            if quarrel.any():
+                twice = names[int(np.flatnonzero(quarrel)[0])]
+                raise UnderstudyError(f"id {twice!r} comes twice with different labels; keep one of them")
+        rows = np.array(list(first.values()), dtype=np.int64)
+        known = self._index.places(list(first))
+        taken = known < 0
+        taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
+        kept = rows[taken].tolist()
+        if kept:
+            self._add([names[row] for row in kept], {key: column[kept] for key, column in columns.items()})
+        fresh = int((known < 0).sum())
+        return Appended(fresh, len(names) - len(kept), len(kept) - fresh)
+
+    def flush(self) -> None:
+        """Put everything that waits on the disk."""
+        if self._writer.holds_lock and self._writer.ids:
+            self._index.wrote(self._writer.flush())
+
+    def close(self) -> None:
+        """Flush, and let others write. The store can still be read, and appended to again."""
+        self.flush()
+        self._writer.release()
+
+    def missing(self, ids: Any, *, unlabelled: bool = False) -> Array:
+        """Which of these ids still have to be asked, each once, in their order.
+
+        ``unlabelled``: those that were asked and got no answer, too.
+        """
+        names = checked_ids(ids)
+        known = self._steady(lambda: self._known(names, labelled=unlabelled))
+        gone = dict.fromkeys(name for name, there in zip(names, known.tolist(), strict=True) if not there)
+        return np.array(list(gone), dtype=np.str_ if names and isinstance(names[0], str) else np.int64)
+
+    def labels(self, ids: Any) -> Labels:
+        """Labels of these ids in their order, none where the store has none.
+
+        Dense labels with gaps come as ``us.TopK`` of all classes, which can say "no label".
+        """
+        names = checked_ids(ids)
+        return from_columns(self._steady(lambda: self._gather(names)), self.form, len(self.classes))
+
+    def compact(self) -> None:
+        """Merge all shards into one that holds the newest label of every id; then the old ones go."""
+        self._lock()
+        self.flush()
+        if len(self._index.shards) > 1:
+            names = list(self._index.rows)
+            merged = write_shard(self.folder, 1, self._writer.next - 1, names, self._gather(names))
+            remove_leftovers(self.folder, [merged])
+            self._index.refresh()
+
+    @staticmethod
+    def set_aside_damaged(folder: str | Path) -> list[Path]:
+        """Rename shards that cannot be read to ``….damaged``; their rows count as never asked."""
+        with locked(Path(folder)):
+            bad = [shard.path for shard in list_shards(Path(folder))[0] if is_damaged(shard)]
+            return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
+
+    def _steady(self, work: Callable[[], Result]) -> Result:
+        return self._index.steady(work, fresh=self._writer.holds_lock)
+
+    def _gather(self, names: list[Any]) -> Columns:
+        self._check_kind(names)
+        return self._index.gather(self._index.places(names), self._writer.waiting() if self._writer.ids else None)
+
+    def _known(self, names: list[Any], *, labelled: bool) -> Array:
+        if labelled:
+            return ~unlabelled(self._gather(names))
+        self._check_kind(names)
+        return self._index.places(names) >= 0
+
+    def _lock(self) -> None:
+        if self._writer.holds_lock:
+            return
+        self._writer.lock()
+        try:
+            read_settings(self.folder, self.classes, self.form)
+            write_settings(self.folder, self.classes, self.form)
+            self._writer.next = self._index.refresh()
+            remove_leftovers(self.folder, self._index.shards)
+        except BaseException:
+            self._writer.release()
+            raise
+
+    def _changed(self, names: list[Any], columns: Columns, rows: Array, known: Array, *, replace: bool) -> Array:
+        """Which of these rows say something else than the store does, and may."""
+        waiting = self._writer.waiting() if self._writer.ids else None
+        old, new = pad(self._index.gather(known, waiting), {key: column[rows] for key, column in columns.items()})
+        changed = ~same_rows(old, new)
+        quarrel = changed & ~unlabelled(old)
+        if quarrel.any() and not replace:
+            name = names[int(rows[np.flatnonzero(quarrel)[0]])]
+            raise UnderstudyError(
+                f"{self.folder} has another label for id {name!r} ({int(quarrel.sum())} such ids); pass replace=True "
+                "if the new one is right"
+            )
+        return changed
+
+    def _add(self, names: list[Any], columns: Columns) -> None:
+        if not self._writer.fits(columns):
+            self.flush()
+        self._writer.add(names, columns)
+        self._index.add(names)
+        if self._writer.is_due():
+            self.flush()
+
+    def _check_kind(self, names: list[Any]) -> None:
+        mine = next(iter(self._index.rows), None)
+        if names and mine is not None and type(names[0]) is not type(mine):
+            kinds = {int: "whole numbers", str: "text"}
+            raise UnderstudyError(f"the ids are {kinds[type(names[0])]}, those of {self.folder} {kinds[type(mine)]}")
+
+
+def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, batch: int = 32) -> int:
+    """Ask for the ids that are not in the store, ``batch`` at a time, each batch saved before the next is asked.
+
+    ``ask(ids)`` returns their labels in any form the store takes. Killed at any moment, at most the batch that was
+    being asked has to be asked again. Returns how many ids were asked.
+    """
+    if batch < 1:
+        raise UnderstudyError(f"batch={batch} must be 1 or more")
+    todo = store.missing(ids)
+    for start in range(0, len(todo), batch):
+        some = todo[start : start + batch]
+        store.append(some, ask(some))
+        store.flush()
+    return len(todo)

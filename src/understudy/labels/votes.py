@@ -1,0 +1,136 @@
+"""Votes of several annotators or rules, as teacher labels.
+
+``by="majority"``: the shares of the votes are soft labels; ties stay ties. ``by="dawid_skene"``: the posterior of the
+Dawid–Skene model, which learns each annotator's mistakes from their disagreements. Rows nobody voted on have no label:
+training drops and counts them. One model must speak for gold and pool, so fit it where the votes are many and hand it
+on; rows taken out of a set keep the model of the set:
+
+    votes = us.Votes(pool_votes, classes=2, by="dawid_skene")            # (N, A) integers, −1 abstains
+    fit = votes.dawid_skene()                                            # .prior, .confusion, .posterior
+    pool, gold = us.Pool(x, votes), us.Gold(xg, yg, teacher=us.Votes(gold_votes, classes=2, by=fit))
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.data.checks import check_class_count, first_bad, to_tensor
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import MEASURES, Hard, Labels, Ranking, same_classes
+from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
+from understudy.maths.ranking import Ranked, places, rank
+
+# Rows per look: their float64 distributions stay near 50 MB at 100 classes.
+_ROWS = 1 << 16
+_RULES = ("majority", "dawid_skene")
+
+
+class Votes(Ranking):
+    """``votes (N, A)``: what each of A annotators said of each row."""
+
+    def __init__(self, votes: Any, classes: int, by: str | DawidSkene = "majority", *, where: str = "teacher") -> None:
+        self.classes = self.listed = classes = check_class_count(classes, where)
+        if not isinstance(by, DawidSkene) and by not in _RULES:
+            raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or a fitted DawidSkene")
+        self.votes = _checked(to_tensor(votes, where), classes, where)
+        if isinstance(by, DawidSkene) and by.confusion.shape[:2] != (self.votes.shape[1], classes):
+            raise UnderstudyError(
+                f"{where} holds {self.votes.shape[1]} annotators and {classes} classes, but by= was fitted on "
+                f"{by.confusion.shape[0]} and {by.confusion.shape[1]}; use votes of the same annotators"
+            )
+        self.by = by
+        self._fit = by if isinstance(by, DawidSkene) else None
+
+    def __len__(self) -> int:
+        return len(self.votes)
+
+    def dawid_skene(self, *, smoothing: float = 0.01, abstentions: bool | None = None) -> DawidSkene:
+        """Posterior, class prior and the annotators' confusion matrices, by EM on these votes.
+
+        ``abstentions``: whether abstaining counts as an answer; None: where most votes come from one-class rules.
+        """
+        return fit_dawid_skene(self.votes, self.classes, smoothing=smoothing, abstentions=abstentions)
+
+    def majority(self) -> Tensor:
+        """Vote shares, ``(N, C)``; all zero where nobody voted."""
+        return vote_shares(self.votes, self.classes)
+
+    def labelled(self) -> Tensor:
+        return (self.votes >= 0).any(1)
+
+    def top1(self) -> Tensor:
+        best = [self._probs(slice(i, i + _ROWS)).argmax(1) for i in range(0, len(self), _ROWS)]
+        return torch.where(self.labelled(), torch.cat(best), -1) if best else torch.empty(0, dtype=torch.long)
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        return self._probs(rows).float()
+
+    def confidence(self, measure: str) -> Tensor:
+        parts = [MEASURES[measure](self._probs(slice(i, i + _ROWS))) for i in range(0, len(self), _ROWS)]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+
+    def ranked(self, start: int, stop: int) -> Ranked:
+        return rank(self._probs(slice(start, stop)))
+
+    def places(self, labels: Tensor) -> Tensor:
+        return places(self._probs(slice(None)), labels)
+
+    def take(self, rows: Tensor) -> "Votes":
+        return Votes(self.votes[rows], self.classes, by=self._model() or self.by)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Votes"]) -> "Votes":
+        same_classes(parts)
+        first = parts[0]
+        if any(part.votes.shape[1] != first.votes.shape[1] for part in parts):
+            raise UnderstudyError("votes of different annotators cannot be joined; pad with columns of −1")
+        # Two models, or a model and a rule, would rank alike votes differently.
+        if any(part.by is not first.by and part.by != first.by for part in parts):
+            raise UnderstudyError(
+                "these votes are weighed by different models; fit one (votes.dawid_skene()) and pass it as by= to all"
+            )
+        return cls(torch.cat([part.votes for part in parts]), first.classes, by=first.by)
+
+    def simplest(self) -> Labels:
+        """A single annotator's votes are hard labels; unanimous votes of several still rank the classes."""
+        if self.votes.shape[1] == 1 and self.by == "majority":
+            return Hard(self.votes[:, 0], classes=self.classes)
+        return self
+
+    def weighed_like(self, other: "Votes") -> bool:
+        """Whether the same votes would give the same label in both sets."""
+        mine, theirs = self._model(), other._model()
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.confusion.shape == theirs.confusion.shape and torch.allclose(mine.confusion, theirs.confusion)
+
+    def _model(self) -> DawidSkene | None:
+        if self._fit is None and self.by == "dawid_skene":
+            self._fit = self.dawid_skene()
+        return self._fit
+
+    def _probs(self, rows: slice | Tensor) -> Tensor:
+        """Label distributions, float64; all zero where nobody voted."""
+        votes, model = self.votes[rows], self._model()
+        if model is None:
+            return vote_shares(votes, self.classes)
+        return model.posterior_of(votes) * (votes >= 0).any(1, keepdim=True)
+
+
+def _checked(votes: Tensor, classes: int, where: str) -> Tensor:
+    """In range, and small: one byte a vote up to 127 classes."""
+    if votes.dim() != 2 or votes.shape[1] < 1:
+        raise UnderstudyError(f"{where} has shape {tuple(votes.shape)}; votes are (rows, annotators), −1 abstains")
+    if votes.is_floating_point() or votes.dtype == torch.bool:
+        raise UnderstudyError(f"{where} holds {votes.dtype}; votes are class numbers (integers), −1 abstains")
+    bad = (votes < -1) | (votes >= classes)
+    if bool(bad.any()):
+        row = first_bad(bad)
+        annotator = first_bad(bad[row].unsqueeze(1))
+        raise UnderstudyError(
+            f"{where} row {row}, annotator {annotator} is {int(votes[row, annotator])}; votes are 0 to {classes - 1}, "
+            "or −1 to abstain"
+        )
+    return votes.to(torch.int8 if classes <= 127 else torch.int16 if classes < 1 << 15 else torch.int32)

@@ -1,0 +1,1 @@
+"""Rows that sets have in common and should not."""

@@ -1,0 +1,1 @@
+"""How far an example's gradient agrees with the gold gradient, in forward mode."""

@@ -1,0 +1,250 @@
+"""Cheaper forward-mode rules for the three operators that dominate the dual pass: linear, conv2d, batch_norm.
+
+PyTorch's own rules are correct but record the tangent's operations for a second differentiation that never comes, and
+spell BatchNorm's tangent out in a dozen passes over memory. Here tangents carry no graph, a linear layer's two products
+accumulate into one buffer, and BatchNorm's tangent is a single call of its *backward* kernel: with batch statistics
+x̂ = (x − μ)/σ, the Jacobian of x̂ is symmetric, so pushing a tangent forward and pulling a gradient back are one
+formula. On a ResNet-20 this turns a step of about 2.4 plain steps into one of about 1.9.
+
+    with forward_ad.dual_level(), FusedRules():
+        losses = per_example(model(x))      # parameters of `model` are dual tensors
+
+Everything the rules do not cover (string padding, unbatched images, eval-mode BatchNorm, autocast) goes to PyTorch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from understudy.maths.alignment.direction import Factors
+
+aten = torch.ops.aten
+
+
+class _Linear(torch.autograd.Function):
+    """x (W + deltaᵀ inputs)ᵀ + b, where delta is 0 and only its tangent counts: a weight tangent left in factors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, delta: Tensor | None, inputs: Tensor | None
+    ) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight, inputs)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @torch.no_grad()
+    def jvp(
+        ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, ddelta: Tensor | None, _: None
+    ) -> Tensor:
+        x, weight, inputs = ctx.saved_tensors
+        parts = []
+        if dweight is not None:
+            parts.append((x, dweight.t()))
+        if ddelta is not None:
+            parts.append((F.linear(x, inputs), ddelta))
+        if dx is not None:
+            parts.append((dx, weight.t()))
+        dy = x.new_zeros(*x.shape[:-1], len(weight)) if dbias is None else dbias.repeat(*x.shape[:-1], 1)
+        for left, right in parts:
+            dy.flatten(0, -2).addmm_(left.flatten(0, -2), right)
+        return dy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
+        rows = dy.flatten(0, -2)
+        return (
+            dy @ weight if wants_x else None,
+            rows.t() @ x.flatten(0, -2) if wants_weight else None,
+            rows.sum(0) if wants_bias else None,
+            None,
+            None,
+        )
+
+
+class _Conv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight)
+        ctx.geometry = geometry
+        ctx.bias_sizes = None if bias is None else list(bias.shape)
+        return torch.conv2d(x, weight, bias, *geometry)
+
+    @staticmethod
+    @torch.no_grad()
+    def jvp(ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, *_: None) -> Tensor:
+        x, weight = ctx.saved_tensors
+        if dweight is not None:
+            dy = torch.conv2d(x, dweight, dbias, *ctx.geometry)
+            return dy if dx is None else dy.add_(torch.conv2d(dx, weight, None, *ctx.geometry))
+        if dx is not None:
+            return torch.conv2d(dx, weight, dbias, *ctx.geometry)
+        return torch.conv2d(x, torch.zeros_like(weight), dbias, *ctx.geometry)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        stride, padding, dilation, groups = ctx.geometry
+        wanted = list(ctx.needs_input_grad[:3])
+        gradients = aten.convolution_backward(
+            dy, x, weight, ctx.bias_sizes, stride, padding, dilation, False, [0, 0], groups, wanted
+        )
+        return *gradients, None, None, None, None
+
+
+class _BatchNorm(torch.autograd.Function):
+    """Batch statistics only. Running statistics are updated by the primal kernel, once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        momentum: float,
+        eps: float,
+    ) -> Tensor:
+        ctx.set_materialize_grads(False)
+        y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
+        ctx.save_for_backward(x, weight, mean, inverse_std)
+        ctx.save_for_forward(x, weight, mean, inverse_std)
+        ctx.eps = eps
+        return y
+
+    @staticmethod
+    @torch.no_grad()
+    def jvp(ctx: Any, dx: Tensor | None, dweight: Tensor | None, dbias: Tensor | None, *_: None) -> Tensor:
+        x, _weight, mean, inverse_std = ctx.saved_tensors
+        per_channel = (1, -1) + (1,) * (x.dim() - 2)
+        dy: Tensor = torch.zeros_like(x) if dx is None else _through_statistics(ctx, dx, [True, False, False])[0]
+        offset = dbias
+        if dweight is not None:  # dγ·x̂ as one affine map of x per channel
+            scale = dweight * inverse_std
+            dy.addcmul_(x, scale.view(per_channel))
+            offset = -scale * mean if dbias is None else dbias - scale * mean
+        return dy if offset is None else dy.add_(offset.view(per_channel))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        return *_through_statistics(ctx, dy, list(ctx.needs_input_grad[:3])), None, None, None, None
+
+
+def _through_statistics(ctx: Any, v: Tensor, wanted: list[bool]) -> list[Any]:
+    """γ/σ · (v − mean v − x̂ mean(x̂ v)): the gradient of BatchNorm's input, and its tangent alike."""
+    x, weight, mean, inverse_std = ctx.saved_tensors
+    channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    v = v.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    gradients: list[Any] = aten.native_batch_norm_backward(
+        v, x, weight, None, None, mean, inverse_std, True, ctx.eps, wanted
+    )
+    return gradients
+
+
+def _conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    if isinstance(padding, str) or input.dim() != 4:
+        return None
+    geometry = _pair(stride), _pair(padding), _pair(dilation), groups
+    return _Conv2d.apply(input, weight, bias, *geometry)  # type: ignore[no-untyped-call]
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    if not training or input.numel() <= input.shape[1]:  # one value per channel: PyTorch explains why not
+        return None
+    running = running_mean, running_var
+    return _BatchNorm.apply(input, weight, bias, *running, momentum, eps)  # type: ignore[no-untyped-call]
+
+
+def _pair(value: int | Sequence[int]) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value) * (2 // len(value))
+
+
+_RULES: dict[Callable[..., Any], Callable[..., Any]] = {F.conv2d: _conv2d, F.batch_norm: _batch_norm}
+
+
+class FusedRules(TorchFunctionMode):
+    """Inside this mode the operators above use these rules; a rule that returns None leaves the call to PyTorch.
+
+    `factors` has the weights whose tangent is not in a dual tensor but in factors. Operators other than a linear map
+    that meet one of them get a dual tensor made on the spot. To be created inside a dual level.
+
+    What is computed under `torch.no_grad()` (a target made of the student's own prediction, say) is a constant here as
+    it is for the backward pass. PyTorch alone would carry its tangent on; only `detach()` stops both modes.
+    """
+
+    def __init__(self, factors: Mapping[nn.Parameter, Factors] | None = None) -> None:
+        super().__init__()
+        self.factors = factors or {}
+        self.deltas = {p: _dual(torch.zeros_like(f.delta), f.delta) for p, f in self.factors.items()}
+        self.grad_enabled = torch.is_grad_enabled()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.grad_enabled and not torch.is_grad_enabled():
+            with forward_ad._set_fwd_grad_enabled(False):
+                return func(*args, **kwargs)
+        if not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+            rule = self._linear if func is F.linear else _RULES.get(func)
+            result = rule(*args, **kwargs) if rule else None
+            if result is not None:
+                return result
+        if self.factors:
+            args = tuple(self._with_tangent(value) for value in args)
+            kwargs = {name: self._with_tangent(value) for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+        if input.dim() < 2:
+            return None
+        factors = self.factors.get(weight) if isinstance(weight, nn.Parameter) else None
+        extra = (self.deltas[weight], factors.inputs) if factors else (None, None)  # type: ignore[index]
+        return _Linear.apply(input, weight, bias, *extra)  # type: ignore[no-untyped-call]
+
+    def _with_tangent(self, value: Any) -> Any:
+        if isinstance(value, nn.Parameter) and value in self.factors:
+            return _dual(value, self.factors[value].multiplied())
+        if isinstance(value, (list, tuple)) and any(isinstance(item, nn.Parameter) for item in value):
+            return type(value)(self._with_tangent(item) for item in value)
+        return value
+
+
+def _dual(primal: Tensor, tangent: Tensor) -> Tensor:
+    return forward_ad.make_dual(primal, tangent)  # type: ignore[no-any-return]

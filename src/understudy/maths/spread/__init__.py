@@ -1,0 +1,1 @@
+"""k-means++ and farthest-first over factored embeddings."""

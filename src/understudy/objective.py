@@ -1,0 +1,306 @@
+"""The central types: what a method is made of, and what its parts see.
+
+An *objective* has named slots. For the pool rows of a batch the training loop computes
+
+    loss_i = weight_i · [ loss( link(student_i), target_i ) + terms_i ]
+
+once, per example, and reduces at the end. Gold rows never meet the slots: their target is their own label, their link
+the identity, their weight 1. Slots therefore hold no "is this gold?" branches; a method merely picks slots:
+
+    us.slam(loss=us.taylor_loss(2), weight=us.fidelity_weight(beta=2), temperature=2)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.checks import check_length
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Labels
+from understudy.maths.losses import cross_entropy
+
+Columns = dict[str, Tensor]
+"""Per-example values in pool order, named ``slot.value``."""
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""``(log_prediction, target) -> (B,)``."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the student said of some rows."""
+
+    logits: Tensor
+    features: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The pool rows of one batch, as a slot sees them."""
+
+    outputs: Outputs
+    teacher: Tensor
+    """The teacher's label distributions, untempered, ``(B, C)``."""
+    rows: Tensor
+    """Which pool rows these are, ``(B,)``."""
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """The prepared columns of these rows, each ``(B, …)``."""
+    modules: Mapping[str, nn.Module] = field(default_factory=dict)
+    """The slots' own modules, by slot name."""
+    alignment: Tensor | None = None
+    """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights that asked for it."""
+    temperature: float = 1.0
+    epoch: int = 0
+    progress: float = 0.0
+    """The share of training that is done, 0 … 1."""
+
+
+class Context:
+    """What a slot may look at while it prepares: gold, pool, and the student in eval mode (each pass made once)."""
+
+    def __init__(
+        self,
+        gold: Gold | None,
+        pool: Pool,
+        *,
+        classes: int,
+        predict: Callable[[Any], Tensor],
+        features: Callable[[Any], Tensor],
+        seed: int = 0,
+        epoch: int = 0,
+        kept: Tensor | None = None,
+        pool_size: int | None = None,
+    ) -> None:
+        self.gold, self.pool, self.classes, self.seed, self.epoch = gold, pool, classes, seed, epoch
+        self.kept, self.pool_size = kept, len(pool) if pool_size is None else pool_size
+        """Which rows of the user's pool these are, where some had no label and were dropped; None for all."""
+        self.predict = predict
+        """Student probabilities ``(n, C)`` for any rows."""
+        self.features = features
+        """Student penultimate features ``(n, d)`` for any rows."""
+        self.facts: dict[str, float] = {}
+        """Numbers worth telling the user, kept with the run."""
+
+    @cached_property
+    def estimates(self) -> tuple[Gold, Labels]:
+        """The gold rows that measure the teacher, and its word on them; an error where there are too few."""
+        rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.estimates()
+        if labels is None or len(rows) < 2 or self.gold is None:
+            raise UnderstudyError(
+                f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: pass teacher= to us.Gold for "
+                "rows the teacher had not trained on, or use us.vanilla(), which estimates nothing"
+            )
+        return self.gold.take(rows), labels
+
+    def per_row(self, values: Tensor, where: str) -> Tensor:
+        """What a user passed for every row of their pool, cut to the rows that have a label."""
+        check_length(len(values), self.pool_size, where, "the pool")
+        return values if self.kept is None else values[self.kept]
+
+    @property
+    def teacher(self) -> Labels:
+        assert self.pool.teacher is not None  # checked before training starts
+        return self.pool.teacher
+
+    @cached_property
+    def student_on_estimates(self) -> Tensor:
+        return self.predict(self.estimates[0].rows)
+
+    @cached_property
+    def student_on_pool(self) -> Tensor:
+        return self.predict(self.pool.rows)
+
+
+class Slot(ABC):
+    """A part of an objective. Most only compute; some first *prepare* columns, or own a trained module."""
+
+    name: str
+    wants_features: bool = False
+    """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
+
+    def prepare(self, context: Context) -> Columns:
+        """Columns for the pool rows, filed under ``name.column``. Runs before training and at every refresh."""
+        return {}
+
+    def estimate(self, context: Context) -> None:
+        """Estimate from gold what ``prepare`` will ask it for, ahead of a comparison; the student is not there yet."""
+        return
+
+    def module(self, context: Context) -> nn.Module | None:
+        """A module that trains and is saved with the student, and is absent from ``predict``."""
+        return None
+
+    def slots(self) -> Iterator["Slot"]:
+        yield self
+
+
+class Target(Slot):
+    @abstractmethod
+    def __call__(self, step: Step) -> Tensor:
+        """What to match, ``(B, C)``."""
+
+
+class Link(Slot):
+    @abstractmethod
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        """log of the student's prediction as the teacher would have said it, ``(B, C)``."""
+
+
+class Weight(Slot):
+    alignment_rows: int = 0
+    """Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step."""
+    can_vanish: bool = False
+    """Whether a whole batch may get weight 0; such a batch makes no step."""
+
+    @abstractmethod
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached."""
+
+    def __mul__(self, other: "Weight") -> "Weight":
+        if not isinstance(other, Weight):
+            raise UnderstudyError(
+                f"a weight cannot be multiplied by a {type(other).__name__}; pass a weight, e.g. us.fidelity_weight()"
+            )
+        return ProductWeight((self, other))
+
+
+@dataclass(frozen=True)
+class ProductWeight(Weight):
+    """Weights multiply."""
+
+    factors: tuple[Weight, ...]
+    name: str = "product"
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.stack([factor(losses, step) for factor in self.factors]).prod(0)
+
+    def slots(self) -> Iterator[Slot]:
+        for factor in self.factors:
+            yield from factor.slots()
+
+
+class Term(Slot):
+    @abstractmethod
+    def __call__(self, step: Step) -> Tensor:
+        """An extra cost per row, ``(B,)``."""
+
+
+@dataclass(frozen=True)
+class TeacherTarget(Target):
+    """The teacher's own label: soft (re-tempered in log space), or its best class."""
+
+    hard: bool = False
+    name: str = "teacher"
+
+    def __call__(self, step: Step) -> Tensor:
+        if self.hard:
+            best = step.teacher.argmax(-1, keepdim=True)
+            return torch.zeros_like(step.teacher).scatter_(-1, best, 1.0)
+        if step.temperature == 1.0:
+            return step.teacher
+        return (step.teacher.log() / step.temperature).softmax(-1)
+
+
+_SLOTS: tuple[tuple[str, Any, str], ...] = (
+    ("target", Target, "a target, e.g. us.bootstrap_target()"),
+    ("link", Link, "a link, e.g. us.slam_link()"),
+    ("loss", Callable, "a function (log_prediction, target) -> (B,), e.g. us.taylor_loss(2)"),
+    ("weight", Weight, "a weight, e.g. us.fidelity_weight()"),
+    ("terms", Term, "a tuple of terms, e.g. (us.vid_term(features),)"),
+)
+
+
+def _check_temperature(given: Any) -> None:
+    pair = given if isinstance(given, tuple) else (given, given)
+    if len(pair) != 2 or not all(isinstance(part, int | float) and part > 0 for part in pair):
+        raise UnderstudyError(f"temperature={given!r} must be a number greater than 0, or a pair (gold, pool) of them")
+
+
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    return logits if temperature == 1.0 else logits / temperature
+
+
+@dataclass(frozen=True)
+class Objective:
+    """How one student step is scored. Build it with a method (``us.slam()``); vary it with ``replace``."""
+
+    name: str
+    target: Target = field(default_factory=TeacherTarget)
+    link: Link | None = None
+    loss: Loss = cross_entropy
+    weight: Weight | None = None
+    terms: tuple[Term, ...] = ()
+    temperature: float | tuple[float, float] = 1.0
+    """One number, or (gold, pool). Divides the student's logits and, for soft labels, the teacher's."""
+    temperature_scale: bool | None = None
+    """Multiply the pool loss by T²; None means yes without a link, no with one (there it does not balance)."""
+    refresh_every: int | None = None
+    """Prepare the columns again every so many epochs, with the student as it then is."""
+    gold_trains: bool = True
+    """Whether gold rows join the batches (learning to reweight only steers by them)."""
+    scorer: Callable[..., Any] | None = None
+    """For a method whose step has another shape (Co-teaching trains two nets): a ``scoring.Scorer`` of its own."""
+    traits: frozenset[str] = frozenset()
+    """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+        for slot, kind, example in _SLOTS:
+            given = getattr(self, slot)
+            for part in given if slot == "terms" and isinstance(given, tuple) else (given,):
+                if part is not None and not isinstance(part, kind):
+                    raise UnderstudyError(f"{slot}= holds a {type(part).__name__}; pass {example}")
+        if self.refresh_every is not None and self.refresh_every < 1:
+            raise UnderstudyError(f"refresh_every={self.refresh_every} must be at least 1 epoch, or None")
+        names = [slot.name for slot in self.slots()]
+        for name in names:
+            if names.count(name) > 1:
+                raise UnderstudyError(f"two slots of this objective are named {name!r}; give one another name=")
+
+    @property
+    def temperatures(self) -> tuple[float, float]:
+        """(gold, pool)."""
+        if isinstance(self.temperature, tuple):
+            return self.temperature
+        return (self.temperature, self.temperature)
+
+    def slots(self) -> Iterator[Slot]:
+        for slot in (self.target, self.link, self.weight, *self.terms):
+            if slot is not None:
+                yield from slot.slots()
+
+    def replace(self, **changes: Any) -> "Objective":
+        return replace(self, **changes)
+
+    def gold_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Gold rows: the method's loss on the student's own prediction and the trusted label (one-hot), ``(B,)``."""
+        return self.loss(_tempered(logits, self.temperatures[0]).log_softmax(-1), labels)
+
+    def pool_losses(self, step: Step) -> Tensor:
+        """Pool rows, before their weight: ``(B,)``."""
+        temperature = self.temperatures[1]
+        logits = _tempered(step.outputs.logits, temperature)
+        log_prediction = logits.log_softmax(-1) if self.link is None else self.link(logits, step)
+        losses = self.loss(log_prediction, self.target(step))
+        if temperature != 1.0 and (self.link is None if self.temperature_scale is None else self.temperature_scale):
+            losses = losses * temperature**2
+        for term in self.terms:
+            losses = losses + term(step)
+        return losses
+
+    def pool_weights(self, losses: Tensor, step: Step, alignment: Tensor | None = None) -> Tensor | None:
+        """``(B,)`` detached, or None for all ones."""
+        if self.weight is None:
+            return None
+        return self.weight(losses.detach(), replace(step, alignment=alignment)).detach()
+
+    @property
+    def alignment_rows(self) -> int:
+        """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
+        return max((slot.alignment_rows for slot in self.slots() if isinstance(slot, Weight)), default=0)

@@ -1,0 +1,1 @@
+"""Files as tables: readers, ids, classes, and gold and pool made of them."""

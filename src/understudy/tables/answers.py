@@ -1,0 +1,113 @@
+"""Answers to a batch that was chosen for labelling: a file of ``id`` and ``label``, filled in by people.
+
+``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out.
+``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. Other columns (scores, reasons)
+are ignored.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError
+from understudy.tables.classes import ClassNames
+from understudy.tables.table import Array, Table, read_table
+
+SKIPPED = {"skip", "-1", "−1", "nan"}
+
+
+def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) -> Table:
+    """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
+    path = Path(path)
+    given = text_columns(path)
+    for name in ("id", "label"):
+        if name not in given:
+            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id")
+    if "id" not in pool:
+        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
+    labels = [label.strip() for label in given["label"]]
+    if "" in labels:
+        raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
+    answered = [row for row, label in enumerate(labels) if label.lower() not in SKIPPED]
+    if not answered:
+        raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
+    chosen = given.get("chosen", ["1"] * len(labels))
+    return Table(
+        path,
+        {
+            "id": _like(pool.columns["id"], [given["id"][row] for row in answered], path),
+            "label": np.array(
+                [class_number(labels[row], names, f"{path}: column 'label' row {row}") for row in answered]
+            ),
+            "chosen": np.array([chosen[row].strip() not in ("0", "False", "false") for row in answered]),
+        },
+    )
+
+
+def named_answers(paths: Sequence[str | Path]) -> set[str]:
+    """Every class that some answers name."""
+    labels = {label.strip() for path in paths for label in text_columns(Path(path)).get("label", [])}
+    return {label for label in labels if label and label.lower() not in SKIPPED}
+
+
+def text_columns(path: Path) -> dict[str, list[str]]:
+    """Every column of a small CSV or Parquet file as text (of others: id and label); '' is an empty cell."""
+    suffix = path.suffix.lower()
+    if path.is_dir() or suffix not in (".csv", ".parquet"):
+        table = read_table(path)
+        found = [name for name in ("id", "label", "chosen") if name in table]
+        return {name: [str(cell) for cell in table.columns[name].tolist()] for name in found}
+    try:
+        if suffix == ".parquet":
+            columns = pq.read_table(path).to_pydict()
+            return {name: ["" if cell is None else str(cell) for cell in column] for name, column in columns.items()}
+        # Spreadsheets write a byte-order mark, which utf-8-sig drops.
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
+        raise UnderstudyError(f"cannot read {path}: {' '.join(str(error).split())}; write CSV or Parquet") from error
+    if not any(lines):
+        raise UnderstudyError(f"{path} is empty; write a header and one line per row")
+    header, *body = [line for line in lines if line]
+    for number, line in enumerate(body):
+        if len(line) != len(header):
+            raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
+    return {name: [line[place] for line in body] for place, name in enumerate(header)}
+
+
+def class_number(text: str, names: ClassNames | None, where: str) -> int:
+    """A class as a person typed it: one of the names, or a number where the classes have none."""
+    if names is None:
+        return whole_number(text, where)
+    if text not in names.names:
+        shown = ", ".join(names.names[:8]) + (" …" if len(names) > 8 else "")
+        raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({shown}), or skip")
+    return names.names.index(text)
+
+
+def whole_number(text: str, where: str) -> int:
+    """A class number; spreadsheets also write it as 3.0."""
+    try:
+        number = float(text)
+        if number == int(number) >= 0:
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0, or skip")
+
+
+def _like(ids: Array, texts: list[str], path: Path) -> Array:
+    if ids.dtype.kind in "UO":
+        column = np.empty(len(texts), dtype=object)
+        column[:] = texts
+        return column
+    try:
+        return np.asarray([int(text) for text in texts])
+    except ValueError as error:
+        raise UnderstudyError(f"{path}: column 'id' holds text, the pool's ids are whole numbers: {error}") from error

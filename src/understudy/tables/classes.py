@@ -1,0 +1,155 @@
+"""Classes by name: text in files, numbers inside, text again in what is written.
+
+    names = ClassNames(("neg", "pos"))
+    names.numbers(column, "gold.csv: column 'label'")       # ["pos", "neg"] -> [1, 0]
+
+The order is the alphabet's, or the one the user gives; it is stored in the run. Files whose labels are whole numbers
+need no names.
+"""
+
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.tables.readers.records import text_array
+from understudy.tables.table import Array, Table
+
+PROB_PREFIX, VOTE_PREFIX = "teacher_prob_", "teacher_vote_"
+# Beyond this a column of labels is more likely a column of something else.
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) < 2:
+            raise UnderstudyError(f"there is one class only ({', '.join(self.names)}); two or more are needed")
+        if len(set(self.names)) < len(self.names) or not all(self.names):
+            raise UnderstudyError(f"class names are empty or repeated ({', '.join(self.names)}); name each class once")
+        if len(self.names) > MOST:
+            raise UnderstudyError(
+                f"{len(self.names)} different labels ({self.names[0]!r}, {self.names[1]!r} …) are too many classes; "
+                "is another column the label?"
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def numbers(self, column: Array, where: str, *, missing: bool = False) -> Array:
+        """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label."""
+        if column.dtype.kind not in "OU":
+            return self._of_numbers(column, where, missing)
+        values = text_array(column.reshape(-1), where)
+        found = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
+        place: Array = pc.fill_null(found.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
+        if missing:
+            place[pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)] = -1
+        self._refuse_unknown(place, column, where)
+        return place.reshape(column.shape)
+
+    def _of_numbers(self, column: Array, where: str, missing: bool) -> Array:
+        """Numbers that are the names themselves ("1", "2"), where there are such names; else places in the order."""
+        if column.dtype.kind not in "biuf":
+            raise UnderstudyError(f"{where} holds {column.dtype} values; labels are class names or numbers")
+        if not any(is_number(name) for name in self.names):
+            place = np.where((column >= len(self.names)) | (column < -1) | (column != np.floor(column)), -2, column)
+        else:
+            flat = column.reshape(-1).tolist()
+            known = {float(name): place for place, name in enumerate(self.names) if is_number(name)} | {-1.0: -1}
+            place = np.array([known.get(value, -2) for value in flat]).reshape(column.shape)
+        place = place.astype(np.int64)
+        if not missing:
+            place = np.where(place == -1, -2, place)
+        self._refuse_unknown(place.reshape(-1), column, where)
+        return place
+
+    def _refuse_unknown(self, place: Array, column: Array, where: str) -> None:
+        unknown = np.flatnonzero(place == -2)
+        if not len(unknown):
+            return
+        row = int(unknown[0]) // max(1, column[:1].size)
+        said = column.reshape(-1)[unknown[0]]
+        if isinstance(said, str) and not said.strip():
+            raise UnderstudyError(f"{where} row {row} is empty; write its class")
+        said = said if isinstance(said, str) else said.item()
+        shown = ", ".join(self.names[:8]) + (" …" if len(self.names) > 8 else "")
+        raise UnderstudyError(f"{where} row {row} is {said!r}, which is not one of the classes ({shown}); correct it")
+
+
+def is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
+
+
+def find_names(
+    golds: Sequence[Table],
+    pool: Table | None,
+    *,
+    given: Sequence[str] | None = None,
+    answers: Collection[str] = (),
+) -> ClassNames | None:
+    """The names in gold and in what the teacher said; None where all labels are numbers.
+
+    ``answers`` to a chosen batch decide only where there is nothing else: a typing mistake must not make a class.
+    """
+    if given is not None:
+        return ClassNames(tuple(given))
+    texts: set[str] = set()
+    numbers: dict[str, set[str]] = {}
+    any_text = False
+    for table in [*golds, *([] if pool is None else [pool])]:
+        texts |= set(_field_names(table))
+        for column in _label_columns(table, with_truth=table is not pool):
+            values = table.columns[column]
+            if values.dtype.kind in "OU":
+                texts |= set(pc.unique(text_array(values.reshape(-1), table.where(column))).to_pylist()) - {"", "-1"}
+                any_text = any_text or bool(texts)
+            elif values.dtype.kind in "iuf":
+                numbers[table.where(column)] = {f"{value:g}" for value in np.unique(values[values >= 0]).tolist()}
+    texts = texts or (set(answers) if not numbers else set())
+    # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
+    if not any_text and all(map(is_number, texts)):
+        return None
+    for where, found in numbers.items():
+        if found and not found & texts:
+            raise UnderstudyError(
+                f"{where} holds numbers, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
+                "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
+            )
+        texts |= found
+    _warn_of_twins(texts)
+    return ClassNames(tuple(sorted(texts)))
+
+
+def _warn_of_twins(names: set[str]) -> None:
+    """A capital or a space too many makes another class, which is hardly ever meant."""
+    seen: dict[str, str] = {}
+    for name in sorted(names):
+        other = seen.setdefault(" ".join(name.casefold().split()), name)
+        if other != name:
+            warnings.warn(
+                f"{other!r} and {name!r} are two classes, which differ in capitals or spaces only; correct one in the "
+                "files, or list the classes: --classes NAME,NAME",
+                UnderstudyWarning,
+                stacklevel=4,
+            )
+
+
+def _label_columns(table: Table, *, with_truth: bool) -> list[str]:
+    known = ["teacher_label", "teacher_votes", "teacher_topk_index", *(["label"] if with_truth else [])]
+    return [name for name in table.columns if name in known or name.startswith(VOTE_PREFIX)]
+
+
+def _field_names(table: Table) -> list[str]:
+    """Class names that are part of the form: the keys of ``teacher_probs``, the ends of ``teacher_prob_…``."""
+    names: list[Any] = [name.removeprefix(PROB_PREFIX) for name in table.columns if name.startswith(PROB_PREFIX)]
+    if "teacher_probs" in table:
+        names += table.columns["teacher_probs"].dtype.names or ()
+    return names

@@ -1,0 +1,231 @@
+"""Gold and pool from files, by the names of their columns.
+
+    examples = read_examples(gold="gold.parquet", pool="pool.parquet", test="test.csv")
+    us.train(student, examples.gold, examples.pool, us.slam(), test=examples.test, epochs=30)
+
+Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
+``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's word in one of the forms of
+``data/teacher.py``. Files that call them otherwise are read with ``columns={"label": "their_name"}``.
+
+The common case is a pool file with everything and a small gold file of ``id, label``: such rows take their features
+and the teacher's word from the pool file. Whatever serves as gold, test or selection leaves the pool.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from understudy.data.checks import check_labels
+from understudy.data.examples import Gold, Pool
+from understudy.data.rows import Rows, SubsetRows
+from understudy.errors import UnderstudyError
+from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.request import Request
+from understudy.labels.forms import Labels
+from understudy.labels.votes import Votes
+from understudy.leaks.between import Leaks, Source, find_leaks, leaks_between
+from understudy.leaks.files import text_sources
+from understudy.tables.answers import read_chosen
+from understudy.tables.join import check_apart, no_such_id, places, read_ids, rows_elsewhere
+from understudy.tables.labelling import find_labelling
+from understudy.tables.raw import features_of, fit_featuriser
+from understudy.tables.table import Array, Table, read_table
+from understudy.tables.teacher import Labelling, read_teacher
+
+
+@dataclass(frozen=True)
+class Examples:
+    gold: Gold | None
+    pool: Pool | None
+    test: Gold | None
+    select: Gold | None
+    featuriser: Featuriser
+    class_names: tuple[str, ...] | None = None
+    """In the order of the class numbers; None where the files have numbers."""
+    texts: Mapping[str, Source] | None = None
+    """The sets' texts as they were written, where texts are the features."""
+
+    def leaks(self) -> Leaks:
+        """Rows that two of the sets share, or nearly share."""
+        if self.texts is not None:
+            return find_leaks(self.texts)
+        return leaks_between(self.gold, self.pool, self.test, self.select)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return self.featuriser.shape
+
+    @property
+    def classes(self) -> int:
+        """As many as there are names or as the teacher knows; else one more than the largest class seen."""
+        if self.class_names is not None:
+            return len(self.class_names)
+        sets = [part for part in (self.gold, self.pool, self.test, self.select) if part is not None]
+        teachers = [part.teacher for part in sets if part.teacher is not None]
+        known = [teacher.classes for teacher in teachers if teacher.classes is not None]
+        if known:
+            return max(known)
+        seen = [part.y for part in sets if isinstance(part, Gold)] + [teacher.top1() for teacher in teachers]
+        if not seen:
+            raise UnderstudyError("no file holds labels; add 'label' to gold, or the teacher's word to the pool")
+        return int(torch.cat(seen).max()) + 1
+
+
+def read_examples(
+    *,
+    gold: str | Path | None = None,
+    pool: str | Path | None = None,
+    test: str | Path | None = None,
+    select: str | Path | None = None,
+    chosen: Sequence[str | Path] = (),
+    columns: Mapping[str, str] | None = None,
+    classes: int | Sequence[str] | None = None,
+    features: Request | None = None,
+    votes: str = "majority",
+) -> Examples:
+    """Every file that a training needs, joined by id and checked against the others.
+
+    ``chosen``: answers to batches picked for labelling (`data/answers.py`); these rows train and never estimate.
+    ``columns``: our names to theirs. ``classes``: how many there are, or their names in order. ``features``: which
+    columns become the student's input. ``votes``: how several annotators' votes are weighed.
+    """
+    given = {"gold": gold, "pool": pool, "test": test, "select": select}
+    tables = {role: read_table(path, columns=columns) for role, path in given.items() if path is not None}
+    _check_mapping(columns or {}, tables)
+    pool_table = tables.pop("pool", None)
+    if pool_table is None and "gold" not in tables:
+        raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
+    for one, other in (("gold", "test"), ("gold", "select"), ("test", "select")):
+        if one in tables and other in tables:
+            check_apart(tables[one], tables[other])
+    how = find_labelling(tables, pool_table, chosen, classes, votes)
+    held_out = [table for role, table in tables.items() if role != "gold"]
+    featuriser = fit_featuriser(features or Request(), tables.get("gold"), pool_table, held_out)
+    shelf = None if pool_table is None else Shelf.of(pool_table, featuriser, how)
+    if shelf is not None and isinstance(shelf.teacher, Votes) and votes == "dawid_skene":
+        # One model must speak for gold and pool: it is fitted where the votes are many.
+        how = replace(how, votes=shelf.teacher.dawid_skene())
+    sets = {role: to_gold(table, shelf, featuriser=featuriser, how=how) for role, table in tables.items()}
+    for number, path in enumerate(chosen):
+        if shelf is None:
+            raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
+        answers = read_chosen(path, shelf.table, how.names)
+        for table in tables.values():
+            check_apart(answers, table)
+        # Their labels are numbers already.
+        labelled = to_gold(answers, shelf, featuriser=featuriser, how=replace(how, names=None))
+        labelled.chosen = torch.from_numpy(answers.columns["chosen"])
+        sets["gold"] = sets["gold"] + labelled if "gold" in sets else labelled
+        tables[f"answers {number}"] = answers
+    return Examples(
+        gold=sets.get("gold"),
+        pool=None if shelf is None else to_pool(shelf, without=list(tables.values())),
+        test=sets.get("test"),
+        select=sets.get("select"),
+        featuriser=featuriser,
+        class_names=None if how.names is None else how.names.names,
+        texts=None if features is None or features.text is None else text_sources(features.text, tables, pool_table),
+    )
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The pool file, read once: where gold rows of ``id, label`` find their features and the teacher's word."""
+
+    table: Table
+    x: Array | Rows
+    teacher: Labels | None
+
+    @classmethod
+    def of(cls, table: Table, featuriser: Featuriser, how: Labelling | None = None) -> "Shelf":
+        return cls(table, features_of(table, featuriser), read_teacher(table, how))
+
+
+def to_gold(table: Table, shelf: Shelf | None = None, *, featuriser: Featuriser, how: Labelling | None = None) -> Gold:
+    """A table with ``label`` as gold; what it lacks (features, the teacher's word) comes from the pool by id."""
+    how = how or Labelling()
+    if "label" not in table:
+        raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
+    y = check_labels(how.numbers(table, "label"), table.where("label"))
+    ids, word = read_ids(table), read_teacher(table, how)
+    if _has_features(table, featuriser):
+        x = features_of(table, featuriser)
+        gold = Gold(x, y, teacher=word, ids=ids)
+        return gold if shelf is None or word is not None else _with_word_of_pool(gold, x, table, shelf, featuriser)
+    if shelf is None:
+        raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
+    place = places(table, shelf.table)
+    if (place < 0).any():
+        raise no_such_id(table, int((place < 0).argmax()), shelf.table)
+    if word is None and shelf.teacher is not None:
+        word = shelf.teacher.take(torch.from_numpy(place))
+    return Gold(_take(shelf.x, place), y, teacher=word, ids=ids)
+
+
+def to_pool(shelf: Shelf, *, without: Sequence[Table] = ()) -> Pool:
+    """The pool less the rows whose id is in one of the tables ``without``. ``label`` is never looked at."""
+    pool = Pool(shelf.x, shelf.teacher, ids=read_ids(shelf.table))
+    stays = ~rows_elsewhere(shelf.table, list(without))
+    if not stays.any():
+        raise UnderstudyError(
+            f"{shelf.table.path}: every row also serves as gold, test or selection; add other pool rows"
+        )
+    return pool if stays.all() else pool.take(torch.from_numpy(np.flatnonzero(stays)))
+
+
+def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
+    """A name that is in none of the files is a typing mistake."""
+    for ours, theirs in columns.items():
+        if not any(table.theirs.get(ours) == theirs or (ours == theirs and ours in table) for table in tables.values()):
+            files = ", ".join(str(table.path) for table in tables.values())
+            raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
+
+
+def _with_word_of_pool(gold: Gold, x: Array | Rows, table: Table, shelf: Shelf, featuriser: Featuriser) -> Gold:
+    """Gold with features of its own, and the teacher's word on those of its rows that are in the pool file too."""
+    if gold.ids is None or "id" not in shelf.table:
+        return gold
+    place = places(table, shelf.table)
+    found = np.flatnonzero(place >= 0)
+    if not len(found):
+        return gold
+    _check_same_rows(table, shelf.table, found, place[found], featuriser)
+    if shelf.teacher is None:
+        return gold
+    word = shelf.teacher.take(torch.from_numpy(place[found]))
+    known = Gold(_take(x, found), gold.y[found], teacher=word, ids=gold.ids[found])
+    rest = np.flatnonzero(place < 0)
+    return known + gold.take(torch.from_numpy(rest)) if len(rest) else known
+
+
+def _check_same_rows(table: Table, pool: Table, here: Array, there: Array, featuriser: Featuriser) -> None:
+    """One id names one example: its raw columns are the same in both files."""
+    for name in featuriser.names:
+        mine, theirs = table.columns[name][here], pool.columns[name][there]
+        same = mine == theirs
+        if mine.dtype.kind == theirs.dtype.kind == "f":
+            same |= np.isnan(mine) & np.isnan(theirs)
+        bad = np.flatnonzero(~np.asarray(same, dtype=bool).reshape(len(here), -1).all(1))
+        if len(bad):
+            row = int(here[bad[0]])
+            raise UnderstudyError(
+                f"{table.where('id')} row {row}: {table.columns['id'][row]!r} has other features in {pool.path}; one "
+                "id must name one example in all files (rename the ids of one, or leave the column out)"
+            )
+
+
+def _take(x: Array | Rows, index: Array) -> Array | Rows:
+    return SubsetRows(x, torch.from_numpy(index)) if isinstance(x, Rows) else x[index]
+
+
+def _has_features(table: Table, featuriser: Featuriser) -> bool:
+    """All of them, or none; some of them is a mistake to point at."""
+    present = [name for name in featuriser.names if name in table]
+    if present and len(present) < len(featuriser.names):
+        missing = next(name for name in featuriser.names if name not in table)
+        raise UnderstudyError(f"{table.path} has no column {missing!r}, but other features; add it, or leave all out")
+    return bool(present)

@@ -1,0 +1,107 @@
+"""Parquet: one file, or a folder of shards in the order of their names. Columns are streamed, one at a time.
+
+What the file declares (rows, widths, unpacked sizes) is checked against the memory before any is taken. A column of
+lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead (``data/mapped.py``).
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError
+from understudy.tables.limits import available_memory, check_memory
+from understudy.tables.mapped import map_column
+from understudy.tables.readers.arrow import EMPTY_NUMBER, PADDING, is_list, join_batches
+from understudy.tables.readers.records import is_text
+from understudy.tables.readers.source import Array, Source, reading, refuse_twins
+
+MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
+# One batch of a column stays near this, so that the copy under way is small beside the column.
+BATCH_BYTES = 32 << 20
+BATCH_ROWS = 1 << 16
+
+
+def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
+    files = [path] if shards is None else list(shards)
+    rows, schema = 0, None
+    for file in files:
+        with reading(file, "Parquet"), pq.ParquetFile(file) as opened:
+            found, count = opened.schema_arrow, opened.metadata.num_rows
+        if count < 0:
+            raise UnderstudyError(f"{file} announces {count} rows; write it again")
+        refuse_twins(found.names, file)
+        if schema is None:
+            schema = found
+        _same_schema(schema, found, files[0], file)
+        rows += count
+    assert schema is not None
+    kinds = {name: schema.field(name).type for name in schema.names}
+
+    def read(name: str, role: str) -> Array:
+        with reading(path, "Parquet"):
+            return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
+
+    return Source(schema.names, rows, read)
+
+
+def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
+    size = _declared_size(files, name, kind, rows)
+    if is_list(kind) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
+        return map_column(files, name)
+    check_memory(size, where)
+    batches = _batches(files, name, kind, max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1))))
+    if pa.types.is_map(kind):
+        # Every batch may name other keys: all of them together.
+        batches = iter([pa.concat_arrays(list(batches))]) if rows else iter(())
+    return join_batches(batches, rows, role=role, where=where)
+
+
+def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any]:
+    # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
+    shared = [name] if is_text(kind) else None
+    for file in files:
+        with reading(file, "Parquet"), pq.ParquetFile(file, read_dictionary=shared) as opened:
+            for batch in opened.iter_batches(batch_size=size, columns=[name]):
+                if batch.num_columns != 1:
+                    raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
+                values = batch.column(0)
+                # Arrow believes the file about places in memory; a damaged one must not make it look elsewhere.
+                values.validate(full=True)
+                yield values
+
+
+def _declared_size(files: list[Path], name: str, kind: Any, rows: int) -> int:
+    """Bytes of a column of numbers or lists in memory; of text, the pointers to it (its batches tell the rest).
+
+    The file's own record of sizes per column is left alone: a damaged one ends the process inside Arrow.
+    """
+    width, inner = 1, kind
+    while pa.types.is_fixed_size_list(inner):
+        width, inner = width * inner.list_size, inner.value_type
+    if is_list(inner):
+        first = next(_batches(files, name, kind, 1), None)
+        return 0 if first is None else rows * int(first.nbytes)
+    plain = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner)
+    return rows * width * (max(1, int(inner.bit_width) // 8) if plain else 8)
+
+
+def _mapped_beyond() -> float:
+    free = available_memory()
+    return MAPPED_BEYOND if free is None else min(MAPPED_BEYOND, MAPPED_SHARE * free)
+
+
+def _same_schema(first: Any, other: Any, first_file: Path, file: Path) -> None:
+    for name in first.names:
+        if name not in other.names:
+            raise UnderstudyError(f"{file} has no column {name!r}, {first_file.name} has; shards hold the same columns")
+        if first.field(name).type != other.field(name).type:
+            raise UnderstudyError(
+                f"{file}: column {name!r} holds {other.field(name).type}, in {first_file.name} "
+                f"{first.field(name).type}; shards hold the same types"
+            )
+    extra = [name for name in other.names if name not in first.names]
+    if extra:
+        raise UnderstudyError(f"{file} has a column {extra[0]!r}, {first_file.name} has not; shards hold the same")

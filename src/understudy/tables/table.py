@@ -1,0 +1,140 @@
+"""Files as tables: named columns, one row per example, whatever kind of file they came from.
+
+    table = read_table("pool.parquet")                            # .csv, .jsonl, .npz, .npy, a folder …
+    table.columns["teacher_probs"]                                # a NumPy array whose first axis is the rows
+    read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
+
+A kind of file is one module in ``data/readers``; what the columns mean is decided in ``data/read.py``. A column is read
+when it is first asked for. Nothing is unpickled.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from understudy.errors import UnderstudyError
+from understudy.tables.readers.csv import BY_THE_LETTER, csv_source
+from understudy.tables.readers.images import image_folder_source
+from understudy.tables.readers.jsonl import jsonl_source
+from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
+from understudy.tables.readers.parquet import parquet_source
+from understudy.tables.readers.source import Array, Source
+from understudy.tables.write import check_new_table, write_table
+
+__all__ = ["READERS", "Array", "Table", "check_new_table", "read_table", "write_table"]
+
+READERS: dict[str, Callable[[Path], Source]] = {
+    ".parquet": parquet_source,
+    ".csv": csv_source,
+    ".jsonl": jsonl_source,
+    ".npz": npz_source,
+    ".npy": npy_source,
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+    columns: Mapping[str, Array]
+    """In the file's order; at least one, all of the same length."""
+    theirs: Mapping[str, str] = field(default_factory=dict)
+    """What a column is called in the file, where that differs."""
+
+    def __len__(self) -> int:
+        return self.columns.rows if isinstance(self.columns, Lazy) else len(next(iter(self.columns.values())))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def where(self, column: str) -> str:
+        """How messages name a column of this file."""
+        return f"{self.path}: column {self.theirs.get(column, column)!r}"
+
+    @property
+    def folder(self) -> Path:
+        """What paths in this file are relative to."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+
+class Lazy(Mapping[str, Array]):
+    """Columns that are read when first asked for, and then kept."""
+
+    def __init__(self, source: Source, theirs: Mapping[str, str]) -> None:
+        self.rows, self._source, self._theirs = source.rows, source, theirs
+        self._read: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._read:
+            self._read[name] = self._source.read(self._theirs[name], name)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._theirs)
+
+    def __len__(self) -> int:
+        return len(self._theirs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._theirs
+
+
+def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) -> Table:
+    """Any file of a known kind, or a folder. ``columns``: our names to theirs; what the file lacks is passed over."""
+    path = Path(path)
+    columns = columns or {}
+    source = _source(path, columns)
+    if not source.names:
+        raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
+    if not source.rows:
+        raise UnderstudyError(f"{path} holds no rows; check how it was written")
+    _refuse_two_names(columns)
+    renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
+    # A column that another one takes the name of is left out.
+    names = {renamed.get(name, name): name for name in source.names if name in renamed or name not in renamed.values()}
+    changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
+    return Table(path, Lazy(source, names), changed)
+
+
+def _refuse_two_names(columns: Mapping[str, str]) -> None:
+    given = list(columns.values())
+    twice = next((theirs for theirs in given if given.count(theirs) > 1), None)
+    if twice is not None:
+        raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
+
+
+def _source(path: Path, columns: Mapping[str, str]) -> Source:
+    if path.is_dir():
+        return _folder_source(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise UnderstudyError(
+            f"{path}: files ending in {path.suffix or 'nothing'!r} are not read; use one of {', '.join(READERS)}, "
+            "or a folder of images"
+        )
+    if not path.is_file():
+        raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
+    if reader is csv_source:
+        return csv_source(path, [columns.get(name, name) for name in BY_THE_LETTER])
+    return reader(path)
+
+
+def _folder_source(path: Path) -> Source:
+    """Shards of one table, columns as .npy files, or images; by what lies in the folder."""
+    try:
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the folder") from error
+    shards = [file for file in files if file.suffix.lower() == ".parquet"]
+    arrays = [file for file in files if file.suffix.lower() == ".npy"]
+    for found, what in ((shards, ".parquet shards"), (arrays, ".npy columns")):
+        if found and len(found) < len(files):
+            other = next(file for file in files if file not in found)
+            raise UnderstudyError(f"{path} holds {what} and {other.name}; keep one kind of files in a folder")
+    if shards:
+        return parquet_source(path, shards)
+    if arrays:
+        return npy_folder_source(path, arrays)
+    source = image_folder_source(path)
+    if not source.rows:
+        raise UnderstudyError(f"{path} is a folder without .parquet shards, .npy columns or images; check the path")
+    return source

@@ -1,0 +1,135 @@
+"""Columns as a new file, whole or not at all; the suffix says which kind.
+
+    write_table("said.csv", {"id": ids, "label": labels, "probabilities": probs})
+
+Arrays of more axes are lists in Parquet and JSON lines, arrays in ``.npz`` and one column per entry in CSV
+(``probabilities_0`` …). Structured arrays are structs, objects, structured arrays, and one column per field
+(``probabilities_cat`` …). Text is written as it is, so that ids still join: a CSV cell that a spreadsheet would take
+for a formula is warned about, not changed.
+"""
+
+import csv
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.store.files import appearing_whole
+from understudy.tables.readers.source import Array
+
+# Rows that are Python objects at one time.
+_ROWS = 1 << 14
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_table(path: str | Path, columns: Mapping[str, Array]) -> None:
+    """Columns as a new file; an existing file is never overwritten."""
+    path = Path(path)
+    check_new_table(path)
+    with appearing_whole(path) as temporary:
+        WRITERS[path.suffix.lower()](temporary, columns)
+
+
+def check_new_table(path: Path) -> None:
+    """Whether ``write_table`` could write here; asked before long work as well."""
+    if path.suffix.lower() not in WRITERS:
+        *some, last = WRITERS
+        raise UnderstudyError(f"{path}: tables are written as {', '.join(some)} or {last}; end the name in one of them")
+    if path.exists():
+        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
+
+
+def _write_npz(path: Path, columns: Mapping[str, Array]) -> None:
+    # NumPy's annotation takes every keyword for its own allow_pickle.
+    save: Any = np.savez
+    with warnings.catch_warnings(), path.open("wb") as file:
+        # Class names beyond ASCII need a newer version of the format, which every NumPy since 1.17 reads.
+        warnings.filterwarnings("ignore", message="Stored array in format 3.0")
+        save(file, **{name: _fixed_width(column) for name, column in columns.items()})
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
+    pq.write_table(pa.table({name: to_arrow(column) for name, column in columns.items()}), path)
+
+
+def _write_jsonl(path: Path, columns: Mapping[str, Array]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for part in _parts(columns):
+            cells = [_records(column) if column.dtype.names else column.tolist() for column in part.values()]
+            for row in zip(*cells, strict=True):
+                file.write(json.dumps(dict(zip(part, row, strict=True)), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_csv(path: Path, columns: Mapping[str, Array]) -> None:
+    flat = dict(piece for name, column in columns.items() for piece in _flat(name, column))
+    risky = next((text for text in _texts(flat) if text.startswith(_FORMULA)), None)
+    if risky is not None:
+        warnings.warn(
+            f"{path.suffix} holds text like {risky!r}, which a spreadsheet takes for a formula; import it as text, or "
+            "write .parquet or .jsonl",
+            UnderstudyWarning,
+            stacklevel=4,
+        )
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.
+        careful = any("\r" in text for text in _texts(flat))
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if careful else csv.QUOTE_MINIMAL)
+        writer.writerow(flat)
+        for part in _parts(flat):
+            writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
+
+
+WRITERS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".npz": _write_npz,
+}
+
+
+def to_arrow(column: Array) -> Any:
+    if column.dtype.names:
+        fields = [pa.array(np.ascontiguousarray(column[name])) for name in column.dtype.names]
+        return pa.StructArray.from_arrays(fields, list(column.dtype.names))
+    if column.ndim == 1:
+        return pa.array(column)
+    inner = to_arrow(column.reshape(-1, *column.shape[2:]))
+    return pa.FixedSizeListArray.from_arrays(inner, column.shape[1])
+
+
+def _fixed_width(column: Array) -> Array:
+    """An archive holds no Python objects: text gets the width of the longest."""
+    return column.astype(np.str_) if column.dtype == object else column
+
+
+def _parts(columns: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    for start in range(0, max(map(len, columns.values()), default=0), _ROWS):
+        yield {name: column[start : start + _ROWS] for name, column in columns.items()}
+
+
+def _records(column: Array) -> list[dict[str, Any]]:
+    names = column.dtype.names or ()
+    return [dict(zip(names, row, strict=True)) for row in column.tolist()]
+
+
+def _flat(name: str, column: Array) -> Iterator[tuple[str, Array]]:
+    if column.dtype.names:
+        for inner in column.dtype.names:
+            yield f"{name}_{inner}", column[inner]
+    elif column.ndim == 1:
+        yield name, column
+    else:
+        for place in range(column.shape[1]):
+            yield from _flat(f"{name}_{place}", column[:, place])
+
+
+def _texts(columns: Mapping[str, Array]) -> Iterator[str]:
+    for column in columns.values():
+        if column.dtype.kind in "OU":
+            yield from (cell for cell in column.tolist() if isinstance(cell, str))

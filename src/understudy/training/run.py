@@ -1,0 +1,251 @@
+"""A run: everything a training produced, in memory or as a directory.
+
+    config.json            what was asked for, how the student is built, facts found on the way; has a format version
+    metrics.jsonl          one line per epoch
+    columns.parquet        per pool row: id, and every column the method prepared
+    student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
+    modules.safetensors    what the method trained beside the student, where it did (VID's head)
+
+Tensors are safetensors, the rest is JSON and Parquet; nothing is ever unpickled.
+"""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from understudy import models
+from understudy.errors import UnderstudyError
+from understudy.inference.evaluate import predict
+from understudy.objective import Columns
+from understudy.store.files import read_json, write_bytes, write_json
+from understudy.store.intact import check_seal, sealed
+
+FORMAT = 1
+
+
+@dataclass
+class Run:
+    student: nn.Module
+    """The trained student: after the last epoch, or after fine-tuning where there was any."""
+    history: list[dict[str, float]]
+    """One dict per epoch."""
+    columns: Columns
+    """Per-example values in pool order; NaN (or −1) where the pool row had no teacher label."""
+    config: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
+    """Numbers the method or the loop found worth telling."""
+    selected_epoch: int | None = None
+    """The epoch with the best accuracy on the ``select`` rows, counted from 1."""
+    selected_state: dict[str, Tensor] | None = None
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    """What the method trained beside the student."""
+    module_states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    """The weights of those modules by name; a loaded run has these alone (``us.VidHead.from_state`` rebuilds one)."""
+    ids: np.ndarray[Any, Any] | None = None
+    """The pool's ids."""
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.modules:
+            self.module_states = {name: module.state_dict() for name, module in self.modules.items()}
+
+    def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
+        """Class probabilities ``(n, C)`` of the student."""
+        return predict(self.student, x, batch_size=batch_size)
+
+    def selected(self) -> nn.Module:
+        """The student as it was at the epoch chosen on the ``select`` rows."""
+        if self.selected_state is None:
+            raise UnderstudyError("no epoch was selected; pass select=us.Gold(…) to us.train")
+        student = copy.deepcopy(self.student)
+        student.load_state_dict(self.selected_state)
+        return student
+
+    def metrics(self, prefix: str = "test") -> dict[str, dict[str, float]]:
+        """The ``prefix`` metrics of the last epoch; where there are such, of the selected one and after fine-tuning."""
+
+        def under(start: str, record: dict[str, float]) -> dict[str, float]:
+            return {name[len(start) :]: value for name, value in record.items() if name.startswith(start)}
+
+        found = {"last": under(f"{prefix}_", self.history[-1])} if self.history else {}
+        if self.selected_epoch is not None:
+            found["selected"] = under(f"{prefix}_", self.history[self.selected_epoch - 1])
+        if finetuned := under(f"finetuned_{prefix}_", self.facts):
+            found["finetuned"] = finetuned
+        return found
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
+        folder = Path(folder)
+        files = {
+            "metrics.jsonl": _history_to_bytes(self.history),
+            "columns.parquet": _columns_to_parquet(self.columns, self.ids),
+            "student.safetensors": state_to_bytes(self.student.state_dict()),
+        }
+        if self.selected_state is not None:
+            files["selected.safetensors"] = state_to_bytes(self.selected_state)
+        if self.module_states:
+            files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
+        for name, content in files.items():
+            write_bytes(folder / name, content)
+        config = {
+            **self.config,
+            "format": FORMAT,
+            "student": models.spec_of(self.student),
+            "facts": self.facts,
+            "selected_epoch": self.selected_epoch,
+        }
+        write_json(folder / "config.json", sealed(config, files))
+        self.path = folder
+
+    @classmethod
+    def load(cls, folder: str | Path, student: nn.Module | None = None) -> "Run":
+        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``."""
+        folder = Path(folder)
+        if not (folder / "config.json").exists():
+            raise UnderstudyError(f"{folder} is not a finished run (no config.json); train with out={str(folder)!r}")
+        config = _read_config(folder / "config.json")
+        if student is None:
+            if config["student"] is None:
+                raise UnderstudyError(
+                    f"{folder} holds a student of your own class; pass one: us.Run.load(folder, student=MyNet())"
+                )
+            student = models.build(config["student"])
+        load_state(student, folder / "student.safetensors")
+        columns, ids = _columns_from_parquet(folder / "columns.parquet")
+        selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
+        return cls(
+            student=student.eval(),
+            history=_read_history(folder / "metrics.jsonl"),
+            columns=columns,
+            config=config,
+            facts=config["facts"],
+            selected_epoch=config["selected_epoch"],
+            selected_state=read_state(selected) if selected.exists() else None,
+            module_states=nested(read_state(modules)) if modules.exists() else {},
+            ids=ids,
+            path=folder,
+        )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise UnderstudyError(f"{path} is not a run's config; restore it or train again")
+    if config.get("format") != FORMAT:
+        raise UnderstudyError(f"{path} has run format {config.get('format')}, this version reads {FORMAT}")
+    check_seal(path, config)
+    missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
+    if missing:
+        raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
+    return config
+
+
+def write_history(folder: Path, history: list[dict[str, float]]) -> None:
+    """``metrics.jsonl``, written anew after every epoch: each epoch is there once, whatever was repeated."""
+    write_bytes(folder / "metrics.jsonl", _history_to_bytes(history))
+
+
+def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in history).encode()
+
+
+def _read_history(path: Path) -> list[dict[str, float]]:
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
+    if not all(isinstance(line, dict) for line in lines):
+        raise UnderstudyError(f"{path} is damaged (a line is not a record); restore it or train again")
+    return lines
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(safetensors.torch.load(path.read_bytes()))
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
+    except SafetensorError as error:
+        raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
+
+
+def load_state(module: nn.Module, path: Path) -> None:
+    try:
+        module.load_state_dict(read_state(path))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UnderstudyError(f"{path} does not fit {type(module).__name__}: {reason}") from error
+
+
+def state_to_bytes(state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    # Tied parameters share memory, and channels_last ones are strided; safetensors refuses both: each name gets its
+    # own plain copy.
+    plain = {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+    return bytes(safetensors.torch.save(plain, metadata))
+
+
+def flat(states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{module}.{name}": value for module, state in states.items() for name, value in state.items()}
+
+
+def nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Undoes ``flat``: a slot's name, which heads every key, holds no dot."""
+    states: dict[str, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        module, _, name = key.partition(".")
+        states.setdefault(module, {})[name] = value
+    return states
+
+
+def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> bytes:
+    arrays: dict[str, Any] = {}
+    rows = len(next(iter(columns.values()))) if columns else 0
+    if ids is not None:
+        arrays["id"] = pa.array(ids)
+        rows = len(ids)
+    if ids is None:
+        arrays["row"] = pa.array(np.arange(rows))
+    for name, column in columns.items():
+        values = column.cpu().numpy()
+        if values.ndim == 1:
+            arrays[name] = pa.array(values)
+        else:
+            nested = pa.array(values.reshape(-1))
+            for size in reversed(values.shape[1:]):
+                nested = pa.FixedSizeListArray.from_arrays(nested, size)
+            arrays[name] = nested
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), sink)
+    return bytes(sink.getvalue())
+
+
+def _columns_from_parquet(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UnderstudyError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    ids = table["id"].to_numpy() if "id" in table.column_names else None
+    columns: Columns = {}
+    for name in table.column_names:
+        if name in ("id", "row"):
+            continue
+        values = table[name].combine_chunks()
+        shape = [len(values)]
+        while pa.types.is_fixed_size_list(values.type):
+            shape.append(values.type.list_size)
+            values = values.flatten()
+        columns[name] = torch.from_numpy(values.to_numpy(zero_copy_only=False).reshape(shape).copy())
+    return columns, ids

@@ -1,0 +1,68 @@
+"""The audit's page: complete in itself, escaped, with a text for every picture."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.auditing.result import Audit
+from understudy.report.audit import write_audit_report
+
+NAMES = ["<b>neg</b>", "pos & $x$", "3"]
+
+
+def audit(sure: bool) -> Audit:
+    rng = np.random.default_rng(0)
+    truth, confidence = rng.integers(0, 3, 300), rng.uniform(0.5, 1, 300)
+    label = np.where(rng.random(300) > confidence, (truth + 1) % 3, truth)
+    probs = np.repeat((1 - confidence)[:, None] / 2, 3, axis=1)
+    probs[np.arange(300), label] = confidence
+    teacher = probs if sure else label
+    x = rng.normal(size=(300, 2))
+    ids = [f"<i>{row}</i>" for row in range(200)]
+    return us.audit(
+        us.Gold(x[:100], truth[:100], teacher=teacher[:100]),
+        us.Pool(x[100:], teacher[100:], ids=ids),
+        class_names=NAMES,
+    )
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_the_page_stands_alone(sure: bool, tmp_path: Path) -> None:
+    found = audit(sure)
+    write_audit_report(tmp_path / "audit.html", found, settings={"Gold file": "<gold>.csv"})
+    text = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script|https?:|@import|<link|javascript:|\son\w+=", text)
+    for raw in ("<b>neg", "<i>", "<gold>"):
+        assert raw not in text
+    assert "&lt;b&gt;neg" in text and "pos &amp; $x$" in text
+    ids = re.findall(r'id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert text.count("<svg") == text.count("<figure") == (3 if sure else 2)
+    open_tags: list[str] = []
+
+    class Balanced(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in ("meta", "br"):
+                open_tags.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: object) -> None:
+            pass
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Balanced().feed(text)
+    assert not open_tags
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
+    assert f"{100 * found.noise.pool.estimate:.1f} {100 * found.noise.pool.low:.1f} to" in words
+    assert ("Calibration error" in words) == sure
+
+
+def test_gold_alone_has_a_page_too(tmp_path: Path) -> None:
+    truth = np.arange(20) % 2
+    write_audit_report(tmp_path / "audit.html", us.audit(us.Gold(np.zeros((20, 1)), truth, teacher=truth)))
+    assert "Rows most likely wrong" not in (tmp_path / "audit.html").read_text(encoding="utf-8")

@@ -1,0 +1,287 @@
+"""``us.auto``: the judge against hand-worked and brute-force numbers, and the pilot end to end."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import understudy as us
+from understudy.comparison.auto import _choice, candidates, why_chosen
+from understudy.comparison.deal import gold_passes
+from understudy.comparison.judge import Judged, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.comparison.pilot import Pilot
+
+AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
+
+
+def probabilities(rows: int, skill: float, seed: int = 0, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    y = torch.randint(classes, (rows,), generator=draw)
+    logits = torch.randn(rows, classes, generator=draw) + skill * torch.nn.functional.one_hot(y, classes)
+    return logits.softmax(1), y
+
+
+def test_the_temperature_is_the_best_of_a_grid() -> None:
+    probs, y = probabilities(200, 2.0)
+    sharp = (3 * probs.log()).softmax(1)
+    found = truth_probability(sharp, y)
+    losses = {}
+    for temperature in np.exp(np.linspace(0, 2, 201)):
+        losses[temperature] = float(
+            torch.nn.functional.nll_loss((sharp.log().double() / temperature).log_softmax(1), y)
+        )
+    best = min(losses, key=lambda temperature: losses[temperature])
+    expected = (sharp.double().log() / best).softmax(1).gather(1, y.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+    # However sure a candidate is of itself, only its ranking of cases counts.
+    torch.testing.assert_close(found, truth_probability(probs, y), atol=1e-3, rtol=0)
+
+
+def test_rows_not_asked_stay_out() -> None:
+    probs, y = probabilities(40, 1.0)
+    holes = probs.clone()
+    holes[10:] = math.nan
+    found = truth_probability(holes, y)
+    assert found[10:].isnan().all() and not found[:10].isnan().any()
+    judged = judge({"vanilla": probs, "late": holes}, y)["late"]
+    assert judged.rows == 10
+    assert truth_probability(torch.full((3, 2), math.nan), torch.tensor([0, 1, 0])).isnan().all()
+
+
+def test_judge_by_hand() -> None:
+    # s = √(((−1)² + 0² + 1²) / 2) = 1, error 1 / √3.
+    assert mean_and_error(torch.tensor([1.0, 2.0, 3.0])) == pytest.approx((2.0, 1 / math.sqrt(3)))
+    assert mean_and_error(torch.tensor([1.0])) == (1.0, math.inf)
+    probs, y = probabilities(100, 1.0)
+    better, _ = probabilities(100, 2.0)
+    found = judge({"vanilla": probs, "better": better}, y)
+    right = [(some.argmax(1) == y).double() for some in (better, probs)]
+    gains = 0.75 * (truth_probability(better, y) - truth_probability(probs, y)) + 0.25 * (right[0] - right[1])
+    assert found["better"].gain == pytest.approx(float(gains.mean()))
+    assert found["better"].error == pytest.approx(float(gains.std()) / 10)
+    assert found["better"].accuracy == pytest.approx(float((better.argmax(1) == y).double().mean()))
+    assert found["vanilla"].gain == 0 and found["vanilla"].accuracy_gain == 0
+    assert choose(found) == "better"
+
+
+def one(method: str, gain: float, error: float, accuracy: float = 0.5) -> Judged:
+    return Judged(method, 100, accuracy, gain, gain, error)
+
+
+def test_vanilla_has_the_benefit_of_the_doubt() -> None:
+    base = one("vanilla", 0.0, 0.0)
+    assert choose({"vanilla": base, "slam": one("slam", 0.03, 0.04)}) == "vanilla"
+    assert choose({"vanilla": base, "slam": one("slam", 0.03, 0.01)}) == "slam"
+    # A sure gain goes before a larger one that may be luck.
+    assert choose({"vanilla": base, "slam": one("slam", 0.03, 0.005), "gce": one("gce", 0.05, 0.04)}) == "slam"
+    assert choose({"vanilla": base}) == "vanilla"
+
+
+def test_who_is_clearly_behind_leaves() -> None:
+    good, y = probabilities(80, 2.0)
+    bad, _ = probabilities(80, 0.0)
+    near = good.clone()
+    near[:40], near[40:] = (1.5 * good[:40].log()).softmax(1), (0.7 * good[40:].log()).softmax(1)
+    assert still_racing({"vanilla": good, "near": near, "bad": bad}, y) == ["vanilla", "near"]
+    assert still_racing({"vanilla": bad, "good": good}, y) == ["vanilla", "good"]
+
+
+def test_gold_alone_must_also_beat_the_teacher_where_only_a_slice_was_seen() -> None:
+    gold = us.Gold(torch.randn(10, 2), torch.zeros(10).long(), teacher=torch.tensor([0] * 8 + [1] * 2))
+    base = {"vanilla": one("vanilla", 0.0, 0.0), "slam": one("slam", 0.02, 0.01)}
+    for accuracy, sees_all, choice in ((0.7, True, "gold only"), (0.7, False, "slam"), (0.9, False, "gold only")):
+        judged = {**base, "gold only": one("gold only", 0.1, 0.01, accuracy)}
+        assert _choice(judged, gold, sees_all=sees_all) == (choice, "gold only" if choice == "slam" else None)
+    unknown = us.Gold(gold.x, gold.y)
+    assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, sees_all=False)[0] == "slam"
+    assert _choice({}, gold, sees_all=True) == ("vanilla", None)
+
+
+def blobs(noise: float, gold_rows: int = 60) -> tuple[us.Gold, us.Pool, us.Gold]:
+    """Three blobs; every wrong label is the next class."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(500) % 3
+    x = torch.randn(500, 4, generator=draw) + 2.0 * torch.nn.functional.one_hot(y, 4)
+    named = us.Hard(torch.where(torch.rand(500, generator=draw) < noise, (y + 1) % 3, y), classes=3)
+    at = [torch.arange(gold_rows), torch.arange(100, 400), torch.arange(400, 500)]
+    gold, pool, test = at
+    return (
+        us.Gold(x[gold], y[gold], teacher=named.take(gold)),
+        us.Pool(x[pool], named.take(pool)),
+        us.Gold(x[test], y[test]),
+    )
+
+
+def student() -> torch.nn.Module:
+    return us.models.mlp(inputs=4, classes=3, hidden=(16,))
+
+
+FAST: dict[str, Any] = {"epochs": 4, "lr": 0.02, "batch_size": 64, "progress": False, "workers": 1}
+
+
+def test_the_short_list_suits_the_labels() -> None:
+    gold, pool, _ = blobs(0.3)
+    assert list(candidates(gold, pool)) == [
+        "gold only", "vanilla", "self_distillation", "gce", "slam", "weighted:refresh_every=5", "forward",
+    ]  # fmt: skip
+    soft = us.Pool(pool.x, torch.rand(300, 3).softmax(1))
+    assert {"vanilla:hard=true", "confident"} <= set(candidates(us.Gold(gold.x, gold.y), soft))
+    assert not {"slam", "forward"} & set(candidates(us.Gold(gold.x, gold.y), soft))
+
+
+def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
+    gold, pool, test = blobs(0.45)
+    run = us.auto(student, gold, pool, test=test, out=tmp_path / "run", **FAST)
+    said = run.config["auto"]
+    assert said["choice"] != "vanilla" and said["pilot_rows"] == 300
+    rows = {one["method"]: one for one in said["candidates"]}
+    assert rows["vanilla"]["rows"] == 60 and rows[said["choice"]]["gain"] > rows[said["choice"]]["error"]
+    plain = us.train(student, gold, pool, us.vanilla(), test=test, epochs=4, lr=0.02, batch_size=64, progress=False)
+    assert run.history[-1]["test_accuracy"] > plain.history[-1]["test_accuracy"] + 0.05
+    assert us.Run.load(tmp_path / "run").config["auto"] == said
+    alone = said["choice"] == "gold only"
+    again = us.train(
+        student, gold, None if alone else pool, candidates(gold, pool)[said["choice"]], epochs=4, lr=0.02, test=test,
+        batch_size=64, progress=False, gold_repeat=6 if alone else 1,
+    )  # fmt: skip
+    assert again.history[-1]["loss"] == run.history[-1]["loss"]
+
+
+def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, test = blobs(0.45)
+    told: Any = {"test": test, **FAST}
+    whole = us.auto(student, gold, pool, out=tmp_path / "whole", **told)
+    done, real = [], Pilot.predict
+
+    def predict(self: Pilot, part: tuple[str, int]) -> Any:
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        done.append(part)
+        return real(self, part)
+
+    monkeypatch.setattr(Pilot, "predict", predict)
+    with pytest.raises(KeyboardInterrupt):
+        us.auto(student, gold, pool, out=tmp_path / "run", **told)
+    assert len(list((tmp_path / "run" / "pilot" / "cells").iterdir())) == 5
+    with pytest.raises(us.UnderstudyError, match="go on with resume=True"):
+        us.auto(student, gold, pool, out=tmp_path / "run", **told)
+    with pytest.raises(us.UnderstudyError, match="was begun with another lr"):
+        us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told | {"lr": 0.5})
+    again: list[Any] = []
+    monkeypatch.setattr(Pilot, "predict", lambda self, part: again.append(part) or real(self, part))
+    stopping = AUTO.train
+
+    def stop(*parts: Any, **options: Any) -> us.Run:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AUTO, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    monkeypatch.setattr(AUTO, "train", stopping)
+    assert again and not set(again) & set(done), "a finished part is not run again"
+    again.clear()
+    resumed = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    assert not again and resumed.config["auto"] == whole.config["auto"]
+    states = [(tmp_path / name / "student.safetensors").read_bytes() for name in ("run", "whole")]
+    assert states[0] == states[1]
+    assert not (tmp_path / "run" / "pilot").exists()
+    finished = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
+    assert not again and finished.history == resumed.history
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    gold, pool, _ = blobs(0.3)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0, tmp_path)
+    pilot.run(1)
+    (part, *_) = sorted((tmp_path / "pilot" / "cells").iterdir())
+    part.write_bytes(part.read_bytes()[:-200])
+    with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
+        pilot.run(1)
+    np.save(part, np.zeros((2, 3)))
+    with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 15 rows"):
+        pilot.run(1)
+
+
+def test_the_choice_in_words() -> None:
+    def run(auto: Any) -> us.Run:
+        return us.Run(student=student(), history=[], columns={}, config={"auto": auto} if auto else {}, facts={})
+
+    rows = [
+        {"method": name, "rows": 60, "gain": gain, "error": 0.01, "accuracy_gain": -gain}
+        for name, gain in (("vanilla", 0.0), ("slam", 0.051))
+    ]
+    said = {"choice": "slam", "ruled_out": None, "pilot_rows": 5000, "candidates": rows}
+    where = "on 60 gold rows in a pilot on 5,000 pool rows"
+    assert why_chosen(run(None)) is None
+    assert why_chosen(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1) {where}"
+    vanilla = said | {"choice": "vanilla"}
+    assert why_chosen(run(vanilla)) == f"vanilla: no other method is surely ahead {where}"
+    assert "; gold only was ahead, but no better than the teacher" in str(
+        why_chosen(run(vanilla | {"ruled_out": "gold only"}))
+    )
+    assert why_chosen(run(said | {"candidates": []})) == "slam, because gold is too small to choose by"
+
+
+def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
+    gold, pool, _ = blobs(0.3)
+    with pytest.raises(us.UnderstudyError, match="pilot, gold only: lr=-1 must be"):
+        us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"lr": -1})
+    assert not (tmp_path / "run").exists()
+    us.auto(student, gold, pool, out=tmp_path / "run", folds=np.int64(4), **FAST)  # type: ignore[arg-type]
+    with pytest.raises(us.UnderstudyError, match="begun with another folds"):
+        us.auto(student, gold, pool, out=tmp_path / "run", folds=3, resume=True, **FAST)
+
+
+def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
+    """50 gold rows; of the 300 pool rows 100 have a label."""
+    gold, pool, _ = blobs(0.3, gold_rows=50)
+    assert isinstance(pool.teacher, us.Hard)
+    labels = pool.teacher.labels.clone()
+    labels[100:] = -1
+    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 1) == 3
+    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 10) == 12
+    assert gold_passes(gold, pool.take(torch.arange(20)), 0) == 1
+
+
+def test_good_labels_stay_with_vanilla() -> None:
+    gold, pool, _ = blobs(0.0)
+    run = us.auto(student, gold, pool, methods=["slam", "forward"], **FAST)
+    assert run.config["auto"]["choice"] == "vanilla"
+
+
+def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() -> None:
+    gold, pool, _ = blobs(0.3)
+    gold.chosen[:12] = True
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0)
+    assert pilot.run(1)["vanilla"].rows == 48
+    asked = torch.cat([held_out for _, held_out in pilot.parts])
+    assert sorted(asked.tolist()) == list(range(12, 60))
+    for train_rows, held_out in pilot.parts:
+        assert not set(train_rows.tolist()) & set(held_out.tolist()) and set(range(12)) <= set(train_rows.tolist())
+
+
+def test_too_little_gold_is_said() -> None:
+    gold, pool, _ = blobs(0.3, gold_rows=12)
+    with pytest.warns(us.UnderstudyWarning, match="12 gold rows are too few to choose a method by"):
+        run = us.auto(student, gold, pool, **FAST)
+    assert run.config["auto"]["choice"] == "vanilla"
+
+
+def test_mistakes() -> None:
+    gold, pool, _ = blobs(0.3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'learning_rate'"):
+        us.auto(student, gold, pool, epochs=1, learning_rate=1)  # type: ignore[call-arg]
+    with pytest.raises(us.UnderstudyError, match="auto needs gold and a pool"):
+        us.auto(student, None, pool, epochs=1)  # type: ignore[arg-type]
+    with pytest.raises(us.UnderstudyError, match="pilot_rows=0"):
+        us.auto(student, gold, pool, epochs=1, pilot_rows=0)
+    with pytest.raises(us.UnderstudyError, match="workers=0"):
+        us.auto(student, gold, pool, epochs=1, workers=0)
+    with pytest.raises(us.UnderstudyError, match="epochs=0 must be"):
+        us.auto(student, gold, pool, epochs=1, pilot_epochs=0, workers=1)
+    with pytest.warns(us.UnderstudyWarning, match=r"60 gold rows are too few .* \(61 or more are needed\)"):
+        us.auto(student, gold, pool, folds=61, **FAST)

@@ -1,0 +1,408 @@
+"""``us.compare``: paired, shared, resumable, the same in one process and in several."""
+
+import contextlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import understudy as us
+from understudy.comparison import job, workers
+from understudy.comparison.folder import CompareFolder
+from understudy.comparison.outcome import Comparison
+from understudy.comparison.workers import in_workers
+from understudy.store.files import locked
+
+NET = us.models.mlp
+
+
+def data(*, teacher_on_test: bool = True) -> tuple[us.Gold, us.Pool, us.Gold]:
+    """Three blobs, and a teacher that is right three times in four."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(400) % 3
+    x = torch.randn(400, 4, generator=draw) + 2.0 * torch.nn.functional.one_hot(y, 4)
+    wrong = torch.rand(400, generator=draw) < 0.25
+    named = torch.where(wrong, (y + 1) % 3, y)
+    sure = 0.5 + 0.4 * torch.rand(400, 1, generator=draw)
+    probs = torch.nn.functional.one_hot(named, 3) * sure + (1 - sure) / 3
+    gold = us.Gold(x[:60], y[:60], teacher=probs[:60])
+    test = us.Gold(x[300:], y[300:], teacher=probs[300:] if teacher_on_test else None)
+    return gold, us.Pool(x[60:300], probs[60:300]), test
+
+
+def student() -> torch.nn.Module:
+    return us.models.mlp(inputs=4, classes=3, hidden=(8,))
+
+
+SMALL: dict[str, Any] = {"epochs": 2, "seeds": 2, "lr": 0.01, "batch_size": 32, "progress": False, "workers": 1}
+
+
+def accuracies(comparison: Comparison) -> dict[str, dict[int, float]]:
+    return {name: {seed: o.last for seed, o in cells.items()} for name, cells in comparison.outcomes.items()}
+
+
+def test_every_cell_is_the_training_it_stands_for(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    found = us.compare(student, gold, pool, ["slam"], test=test, select=0.0, **SMALL)
+    assert list(found.outcomes) == ["teacher", "gold only", "vanilla", "confident", "slam"]
+    for seed in (0, 1):
+        run = us.train(
+            student, gold, pool, us.slam(), epochs=2, lr=0.01, batch_size=32, seed=seed, test=test, progress=False
+        )
+        assert found.outcomes["slam"][seed].last == run.history[-1]["test_accuracy"]
+        judged = found.outcomes["slam"][seed].judged
+        assert judged is not None and judged.right.mean() == pytest.approx(run.history[-1]["test_accuracy"])
+        # As many rows per epoch as the others have.
+        alone = us.train(
+            student, gold, None, us.vanilla(), epochs=2, lr=0.01, batch_size=32, seed=seed, test=test, gold_repeat=5,
+            progress=False,
+        )  # fmt: skip
+        assert found.outcomes["gold only"][seed].last == alone.history[-1]["test_accuracy"]
+    said = test.teacher.top1() == test.y  # type: ignore[union-attr]
+    assert found.outcomes["teacher"][1].last == pytest.approx(float(said.double().mean()))
+    assert found.recommendation is not None and found.recommendation.choice in found.outcomes
+
+
+def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, test = data()
+    calls: list[tuple[int, bool]] = []
+    plain = job.train
+
+    def counted(*given: Any, **options: Any) -> us.Run:
+        calls.append((options["seed"], options.get("test") is None))
+        return plain(*given, **options)
+
+    monkeypatch.setattr(job, "train", counted)
+    found = us.compare(student, gold, pool, ["weighted"], test=test, select=0.0, pretrain_epochs=3, **SMALL)
+    pretrainings = [seed for seed, without_test in calls if without_test]
+    assert pretrainings == [0, 1] and len(calls) == 2 + 2 * 4
+    run = us.train(
+        student, gold, pool, us.weighted(), epochs=2, pretrain_epochs=3, lr=0.01, batch_size=32, seed=1, test=test,
+        progress=False,
+    )  # fmt: skip
+    assert found.outcomes["weighted"][1].last == run.history[-1]["test_accuracy"]
+    assert found.outcomes["weighted"][1].history[-1]["loss"] == run.history[-1]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("select", "fits"),
+    [
+        pytest.param(0.0, 2, id="one gold for all seeds"),
+        pytest.param(0.2, 4, id="gold cut anew for every seed"),
+    ],
+)
+def test_the_teacher_is_estimated_once(select: float, fits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sets of options among three methods and two seeds; a k that is given does not change the estimate."""
+    fitted, fit = [], us.Reliability.fit
+    monkeypatch.setattr(us.Reliability, "fit", lambda *args, **options: fitted.append(options) or fit(*args, **options))
+    gold, pool, test = data()
+    methods = ["slam", "slam:k=2", "slam:lower_bound=0.6"]
+    found = us.compare(student, gold, pool, methods, test=test, select=select, **SMALL)
+    assert len(fitted) == fits
+    assert gold.answers is None, "the user's gold stays as it was"
+    if select == 0:
+        options: Any = {"epochs": 2, "lr": 0.01, "batch_size": 32, "seed": 1, "progress": False}
+        alone = us.train(student, gold, pool, us.slam(lower_bound=0.6), test=test, **options)
+        assert len(fitted) == fits + 1
+        assert found.outcomes["slam:lower_bound=0.6"][1].last == alone.history[-1]["test_accuracy"]
+
+
+def test_the_epoch_chosen_on_gold_stands_beside_the_last() -> None:
+    gold, pool, test = data()
+    found = us.compare(student, gold, pool, [], test=test, select=0.25, **SMALL)
+    assert all(line.selected is not None for line in found.lines() if line.method != "teacher")
+    assert {len(cell.history) for cell in found.outcomes["vanilla"].values()} == {2}
+    assert "select_accuracy" in found.outcomes["vanilla"][0].history[0]
+    assert found.outcomes["vanilla"][0].facts["gold_rows"] == 45
+
+
+def test_without_test_rows_gold_is_cross_fitted() -> None:
+    gold, pool, _ = data()
+    found = us.compare(student, gold, pool, [], select=0.0, **{**SMALL, "seeds": 5, "epochs": 1})
+    rows = [cell.judged.rows for cell in found.outcomes["vanilla"].values() if cell.judged is not None]
+    assert sorted(np.concatenate(rows).tolist()) == list(range(60))
+    assert found.outcomes["vanilla"][0].facts["gold_rows"] == 48
+    assert any("tested on gold rows kept from its training" in note for note in found.notes)
+    # The teacher on the same folds: over all of them, its accuracy on gold.
+    said = gold.teacher.top1() == gold.y  # type: ignore[union-attr]
+    assert found.accuracy("teacher").mean == pytest.approx(float(said.double().mean()))
+
+
+def test_a_teacher_known_on_gold_only_and_one_not_known() -> None:
+    gold, pool, test = data(teacher_on_test=False)
+    found = us.compare(student, gold, pool, [], test=(test.x, test.y), select=0.0, **SMALL)
+    assert (
+        "teacher" in found.outcomes and "The teacher is measured on gold, the students on the test rows." in found.notes
+    )
+    # 60 gold rows are a sample, so the teacher's accuracy and the student's distance from it have intervals.
+    teacher, gap = found.accuracy("teacher"), found.difference("teacher", "vanilla")
+    share = teacher.mean
+    assert teacher.error == pytest.approx((share * (1 - share) / 59) ** 0.5)
+    vanilla = found.accuracy("vanilla")
+    assert (gap.mean, gap.error) == pytest.approx((share - vanilla.mean, math.hypot(teacher.error, vanilla.error)))
+    assert share != vanilla.mean, "else the sign would not show"
+    found = us.compare(student, us.Gold(gold.x, gold.y), pool, [], test=test, select=0.0, **SMALL)
+    assert "teacher" not in found.outcomes and any("not known" in note for note in found.notes)
+
+
+def test_a_finished_cell_is_never_run_again(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    out = tmp_path / "out"
+    first = us.compare(student, gold, pool, ["slam"], test=test, out=out, **SMALL)
+    marks = {file: file.stat().st_mtime_ns for file in (out / "cells").iterdir()}
+    table = (out / "comparison.json").read_bytes()
+    assert us.compare(student, gold, pool, ["slam"], test=test, out=out, **SMALL).outcomes == first.outcomes
+    assert (out / "comparison.json").read_bytes() == table
+    # A lost cell is run again and comes out the same; another method and another seed join.
+    (out / "cells" / "slam-1.json").unlink()
+    more = us.compare(student, gold, pool, ["slam", "gce"], test=test, out=out, **{**SMALL, "seeds": 3})
+    assert accuracies(more)["slam"][1] == accuracies(first)["slam"][1] and set(more.outcomes["gce"]) == {0, 1, 2}
+    kept = {file: mark for file, mark in marks.items() if file.name != "slam-1.json"}
+    assert all(file.stat().st_mtime_ns == mark for file, mark in kept.items())
+    saved = json.loads((out / "comparison.json").read_text())
+    assert saved["methods"]["gce"]["seeds"]["2"]["last"] == more.outcomes["gce"][2].last
+    assert saved["recommendation"]["sentences"] == more.recommendation.sentences  # type: ignore[union-attr]
+
+
+def test_naming_a_default_changes_nothing(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    first = us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL)
+    same: Any = {"momentum": 0.9, "clip": None, "gold_weight": 1, "weight_decay": 0, "device": "cpu"}
+    again = us.compare(student, gold, pool, [], test=test, out=tmp_path, **same, **SMALL)
+    assert accuracies(first) == accuracies(again)
+
+
+def test_leftovers_of_a_kill_are_no_obstacle(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    (tmp_path / ".settings.json.x7k").write_text("{")
+    assert us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL).outcomes
+
+
+def test_what_fails_at_once_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, test = data()
+    told: Any = {"test": test, "out": tmp_path / "out", **SMALL, "pretrain_epochs": 1}
+    with pytest.raises(us.UnderstudyError, match="lr=-1"):
+        us.compare(student, gold, pool, [], **told | {"lr": -1})
+    assert not (tmp_path / "out").exists()
+
+    def broken(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        raise AttributeError("a mistake of the user's")
+
+    with pytest.raises(AttributeError):
+        us.compare(student, gold, pool, [], augment=broken, **told)
+    assert not (tmp_path / "out").exists()
+    real = CompareFolder.write
+
+    def full(self: CompareFolder, *rest: Any) -> None:
+        (self.path / "cells").mkdir()
+        raise us.UnderstudyError("No space left on device")
+
+    monkeypatch.setattr(CompareFolder, "write", full)
+    with pytest.raises(us.UnderstudyError, match="No space left"):
+        us.compare(student, gold, pool, [], **told)
+    monkeypatch.setattr(CompareFolder, "write", real)
+    assert us.compare(student, gold, pool, [], **told).outcomes
+
+
+def test_a_method_that_never_ran_may_be_corrected(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    told: Any = {"test": test, "select": 0.0, "out": tmp_path / "out", **SMALL}
+    unable = us.Gold(gold.x, gold.y)  # cannot estimate the teacher
+    with pytest.raises(us.UnderstudyError, match="mine, seed 0"):
+        us.compare(student, unable, pool, {"mine": us.slam()}, **told)
+    found = us.compare(student, unable, pool, {"mine": us.gce()}, **told)
+    assert "mine" in found.outcomes
+    with pytest.raises(us.UnderstudyError, match="another method mine"):
+        us.compare(student, unable, pool, {"mine": us.gce(g=0.5)}, **told)
+
+
+def test_workers_write_nothing_themselves(tmp_path: Path) -> None:
+    """One that outlives its parent would write into whatever has come since."""
+    gold, pool, test = data()
+    training: Any = {"lr": 0.01}
+    one = job.Job.of(student, gold, pool, ["slam"], 1, test, 0.0, 1, training)
+    one.folder = CompareFolder(tmp_path)
+    content = one.start(0)
+    assert not list(tmp_path.iterdir())
+    one.folder.write_start(0, content)
+    outcome, said = one.cell(("slam", 0))
+    assert 0 <= outcome.last <= 1 and said == [] and [path.name for path in tmp_path.iterdir()] == ["starts"]
+
+
+def test_a_teacher_known_on_some_test_rows_is_compared_there() -> None:
+    gold, pool, test = data()
+    partly = test.take(torch.arange(30)) + us.Gold(test.x[30:], test.y[30:])
+    found = us.compare(student, gold, pool, [], test=partly, select=0.0, **SMALL)
+    assert "The teacher is known on 30 of 100 test rows, and is held against the students there." in found.notes
+    share = found.accuracy("teacher").mean
+    assert found.accuracy("teacher").error == pytest.approx((share * (1 - share) / 29) ** 0.5)
+    right = [found.outcomes["vanilla"][seed].judged.right[:30].mean() for seed in (0, 1)]  # type: ignore[union-attr]
+    assert found.difference("teacher", "vanilla").mean == pytest.approx(share - np.mean(right))
+
+
+def test_a_student_whose_sizes_the_first_batch_tells(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Lazy modules")
+        told: Any = {"test": test, "select": 0.0, "out": tmp_path / "out", **SMALL}
+        once, again = (us.compare(lazy, gold, pool, [], **told) for _ in range(2))
+    assert accuracies(once) == accuracies(again)
+
+
+def lazy() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.LazyLinear(3))
+
+
+def test_one_process_at_a_time_writes_a_comparison(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    with locked(tmp_path), pytest.raises(us.UnderstudyError, match="is being written by another process"):
+        us.compare(student, gold, pool, [], test=test, out=tmp_path, **SMALL)
+
+
+def test_changed_settings_are_refused(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    out = tmp_path / "out"
+    kept: dict[str, Any] = {**SMALL, "epochs": 1, "seeds": 1, "select": 0.0}
+    us.compare(student, gold, pool, {"mine": us.slam()}, test=test, out=out, **kept)
+
+    def again(*, gold: us.Gold = gold, student: Any = student, **changes: Any) -> None:
+        methods = changes.pop("methods", {"mine": us.slam()})
+        us.compare(student, gold, pool, methods, test=test, out=out, **{**kept, **changes})
+
+    again()
+    for changes, name in (
+        ({"epochs": 2}, "epochs"),
+        ({"lr": 0.02}, "lr"),
+        ({"weight_decay": 0.1}, "weight_decay"),
+        ({"select": 0.2}, "select"),
+        ({"gold": us.Gold(gold.x + 1, gold.y, teacher=gold.teacher)}, "gold"),
+        ({"student": lambda: us.models.mlp(inputs=4, classes=3, hidden=(9,))}, "student"),
+        ({"methods": {"mine": us.slam(lower_bound=0.6)}}, "method mine"),
+    ):
+        with pytest.raises(us.UnderstudyError, match=f"begun with another {name};"):
+            again(**changes)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(us.UnderstudyError, match="not empty and holds no comparison"):
+        us.compare(student, gold, pool, [], test=test, out=tmp_path / "other", **kept)
+
+
+def test_mistakes_name_their_cell() -> None:
+    gold, pool, test = data()
+    with pytest.raises(us.UnderstudyError, match=r"slam, seed 0: 0 gold rows can estimate the teacher"):
+        us.compare(student, us.Gold(gold.x, gold.y), pool, ["slam"], test=test, **SMALL)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'learning_rate'"):
+        us.compare(student, gold, pool, [], **SMALL, learning_rate=1)
+    for changes, complaint in (
+        ({"seeds": 0}, "seeds=0"),
+        ({"workers": 0}, "workers=0"),
+        ({"select": 1.5}, "select=1.5"),
+    ):
+        with pytest.raises(us.UnderstudyError, match=complaint):
+            us.compare(student, gold, pool, [], **{**SMALL, **changes})
+    with pytest.raises(us.UnderstudyError, match="has no teacher labels"):
+        us.compare(student, gold, us.Pool(pool.x), [], **SMALL)
+
+
+def test_warnings_of_cells_are_passed_on_once(tmp_path: Path) -> None:
+    gold, pool, test = data()
+    few = us.Gold(gold.x[gold.y < 2], gold.y[gold.y < 2], teacher=gold.teacher.take((gold.y < 2).nonzero().squeeze(1)))  # type: ignore[union-attr]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = us.compare(student, few, pool, [], test=test, out=tmp_path / "out", **SMALL)
+    texts = [str(warning.message) for warning in caught if "no example of class 2" in str(warning.message)]
+    assert len(texts) == 1 and texts[0] in found.warnings
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "start_method", lambda: start)
+    gold, pool, test = data()
+    # A module, not a function of this file: spawned processes cannot import a test.
+    net = student()
+    pretrain = 1 if start == "fork" else 0  # every stage of spawned processes imports torch anew
+    alone = us.compare(net, gold, pool, ["slam"], test=test, pretrain_epochs=pretrain, **SMALL)
+    several = us.compare(net, gold, pool, ["slam"], test=test, pretrain_epochs=pretrain, **{**SMALL, "workers": 2})
+    assert accuracies(several) == accuracies(alone)
+    assert several.outcomes["slam"][0].history[0]["loss"] == alone.outcomes["slam"][0].history[0]["loss"]
+
+
+def test_workers_share_arrays_and_survive_nothing_silently() -> None:
+    big = torch.zeros(1000, 1000)
+    done: list[tuple[int, Any]] = []
+    in_workers(
+        lambda task: float(big[task].sum()) + task, range(7), 2, on_done=lambda t, r: done.append((t, r)), start="fork"
+    )
+    assert sorted(done) == [(task, float(task)) for task in range(7)]
+    with pytest.raises(us.UnderstudyError, match="worked on 3 was killed"):
+        in_workers(
+            lambda task: os.kill(os.getpid(), signal.SIGKILL) if task == 3 else task, range(5), 2,
+            on_done=lambda *_: None, start="fork",
+        )  # fmt: skip
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        in_workers(lambda task: 1 / task, range(3), 2, on_done=lambda *_: None, start="fork")
+    with pytest.raises(us.UnderstudyError, match="cannot be sent to other processes"):
+        in_workers(lambda task: task, range(3), 2, on_done=lambda *_: None, start="spawn")
+
+
+LONG: dict[str, Any] = {**SMALL, "epochs": 6, "pretrain_epochs": 3}
+
+
+def finished(out: Path) -> list[Path]:
+    return list((out / "cells").glob("[!.]*.json"))
+
+
+def _compare_apart(out: Path, options: dict[str, Any]) -> None:
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    gold, pool, test = data()
+    us.compare(student, gold, pool, ["slam"], test=test, out=out, **{**options, "workers": 2})
+
+
+def stop_with(number: int, out: Path, options: dict[str, Any], *, cells: int, delay: float, group: bool) -> Any:
+    """A comparison in a process of its own, stopped by a signal some time after that many cells are there."""
+    process = multiprocessing.get_context("fork").Process(target=_compare_apart, args=(out, options))
+    process.start()
+    assert process.pid is not None
+    while len(finished(out)) < cells and process.is_alive():
+        time.sleep(0.01)
+    time.sleep(delay)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number) if group else os.kill(process.pid, number)
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_gives_the_same_table(tmp_path: Path, rng: np.random.Generator) -> None:
+    gold, pool, test = data()
+    us.compare(student, gold, pool, ["slam"], test=test, out=tmp_path / "calm", **LONG)
+    seen = []
+    for cells, group in ((0, True), (2, True), (4, False)):
+        stop_with(signal.SIGKILL, tmp_path / "killed", LONG, cells=cells, delay=rng.uniform(0, 0.3), group=group)
+        seen.append(len(finished(tmp_path / "killed")))
+    assert seen[-1] >= 4 and not (tmp_path / "killed" / "comparison.json").exists()
+    us.compare(student, gold, pool, ["slam"], test=test, out=tmp_path / "killed", **LONG)
+    calm, killed = ((tmp_path / name / "comparison.json").read_bytes() for name in ("calm", "killed"))
+    assert calm == killed
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = stop_with(signal.SIGINT, out, {**LONG, "seeds": 60}, cells=1, delay=0, group=True)
+    assert code == 1
+    kept = finished(out)
+    assert 0 < len(kept) < 240 and all(json.loads(file.read_text())["history"] for file in kept)
+    time.sleep(1.5)
+    assert len(finished(out)) == len(kept)  # nobody goes on in the background

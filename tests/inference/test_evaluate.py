@@ -1,0 +1,100 @@
+"""Predictions in eval mode, metrics worked by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import understudy as us
+from understudy.inference.evaluate import calibration_error, eval_mode, metrics, penultimate, predict
+
+PROBS = torch.tensor([[0.81, 0.19], [0.62, 0.38], [0.27, 0.73], [0.45, 0.55]])
+LABELS = torch.tensor([0, 1, 1, 1])
+
+
+def test_metrics_worked_by_hand() -> None:
+    found = metrics(PROBS, LABELS)
+    assert found["accuracy"] == 0.75
+    assert found["worst_class"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(-sum(map(math.log, [0.81, 0.38, 0.73, 0.55])) / 4, rel=1e-6)
+
+
+def test_calibration_error_worked_by_hand() -> None:
+    # 2 bins: [0.5, 1] holds all four rows, accuracy ¾ against mean confidence 0.6775.
+    assert calibration_error(PROBS, LABELS, bins=2) == pytest.approx(0.75 - 0.6775, abs=1e-7)
+    # 10 bins, each row alone: |1 − 0.81|, |0 − 0.62|, |1 − 0.73|, |1 − 0.55|, averaged.
+    assert calibration_error(PROBS, LABELS, bins=10) == pytest.approx((0.19 + 0.62 + 0.27 + 0.45) / 4, abs=1e-7)
+    sure = torch.tensor([[1.0, 0.0]])
+    assert calibration_error(sure, torch.tensor([0])) == 0
+    assert calibration_error(sure, torch.tensor([1])) == 1
+
+
+def test_calibration_error_equals_a_loop(generator: torch.Generator) -> None:
+    probs = torch.randn(500, 5, generator=generator).mul(2).softmax(-1).double()
+    labels = torch.randint(5, (500,), generator=generator)
+    total = 0.0
+    for low in range(15):
+        rows = [i for i in range(500) if low <= probs[i].max().item() * 15 < low + 1]
+        if rows:
+            accuracy = sum(int(probs[i].argmax() == labels[i]) for i in rows) / len(rows)
+            total += len(rows) / 500 * abs(accuracy - sum(probs[i].max().item() for i in rows) / len(rows))
+    assert calibration_error(probs, labels) == pytest.approx(total, abs=1e-9)
+
+
+def test_classes_that_do_not_occur_are_not_the_worst() -> None:
+    probs = torch.tensor([[0.1, 0.1, 0.8], [0.1, 0.2, 0.7]])
+    assert metrics(probs, torch.tensor([2, 2]))["worst_class"] == 1
+
+
+def test_a_sure_mistake_has_a_finite_loss() -> None:
+    assert math.isfinite(metrics(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))["loss"])
+
+
+class Moody(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop, self.head = nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.norm(x)))
+
+
+def test_predict_is_in_eval_mode_and_restores_every_module(generator: torch.Generator) -> None:
+    net, x = Moody(), torch.randn(7, 3, generator=generator)
+    net.norm.eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    whole, pieces = predict(net, x), predict(net, x, batch_size=2)
+    torch.testing.assert_close(whole, pieces)
+    assert (net.training, net.norm.training, net.drop.training) == (True, False, True)
+    assert all(value.equal(before[name]) for name, value in net.state_dict().items())
+    net.eval()
+    torch.testing.assert_close(whole, net(x).softmax(-1).detach())
+    assert not whole.requires_grad
+    (whole * torch.ones(2, requires_grad=True)).sum().backward()
+
+
+def test_modes_come_back_after_an_error() -> None:
+    net = Moody()
+    with pytest.raises(RuntimeError), eval_mode(net):
+        net(torch.zeros(1, 99))
+    assert net.training
+    assert net.drop.training
+
+
+def test_penultimate_features(generator: torch.Generator) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = torch.randn(5, 3, generator=generator)
+    torch.testing.assert_close(penultimate(net, x, batch_size=2), net[:2](x).detach())
+
+
+def test_evaluate_and_empty_input() -> None:
+    net = nn.Linear(2, 2)
+    found = us.evaluate(net, us.Gold(torch.randn(6, 2), [0, 1, 0, 1, 0, 1]))
+    assert set(found) >= {"accuracy", "worst_class", "ece", "loss"}
+    assert len(predict(net, torch.empty(0, 2))) == 0
+
+
+def test_labels_the_model_does_not_know() -> None:
+    with pytest.raises(us.UnderstudyError, match="class 5"):
+        us.evaluate(nn.Linear(2, 2), us.Gold(torch.randn(2, 2), [0, 5]))

@@ -1,0 +1,159 @@
+"""Which class an answer means: the ladder from the exact name to a typing error, and what gets no label."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import UnderstudyError
+from understudy.labels.llm import report
+from understudy.labels.llm.classes import Classes, edit_distance
+from understudy.labels.llm.structured import answer_in
+
+SENTIMENT = Classes(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
+SPAM = Classes(["spam", "not spam"])
+NUMBERS = Classes(["1", "2", "10"])
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "how", "start"),
+    [
+        ("positive", 2, report.EXACT, 0),
+        (" Positive.\n", 2, report.NORMALISED, 1),
+        ("**“NEGATIVE”**", 0, report.NORMALISED, 3),
+        ("ｎeutral", 1, report.NORMALISED, 0),
+        ("good", 2, report.ALIAS, 0),
+        ("N/A", 1, report.ALIAS, 0),
+        ("The answer is: Positive.", 2, report.MENTIONED, 15),
+        ("Label - positive (very positive)", 2, report.MENTIONED, 8),
+        ("postive", 2, report.NEAR, 0),
+        ("psoitvie", 2, report.NEAR, 0),
+        ("netural!", 1, report.NEAR, 0),
+    ],
+)
+def test_an_answer_that_means_a_class(text: str, label: int, how: str, start: int) -> None:
+    found = SENTIMENT(text)
+    assert (found.label, found.how, found.start) == (label, how, start)
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("banana", report.UNKNOWN),
+        ("", report.EMPTY),
+        (" \n", report.EMPTY),
+        ("positive or negative", report.AMBIGUOUS),
+        ("It is not positive", report.AMBIGUOUS),
+        ("It isn't positive.", report.AMBIGUOUS),
+        ("nonpositive", report.UNKNOWN),
+        ("I'm sorry, but I can't say whether it is positive.", report.REFUSED),
+        ("As an AI, I do not judge", report.REFUSED),
+        ("x" * 20_000 + " positive", report.UNKNOWN),
+    ],
+)
+def test_an_answer_that_does_not(text: str, how: str) -> None:
+    found = SENTIMENT(text)
+    assert (found.label, found.how) == (-1, how)
+
+
+def test_a_longer_name_hides_those_inside_it() -> None:
+    assert SPAM("This is not spam.").label == 1
+    assert SPAM("NOT_SPAM").label == 1 and SPAM("not-spam").label == 1
+    assert SPAM("This is spam!").label == 0
+    assert SPAM("spam, not spam").label == -1
+
+
+def test_numbers_are_whole() -> None:
+    assert [NUMBERS(text).label for text in ("1", " 10.", "Rating: 2")] == [0, 2, 1]
+    assert [NUMBERS(text).label for text in ("-1", "1.5", "100", "12", "1 or 2", "3")] == [-1] * 6
+    signed = Classes(["1", "-1"])
+    assert signed("-1").label == 1 and signed(" -1 ").label == 1 and signed("It is -1.").label == 1
+
+
+def test_near_misses_keep_the_first_letter_and_the_digits() -> None:
+    typical = Classes(["typical", "unusual"])
+    assert typical("atypical").label == -1 and typical("typicl").label == 0
+    numbered = Classes(["class 1", "class 2"])
+    assert numbered("class 10").label == -1 and numbered("clas 1").label == 0 and numbered("class 3").label == -1
+    # Equally far from two classes; too short a name.
+    assert Classes(["bold", "cold", "gold"])("fold").label == -1
+    assert Classes(["cart", "card"])("care").how == report.AMBIGUOUS
+    assert Classes(["yes", "no"])("yas").label == -1
+
+
+def test_classes_that_look_alike_need_their_exact_names() -> None:
+    alike = Classes(["C", "C++", "c"])
+    assert alike("C").label == 0 and alike("c").label == 2 and alike("C++").label == 1 and alike(" c++.").label == 1
+    assert alike(" C ").label == -1
+
+
+def test_an_answer_that_was_cut_off() -> None:
+    cut = [SENTIMENT(text, cut=True) for text in ("positive", "Pos", "ne", "neg", "The", "The positive", "")]
+    assert [found.label for found in cut] == [2, 2, -1, 0, -1, -1, -1]
+    assert [cut[i].how for i in (1, 2, 5, 6)] == [report.PREFIX, report.TRUNCATED, report.TRUNCATED, report.EMPTY]
+    assert Classes(["theft", "fraud"])("The", cut=True).label == -1
+    # Not cut off, a beginning is no answer.
+    assert SENTIMENT("Pos").label == -1
+
+
+@pytest.mark.parametrize(
+    ("names", "aliases", "message"),
+    [
+        (["a"], {}, "two or more"),
+        (["a", "a"], {}, "twice"),
+        (["a", " "], {}, "empty"),
+        (["a", "b\x1b[2J"], {}, "control"),
+        ("ab", {}, "list"),
+        (["a", "b"], {"x": "c"}, "not among"),
+        (["a", "b"], {"a": "b"}, "another class"),
+    ],
+)
+def test_refused(names: list[str], aliases: dict[str, str], message: str) -> None:
+    with pytest.raises(UnderstudyError, match=message):
+        Classes(names, aliases)
+
+
+def test_edit_distance_by_hand() -> None:
+    cases = {("", "abc"): 3, ("kitten", "sitting"): 3, ("ab", "ba"): 1, ("abcd", "acbd"): 1, ("ca", "abc"): 3}
+    assert {pair: edit_distance(*pair) for pair in cases} == cases
+
+
+@given(st.text(max_size=300), st.booleans())
+def test_any_text_gets_a_verdict(text: str, cut: bool) -> None:
+    found = SENTIMENT(text, cut=cut)
+    assert found.how in (report.USED if found.label >= 0 else report.NOT_USED)
+    assert 0 <= found.start <= len(text)
+
+
+def test_hostile_texts_take_no_time() -> None:
+    begun = time.process_time()
+    for text in ("1." * 5000 + "a", "!" * 10_000, "not " * 2500, "positive " * 1000, "'" * 9999 + "a"):
+        SENTIMENT(text)
+        NUMBERS(text)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        ('{"label": "pos"}', None, ("pos", 11)),
+        ('{"reason": "a \\"label\\": neg", "label": "pos"}', None, ("pos", 41)),
+        ('```json\n{"label": "pos"}\n```', None, ("pos", 19)),
+        ('{"result": {"sentiment": "pos"}}', None, ("pos", 26)),
+        ('{"sentiment": "pos", "score": 0.9}', None, ("pos", 15)),
+        ('{"a": "x", "b": "pos"}', "b", ("pos", 17)),
+        ('{"a": "x", "b": "y"}', None, ("", None)),
+        ('{"a": "x", "b": "y"}', "c", ("", None)),
+        ('{"label": 3}', None, ("3", 10)),
+        ('{"label": true}', None, ("true", 10)),
+        ('{"label": ["pos"]}', None, ("pos", 12)),
+        ('{"label": ["pos", "neg"]}', None, ("(several values)", None)),
+        ('{"label": null}', None, ("", None)),
+        ('{"label": "caf\\u00e9"}', None, ("café", None)),
+        ('{"label": "po', None, ('{"label": "po', 0)),
+        ("pos {sic}", None, ("pos {sic}", 0)),
+    ],
+)
+def test_structured_answers(text: str, field: str | None, expected: tuple[str, int | None]) -> None:
+    assert answer_in(text, field) == expected

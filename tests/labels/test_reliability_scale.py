@@ -1,0 +1,100 @@
+"""The fast paths of trust give what the plain ones do: partial ranking, deepening, bucketed lookups."""
+
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import understudy as us
+import understudy.labels.reliability as module
+from understudy.labels.forms import Soft
+from understudy.labels.topk import TopK
+from understudy.maths.isotonic import StepCurve
+from understudy.maths.ranking import hits, leading, places, rank, topk_margins
+
+
+def _teacher(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    logits = rng.standard_normal((rows, classes))
+    truth = rng.integers(0, classes, rows)
+    logits[np.arange(rows), truth] += rng.gamma(2, 1.5, rows)
+    probs = np.exp(logits)
+    return probs / probs.sum(1, keepdims=True), truth
+
+
+@given(st.integers(0, 10_000), st.integers(2, 9), st.integers(1, 9), st.sampled_from([torch.float16, torch.float64]))
+def test_leading_is_the_head_of_the_full_ranking(seed: int, classes: int, depth: int, dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(seed)
+    # Coarse values, so that entries tie.
+    probs = torch.tensor(rng.integers(0, 4, (5, classes)) / 8).to(dtype)
+    depth = min(depth, classes)
+    part, whole = leading(probs, depth), rank(probs)
+    assert part.probs.equal(whole.probs[:, :depth])
+    following = whole.probs[:, depth] if depth < classes else torch.zeros(5).double()
+    assert part.rest.equal(following)
+    assert topk_margins(part).equal(topk_margins(whole)[:, : part.depths])
+    labels = torch.tensor(rng.integers(0, classes, 5))
+    reached = places(probs, labels).unsqueeze(1) <= torch.arange(classes - 1)
+    assert reached.equal(hits(whole, labels))
+    assert Soft(probs, trusted=True).places(labels).equal(places(probs, labels))
+
+
+@pytest.mark.parametrize("covariate", ["margin", "entropy"])
+@pytest.mark.parametrize("threshold", [0.6, 0.8, 0.95])
+def test_deepening_finds_the_same_k_as_looking_at_all(
+    covariate: str, threshold: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every curve evaluated for every row, against ranking only as deep as needed, in small pieces."""
+    probs, truth = _teacher(400, 60, 0)
+    asked, _ = _teacher(150, 60, 1)
+    trust = us.Reliability.fit(probs, truth, 0.3, threshold, covariate=covariate)
+    accuracies = torch.stack([trust.topk_accuracy(asked, k) for k in range(2, 60)], 1)
+    reached = torch.cat([accuracies >= threshold, torch.ones(150, 1, dtype=torch.bool)], 1)
+    expected = reached.byte().argmax(1) + 2
+    assert len(expected.unique()) > 2
+    assert trust.k(asked).equal(expected)
+    monkeypatch.setattr(module, "_BUDGET", 500)
+    monkeypatch.setattr(module, "_FIRST_DEPTH", 2)
+    assert trust.k(asked).equal(expected)
+    monkeypatch.setattr(module, "_FIRST_DEPTH", 1000)
+    assert trust.k(asked).equal(expected)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300), st.booleans())
+def test_bucketed_lookups_equal_binary_search(seed: int, knots: int, clustered: bool) -> None:
+    rng = np.random.default_rng(seed)
+    places = np.unique(rng.random(knots) ** (6 if clustered else 1))
+    curve = StepCurve(torch.tensor(places), torch.tensor(np.sort(rng.random(len(places)))))
+    # On the knots, just beside them, between, and far outside.
+    near = np.concatenate([places, np.nextafter(places, 2), np.nextafter(places, -2), [-np.inf, -5, 5, np.inf]])
+    asked = torch.tensor(np.concatenate([near, rng.random(5000) * 1.2 - 0.1]))
+    plain = curve.values[torch.searchsorted(curve.knots, asked).clamp(max=len(places) - 1)]
+    assert curve(asked).equal(plain)
+
+
+def test_top_k_labels_at_a_hundred_thousand_rows() -> None:
+    probs, truth = _teacher(2000, 50, 0)
+    asked, _ = _teacher(2000, 50, 1)
+    top = torch.tensor(probs).topk(5)
+    trust = us.Reliability.fit(TopK(top.indices, top.values, 50), truth, threshold=0.8)
+    mine = torch.tensor(asked).topk(5)
+    small = TopK(mine.indices, mine.values, 50)
+    large = TopK.concatenate([small] * 50)
+    assert trust.alpha(large).equal(trust.alpha(small).repeat(50))
+    assert trust.k(large).equal(trust.k(small).repeat(50))
+
+
+@pytest.mark.slow
+def test_far_faster_than_a_loop_over_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    benchmark = importlib.import_module("benchmarks.reliability")
+    case = benchmark.top_k_case(20_000, 1, every_k=True)
+    # The small pool of a test; the benchmark itself is run at full size.
+    assert case.value > 10
+    told = re.search(r"differs by ([\d.]+), same k in ([\d.]+)%", case.what)
+    assert told is not None and float(told[1]) < 0.01 and float(told[2]) > 99
