@@ -8,16 +8,16 @@
 Any other `nn.Module` serves as a student just as well.
 """
 
-from understudy.models.cifar_resnet import cifar_resnet, resnet20, resnet32, resnet56, resnet110
-from understudy.models.cifar_resnet_v2 import cifar_resnet_v2, resnet11
-from understudy.models.cnn5 import cnn5
+from understudy.models.cifar_resnets import cifar_resnet, resnet20, resnet32, resnet56, resnet110
 from understudy.models.dense import linear, mlp
-from understudy.models.lenet import lenet
-from understudy.models.mobilenet import mobilenet
+from understudy.models.five_layers import cnn5
+from understudy.models.lenets import lenet
+from understudy.models.mobilenets import mobilenet
+from understudy.models.preactivation_resnets import cifar_resnet_v2, resnet11
 from understudy.models.registry import MODELS, build, from_text, model, spec_of
 from understudy.models.resnet import resnet18, resnet50
-from understudy.models.shake_shake import shake_shake
-from understudy.models.wide_resnet import wide_resnet
+from understudy.models.shaken_resnets import shake_shake
+from understudy.models.wide_resnets import wide_resnet
 
 __all__ = [
     "MODELS",
