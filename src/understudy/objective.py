@@ -60,6 +60,18 @@ class Step:
     progress: float = 0.0
     """The share of training that is done, 0 … 1."""
 
+    def gather(self, values: Tensor) -> Tensor:
+        """The values ``(B,)`` of the whole batch, for a weight that looks at all of it.
+
+        One process holds every row today. Where several share a batch, this is where theirs join, and ``own`` is
+        where a process takes back its part.
+        """
+        return values
+
+    def own(self, values: Tensor) -> Tensor:
+        """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
+        return values
+
 
 class Context:
     """What a slot may look at while it prepares: gold, pool, and the student in eval mode (each pass made once)."""

@@ -16,6 +16,7 @@ from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE
+from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.store.console import noted_warnings
 from understudy.store.files import locked
@@ -23,7 +24,6 @@ from understudy.tables.read import Examples
 from understudy.training.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.loop import train
-from understudy.training.method_options import read_options
 from understudy.training.run import Run
 
 AUTO = "auto"

@@ -10,9 +10,9 @@ from understudy.comparison.recommend import GOLD_ONLY, TEACHER
 from understudy.data.examples import Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard
+from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.training.method_options import read_options
 
 VANILLA, CONFIDENT = "vanilla", "confident"
 Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]

@@ -13,13 +13,14 @@ same blend with a share that grows.
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Loss, Objective, Step, Target, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method
+from understudy.objective import Objective, Step, Target, TeacherTarget
 
 __all__ = ["bootstrap", "bootstrap_target"]
 
@@ -53,23 +54,8 @@ def bootstrap_target(
     return BootstrapTarget(TeacherTarget(hard=hard), BETA[target] if beta is None else beta, target == "soft", name)
 
 
+@method
 def bootstrap(
-    *,
-    target: str = "hard",
-    beta: float | None = None,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    *, target: str = "hard", beta: float | None = None, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
-    return Objective(
-        name="bootstrap",
-        target=bootstrap_target(target=target, beta=beta, hard=hard),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+    return Objective(name="bootstrap", target=bootstrap_target(target=target, beta=beta, hard=hard), **slots)

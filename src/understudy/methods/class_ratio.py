@@ -9,15 +9,15 @@ teacher labelled with each class.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["class_ratio", "class_ratio_weight"]
 
@@ -68,24 +68,11 @@ def class_ratio_weight(*, clean_share: Any = None, name: str = "class_ratio") ->
     return ClassRatioWeight(clean_share, name)
 
 
-def class_ratio(
-    clean_share: Any = None,
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    ratio = class_ratio_weight(clean_share=clean_share)
+@method
+def class_ratio(clean_share: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="class_ratio",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=ratio if weight is None else ratio * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
+        **with_weight(slots, class_ratio_weight(clean_share=clean_share)),
     )

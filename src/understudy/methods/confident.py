@@ -11,16 +11,17 @@ is nothing to rank by, which is an error.
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import MEASURES, Hard
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, Weight
 
 __all__ = ["confident", "confident_weight"]
 
@@ -51,7 +52,7 @@ class ConfidentWeight(Weight):
         return {"kept": kept}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return normalise(step.columns[f"{self.name}.kept"])
+        return step.own(normalise(step.gather(step.columns[f"{self.name}.kept"])))
 
 
 def confident_weight(share: float = 0.5, measure: str = "margin", *, name: str = "confident") -> Weight:
@@ -63,24 +64,7 @@ def confident_weight(share: float = 0.5, measure: str = "margin", *, name: str =
     return ConfidentWeight(share, measure, name)
 
 
-def confident(
-    share: float = 0.5,
-    measure: str = "margin",
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    sure = confident_weight(share, measure)
-    objective = vanilla(
-        hard=hard,
-        loss=loss,
-        weight=sure if weight is None else sure * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+@method
+def confident(share: float = 0.5, measure: str = "margin", *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+    objective = vanilla(hard=hard, **with_weight(slots, confident_weight(share, measure)))
     return objective.replace(name="confident", traits=frozenset({"perfect_is_minimal"}))

@@ -17,7 +17,7 @@ sure as the next and all weights are 1.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -25,9 +25,9 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels
 from understudy.maths import weights
-from understudy.maths.losses import cross_entropy
+from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, Weight
 
 __all__ = ["fidelity", "fidelity_weight"]
 
@@ -81,24 +81,7 @@ def fidelity_weight(beta: float = 1.0, uncertainty: Any = None, *, name: str = "
     return FidelityWeight(beta, uncertainty, name)
 
 
-def fidelity(
-    beta: float = 1.0,
-    uncertainty: Any = None,
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    trust = fidelity_weight(beta, uncertainty)
-    objective = vanilla(
-        hard=hard,
-        loss=loss,
-        weight=trust if weight is None else trust * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+@method
+def fidelity(beta: float = 1.0, uncertainty: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+    objective = vanilla(hard=hard, **with_weight(slots, fidelity_weight(beta, uncertainty)))
     return objective.replace(name="fidelity", traits=frozenset({"perfect_is_minimal"}))

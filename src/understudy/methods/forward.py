@@ -17,7 +17,7 @@ that is always right, T is the identity and this is vanilla.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Ranking
-from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import forward_correction
-from understudy.objective import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method
+from understudy.objective import Context, Link, Objective, Step, TeacherTarget
 
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 
@@ -140,26 +140,19 @@ def forward_link(
     return ForwardLink(transition, noisy_probs, quantile, hard, name)
 
 
+@method
 def forward(
     transition: Any = None,
     *,
     noisy_probs: Any = None,
     quantile: float = 0.97,
     hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    **slots: Unpack[Slots],
 ) -> Objective:
     return Objective(
         name="forward",
         target=TeacherTarget(hard=hard),
         link=forward_link(transition=transition, noisy_probs=noisy_probs, quantile=quantile, hard=hard),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla"}),
+        **slots,
     )

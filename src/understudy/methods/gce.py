@@ -13,12 +13,14 @@ truncated.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
-from understudy.objective import Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import TemperedSlots, method, with_weight
+from understudy.objective import Loss, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["gce", "gce_loss", "truncation_weight"]
 
@@ -53,6 +55,7 @@ def truncation_weight(*, threshold: float = 0.5, warmup: float = 1 / 3, name: st
     return TruncationWeight(threshold, warmup, name)
 
 
+@method
 def gce(
     g: float = 0.7,
     truncated: bool = False,
@@ -60,20 +63,8 @@ def gce(
     *,
     warmup: float = 1 / 3,
     hard: bool = False,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    **slots: Unpack[TemperedSlots],
 ) -> Objective:
     if truncated:
-        truncation = truncation_weight(threshold=threshold, warmup=warmup)
-        weight = truncation if weight is None else truncation * weight
-    return Objective(
-        name="gce",
-        target=TeacherTarget(hard=hard),
-        loss=gce_loss(g),
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+        slots = with_weight(slots, truncation_weight(threshold=threshold, warmup=warmup))
+    return Objective(name="gce", target=TeacherTarget(hard=hard), loss=gce_loss(g), **slots)

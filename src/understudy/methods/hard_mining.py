@@ -9,13 +9,14 @@ rows makes no step; where no class is rare there is nothing to mine and every ro
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["hard_mining", "hard_mining_weight"]
 
@@ -23,8 +24,8 @@ __all__ = ["hard_mining", "hard_mining_weight"]
 def mined(losses: Tensor, rare: Tensor) -> Tensor:
     """0/1: the rare rows, and as many of the others, those of the highest losses; ties: the earlier row."""
     ranked = losses.masked_fill(rare, -torch.inf).argsort(descending=True, stable=True)
-    place = torch.empty_like(ranked).scatter_(0, ranked, torch.arange(len(ranked), device=ranked.device))
-    return (rare | (place < rare.sum())).to(losses.dtype)
+    rank = torch.empty_like(ranked).scatter_(0, ranked, torch.arange(len(ranked), device=ranked.device))
+    return (rare | (rank < rare.sum())).to(losses.dtype)
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class HardMiningWeight(Weight):
         return {"rare": rare if bool(rare.any()) else torch.ones_like(rare)}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return normalise(mined(losses, step.columns[f"{self.name}.rare"]))
+        rare = step.gather(step.columns[f"{self.name}.rare"])
+        return step.own(normalise(mined(step.gather(losses), rare)))
 
 
 def hard_mining_weight(*, name: str = "hard_mining") -> Weight:
@@ -49,22 +51,6 @@ def hard_mining_weight(*, name: str = "hard_mining") -> Weight:
     return HardMiningWeight(name)
 
 
-def hard_mining(
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    hardest = hard_mining_weight()
-    return Objective(
-        name="hard_mining",
-        target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=hardest if weight is None else hardest * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+@method
+def hard_mining(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+    return Objective(name="hard_mining", target=TeacherTarget(hard=hard), **with_weight(slots, hard_mining_weight()))

@@ -14,13 +14,14 @@ makes no step. As in the paper, gold rows only steer; ``train_on_gold=True`` let
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
-from understudy.objective import Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Objective, Step, TeacherTarget, Weight
 
 __all__ = ["l2rw", "l2rw_weight"]
 
@@ -34,7 +35,7 @@ class AlignmentWeight(Weight):
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if step.alignment is None:
             raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        return normalise(step.alignment)
+        return step.own(normalise(step.gather(step.alignment)))
 
 
 def l2rw_weight(*, gold_rows: int = 128, name: str = "l2rw") -> Weight:
@@ -44,26 +45,12 @@ def l2rw_weight(*, gold_rows: int = 128, name: str = "l2rw") -> Weight:
     return AlignmentWeight(name, gold_rows)
 
 
-def l2rw(
-    *,
-    gold_rows: int = 128,
-    train_on_gold: bool = False,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    aligned = l2rw_weight(gold_rows=gold_rows)
+@method
+def l2rw(*, gold_rows: int = 128, train_on_gold: bool = False, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="l2rw",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=aligned if weight is None else aligned * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         gold_trains=train_on_gold,
         traits=frozenset({"perfect_is_minimal"}),
+        **with_weight(slots, l2rw_weight(gold_rows=gold_rows)),
     )

@@ -14,13 +14,14 @@ curriculum (MentorNet DD) is not reproduced.
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
 
@@ -56,7 +57,7 @@ class CurriculumWeight(Weight):
             return losses
         moving = step.modules[self.name]
         assert isinstance(moving, MovingPercentile)
-        level = moving.update(losses.quantile(self.percentile), self.decay)
+        level = moving.update(step.gather(losses).quantile(self.percentile), self.decay)
         return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
 
 
@@ -73,25 +74,9 @@ def curriculum_weight(
     return CurriculumWeight(percentile, decay, warmup, name)
 
 
+@method
 def mentornet_pd(
-    percentile: float = 0.75,
-    *,
-    decay: float = 0.9,
-    warmup: float = 0.1,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    percentile: float = 0.75, *, decay: float = 0.9, warmup: float = 0.1, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
     curriculum = curriculum_weight(percentile=percentile, decay=decay, warmup=warmup)
-    return Objective(
-        name="mentornet_pd",
-        target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=curriculum if weight is None else curriculum * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+    return Objective(name="mentornet_pd", target=TeacherTarget(hard=hard), **with_weight(slots, curriculum))

@@ -9,16 +9,16 @@ does not shrink the steps.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, Weight
 
 __all__ = ["oracle", "oracle_weight"]
 
@@ -41,7 +41,7 @@ class OracleWeight(Weight):
         return {"right": right.float()}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return normalise(step.columns[f"{self.name}.right"])
+        return step.own(normalise(step.gather(step.columns[f"{self.name}.right"])))
 
 
 def oracle_weight(truth: Any = None, *, name: str = "oracle") -> Weight:
@@ -49,22 +49,6 @@ def oracle_weight(truth: Any = None, *, name: str = "oracle") -> Weight:
     return OracleWeight(truth, name)
 
 
-def oracle(
-    truth: Any = None,
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    right = oracle_weight(truth)
-    return vanilla(
-        hard=hard,
-        loss=loss,
-        weight=right if weight is None else right * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    ).replace(name="oracle")
+@method
+def oracle(truth: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+    return vanilla(hard=hard, **with_weight(slots, oracle_weight(truth))).replace(name="oracle")

@@ -13,13 +13,15 @@ right prediction still pulls. A baseline of SLaM's paper, which tries ε from �
 
 import math
 from dataclasses import dataclass
+from typing import Unpack
 
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
+from understudy.method_options import TemperedSlots, method
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Objective, Term, Weight
+from understudy.objective import Objective
 
 __all__ = ["poly", "poly_loss"]
 
@@ -41,22 +43,7 @@ def poly_loss(epsilon: float = 1.0) -> PolyLoss:
     return PolyLoss(epsilon)
 
 
-def poly(
-    epsilon: float = 1.0,
-    *,
-    hard: bool = False,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    objective = vanilla(
-        hard=hard,
-        loss=poly_loss(epsilon),
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
-    # ε Σ q (1 − f) draws towards the label's best class, so a soft label itself is not the minimum.
-    return objective.replace(name="poly", traits=frozenset())
+@method
+def poly(epsilon: float = 1.0, *, hard: bool = False, **slots: Unpack[TemperedSlots]) -> Objective:
+    # No traits: ε Σ q (1 − f) draws towards the label's best class, so a soft label itself is not the minimum.
+    return vanilla(hard=hard, loss=poly_loss(epsilon), **slots).replace(name="poly", traits=frozenset())

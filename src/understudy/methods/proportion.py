@@ -8,12 +8,13 @@ teacher's best classes on the pool.
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["proportion", "proportion_weight"]
 
@@ -43,23 +44,11 @@ def proportion_weight(*, name: str = "proportion") -> Weight:
     return ProportionWeight(name)
 
 
-def proportion(
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    inverse = proportion_weight()
+@method
+def proportion(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="proportion",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=inverse if weight is None else inverse * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"perfect_is_minimal"}),
+        **with_weight(slots, proportion_weight()),
     )

@@ -8,13 +8,14 @@ the epoch alone, so a training repeats bit by bit and the order within a batch d
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import normalise
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["random_weight", "random_weights"]
 
@@ -49,7 +50,8 @@ class RandomWeight(Weight):
         return {"key": torch.randint(1 << 62, (len(context.pool),), generator=draw)}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return normalise(gaussian(step.columns[f"{self.name}.key"], step.epoch).to(losses.dtype))
+        drawn = gaussian(step.columns[f"{self.name}.key"], step.epoch).to(losses.dtype)
+        return step.own(normalise(step.gather(drawn)))
 
 
 def random_weight(*, name: str = "random") -> Weight:
@@ -57,23 +59,11 @@ def random_weight(*, name: str = "random") -> Weight:
     return RandomWeight(name)
 
 
-def random_weights(
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    drawn = random_weight()
+@method
+def random_weights(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="random_weights",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=drawn if weight is None else drawn * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"perfect_is_minimal"}),
+        **with_weight(slots, random_weight()),
     )

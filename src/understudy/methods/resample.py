@@ -8,13 +8,14 @@ exactly balanced). An epoch still has as many draws as the pool has rows; rare r
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from understudy.maths.losses import cross_entropy
+from understudy.method_options import Slots, method, with_weight
 from understudy.methods.proportion import inverse_frequency
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["balanced_sampling", "resample"]
 
@@ -37,23 +38,11 @@ def balanced_sampling(*, name: str = "resample") -> Weight:
     return BalancedSampling(name)
 
 
-def resample(
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    sampling = balanced_sampling()
+@method
+def resample(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="resample",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=sampling if weight is None else sampling * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"perfect_is_minimal"}),
+        **with_weight(slots, balanced_sampling()),
     )

@@ -10,15 +10,16 @@ the student and absent from ``predict``. Nothing but its start ties T to the noi
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import forward_correction
+from understudy.method_options import Slots, method
 from understudy.methods.forward import transition_on_gold
-from understudy.objective import Context, Link, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.objective import Context, Link, Objective, Step, TeacherTarget
 
 __all__ = ["s_model", "s_model_link"]
 
@@ -62,24 +63,7 @@ def s_model_link(*, init: str = "identity", smoothing: float = 0.1, hard: bool =
     return SModelLink(init, smoothing, hard, name)
 
 
-def s_model(
-    init: str = "identity",
-    *,
-    smoothing: float = 0.1,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    return Objective(
-        name="s_model",
-        target=TeacherTarget(hard=hard),
-        link=s_model_link(init=init, smoothing=smoothing, hard=hard),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+@method
+def s_model(init: str = "identity", *, smoothing: float = 0.1, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+    link = s_model_link(init=init, smoothing=smoothing, hard=hard)
+    return Objective(name="s_model", target=TeacherTarget(hard=hard), link=link, **slots)

@@ -16,13 +16,14 @@ are never memorised and training need not be stopped early. No gold is needed. T
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Loss, Objective, Step, Target, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method
+from understudy.objective import Objective, Step, Target, TeacherTarget
 
 __all__ = ["self_distillation", "self_distillation_target"]
 
@@ -43,7 +44,7 @@ class SelfDistillationTarget(Target):
         if self.schedule is not None:
             return step.outputs.logits.new_tensor(1 - self.schedule(step.progress))
         agrees = step.outputs.logits.argmax(-1) == step.teacher.argmax(-1)
-        return (self.strength * agrees.to(step.outputs.logits.dtype).mean()).clamp(0, 1)
+        return (self.strength * step.gather(agrees).to(step.outputs.logits.dtype).mean()).clamp(0, 1)
 
     def __call__(self, step: Step) -> Tensor:
         logits = step.outputs.logits.detach()
@@ -89,6 +90,7 @@ def _check_schedule(schedule: Alpha) -> None:
         )
 
 
+@method
 def self_distillation(
     strength: float = 1.0,
     *,
@@ -96,20 +98,9 @@ def self_distillation(
     target: str = "hard",
     target_temperature: float = 1.0,
     hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    **slots: Unpack[Slots],
 ) -> Objective:
-    return Objective(
-        name="self_distillation",
-        target=self_distillation_target(
-            strength=strength, schedule=schedule, target=target, target_temperature=target_temperature, hard=hard
-        ),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
+    blend = self_distillation_target(
+        strength=strength, schedule=schedule, target=target, target_temperature=target_temperature, hard=hard
     )
+    return Objective(name="self_distillation", target=blend, **slots)

@@ -17,7 +17,7 @@ the student there.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from understudy.labels.forms import Ranking
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
+from understudy.method_options import WeightSlots, method
 from understudy.objective import (
     Columns,
     Context,
@@ -38,8 +39,6 @@ from understudy.objective import (
     Step,
     Target,
     TeacherTarget,
-    Term,
-    Weight,
 )
 
 __all__ = ["slam", "slam_link"]
@@ -156,6 +155,7 @@ def slam_link(
     return SlamLink(lower_bound, threshold, k, normalise, covariate, estimator, alpha, name)
 
 
+@method
 def slam(
     lower_bound: float = 0.5,
     threshold: float = 0.9,
@@ -169,9 +169,7 @@ def slam(
     estimator: str = "isotonic",
     alpha: Any = None,
     loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature_scale: bool | None = None,
+    **slots: Unpack[WeightSlots],
 ) -> Objective:
     if tail not in ("keep", "drop"):
         raise UnderstudyError(f"slam(tail={tail!r}): use 'keep' or 'drop'")
@@ -189,9 +187,7 @@ def slam(
             alpha=alpha,
         ),
         loss=loss,
-        weight=weight,
-        terms=terms,
         temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla"}),
+        **slots,
     )

@@ -13,13 +13,15 @@ take the label-weighted sum over the classes. This is not the Taylor *softmax* o
 """
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
+from understudy.method_options import TemperedSlots, method
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Objective, Term, Weight
+from understudy.objective import Objective
 
 __all__ = ["taylor", "taylor_loss"]
 
@@ -39,22 +41,7 @@ def taylor_loss(degree: int = 2) -> TaylorLoss:
     return TaylorLoss(degree)
 
 
-def taylor(
-    degree: int = 2,
-    *,
-    hard: bool = False,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
-    objective = vanilla(
-        hard=hard,
-        loss=taylor_loss(degree),
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
-    # Against a soft label the cut series is least at the label's best class, not at the label itself.
-    return objective.replace(name="taylor", traits=frozenset())
+@method
+def taylor(degree: int = 2, *, hard: bool = False, **slots: Unpack[TemperedSlots]) -> Objective:
+    # No traits: against a soft label the cut series is least at the label's best class, not at the label itself.
+    return vanilla(hard=hard, loss=taylor_loss(degree), **slots).replace(name="taylor", traits=frozenset())

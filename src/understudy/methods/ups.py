@@ -18,7 +18,7 @@ alone. A temperature divides the student's logits; the selection always reads th
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.maths import losses
 from understudy.maths.weights import normalise
-from understudy.objective import Columns, Context, Objective, Step, Target, Term, Weight
+from understudy.method_options import TemperedSlots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, Target, Weight
 
 __all__ = ["ups"]
 
@@ -102,9 +103,11 @@ class KeepWeight(Weight):
     can_vanish = True
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return normalise((step.columns[f"{self.target}.selected"] > 0).to(losses.dtype))
+        selected = (step.columns[f"{self.target}.selected"] > 0).to(losses.dtype)
+        return step.own(normalise(step.gather(selected)))
 
 
+@method
 def ups(
     std: Any = None,
     *,
@@ -113,10 +116,7 @@ def ups(
     positive_std: float = 0.05,
     negative_std: float = 0.005,
     hard: bool = False,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    **slots: Unpack[TemperedSlots],
 ) -> Objective:
     """``std``: (N, C), of the teacher's passes. In the paper's symbols, the four limits are τp, τn, κp and κn."""
     if not 0 <= negative_below < positive_above <= 1:
@@ -126,13 +126,4 @@ def ups(
     if not (positive_std >= 0 and negative_std >= 0):
         raise UnderstudyError(f"ups(positive_std={positive_std}, negative_std={negative_std}) must be 0 or more")
     target = UpsTarget(positive_above, negative_below, positive_std, negative_std, hard, std)
-    keep = KeepWeight(target.name)
-    return Objective(
-        name="ups",
-        target=target,
-        loss=losses.ups,
-        weight=keep if weight is None else keep * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
+    return Objective(name="ups", target=target, loss=losses.ups, **with_weight(slots, KeepWeight(target.name)))

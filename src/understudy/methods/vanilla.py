@@ -7,28 +7,19 @@ baseline of every paper here. With a temperature T the pool loss is multiplied b
     us.train(student, gold, pool, us.vanilla(temperature=2), epochs=30)
 """
 
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Loss, Objective, TeacherTarget, Term, Weight
+from typing import Unpack
+
+from understudy.method_options import Slots, method
+from understudy.objective import Objective, TeacherTarget
 
 __all__ = ["vanilla"]
 
 
-def vanilla(
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
-) -> Objective:
+@method
+def vanilla(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
     return Objective(
         name="vanilla",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
+        **slots,
     )

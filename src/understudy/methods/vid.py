@@ -18,7 +18,7 @@ scale the teacher's features to about that. A weight covers the whole, ``w · (l
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from understudy.data.checks import check_finite, to_tensor
 from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import vanilla
-from understudy.objective import Columns, Context, Loss, Objective, Step, Term, Weight
+from understudy.objective import Columns, Context, Objective, Step, Term
 
 __all__ = ["VidHead", "vid", "vid_term"]
 
@@ -109,22 +109,9 @@ def vid_term(teacher_features: Any = None, strength: float = 1.0, *, name: str =
     return VidTerm(teacher_features, strength, name)
 
 
+@method
 def vid(
-    teacher_features: Any = None,
-    strength: float = 1.0,
-    *,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    teacher_features: Any = None, strength: float = 1.0, *, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
-    objective = vanilla(
-        hard=hard,
-        loss=loss,
-        weight=weight,
-        terms=(vid_term(teacher_features, strength),),
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-    )
-    return objective.replace(name="vid", traits=frozenset({"perfect_is_minimal"}))
+    slots["terms"] = (vid_term(teacher_features, strength), *slots.get("terms", ()))
+    return vanilla(hard=hard, **slots).replace(name="vid", traits=frozenset({"perfect_is_minimal"}))

@@ -12,7 +12,7 @@ weights read its confidence.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -20,9 +20,9 @@ from torch import Tensor
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
 from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
-from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
-from understudy.objective import Columns, Context, Loss, Objective, Step, TeacherTarget, Term, Weight
+from understudy.method_options import Slots, method, with_weight
+from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
 
@@ -68,29 +68,21 @@ def debias_weight(
     return DebiasWeight(confidence, k, hard, name)
 
 
+@method
 def weighted(
     *,
     confidence: str = "entropy",
     refresh_every: int | None = None,
     k: int | None = None,
     hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    **slots: Unpack[Slots],
 ) -> Objective:
-    debiasing = debias_weight(confidence=confidence, k=k, hard=hard)
     return Objective(
         name="weighted",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=debiasing if weight is None else debiasing * weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
         refresh_every=refresh_every,
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
+        **with_weight(slots, debias_weight(confidence=confidence, k=k, hard=hard)),
     )
 
 

@@ -1,0 +1,148 @@
+"""A method's options: those that every method shares, and all of them as typed on a command line.
+
+A method names its own options and takes the shared ones, the objective's slots, as ``**slots``:
+
+    @method
+    def smoothing(amount: float = 0.1, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
+        return Objective(name="smoothing", target=SmoothedTarget(amount, hard), **slots)
+
+    read_options(us.slam, ["lower_bound=0.6", "k=auto"])      # {"lower_bound": 0.6, "k": "auto"}
+
+Only plain values (numbers, text, true/false, none, pairs of numbers) can be typed; parts such as ``loss=`` or
+``weight=`` are built in Python. An unknown name or a value of the wrong type is an error that says what would do.
+"""
+
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from understudy.errors import UnderstudyError
+from understudy.objective import Loss, Objective, Term, Weight
+
+
+class WeightSlots(TypedDict, total=False):
+    """For a method that says loss and temperature itself."""
+
+    weight: Weight | None
+    terms: tuple[Term, ...]
+    temperature_scale: bool | None
+
+
+class TemperedSlots(WeightSlots, total=False):
+    """For a method that brings its own loss."""
+
+    temperature: float | tuple[float, float]
+
+
+class Slots(TemperedSlots, total=False):
+    """What every method takes beside its own options; left out, they are as ``Objective`` has them."""
+
+    loss: Loss
+
+
+SomeSlots = TypeVar("SomeSlots", bound=WeightSlots)
+Method = TypeVar("Method", bound=Callable[..., Objective])
+
+
+def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
+    """The slots with a method's own weight: it multiplies the one the user passed."""
+    given = cast(Weight | None, slots.get("weight"))
+    return cast(SomeSlots, {**slots, "weight": weight if given is None else weight * given})
+
+
+def method(factory: Method) -> Method:
+    """A method whose signature shows every slot with its default, and which refuses any option it does not show."""
+    signature = _with_slots(inspect.signature(factory))
+
+    @functools.wraps(factory)
+    def checked(*args: Any, **options: Any) -> Objective:
+        try:
+            signature.bind(*args, **options)
+        except TypeError as mistake:
+            raise TypeError(f"{factory.__name__}() {mistake}; it takes {', '.join(signature.parameters)}") from None
+        return factory(*args, **options)
+
+    checked.__signature__ = signature  # type: ignore[attr-defined]
+    return cast(Method, checked)
+
+
+def _with_slots(signature: Signature) -> Signature:
+    """``**slots`` spelt out as the keywords of its TypedDict."""
+    *own, slots = signature.parameters.values()
+    (names,) = get_args(slots.annotation)
+    hints = get_type_hints(names)
+    shared = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in dataclasses.fields(Objective)
+        if field.name in hints
+    ]
+    return signature.replace(parameters=[*own, *shared])
+
+
+def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:
+    """Keyword arguments for ``factory``; ``name``: what to call it in errors."""
+    name = name or getattr(factory, "__name__", "method")
+    kinds = option_kinds(factory)
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals:
+            raise UnderstudyError(f"option {text!r} is not like name=value; {name} takes {', '.join(kinds) or 'none'}")
+        if key not in kinds:
+            raise UnderstudyError(f"{name} has no option {key!r}; it takes {', '.join(kinds) or 'none'}")
+        if key in values:
+            raise UnderstudyError(f"option {key!r} is given twice; give it once")
+        values[key] = _read(value, kinds[key], f"{name}: option {key!r}")
+    return values
+
+
+def option_kinds(factory: Callable[..., Any]) -> dict[str, list[Any]]:
+    """Each option that can be typed -> the types it may have."""
+    parameters = inspect.signature(factory, eval_str=True).parameters
+    kinds = {name: _plain_kinds(parameter.annotation) for name, parameter in parameters.items()}
+    return {name: plain for name, plain in kinds.items() if plain}
+
+
+def _plain_kinds(hint: Any) -> list[Any]:
+    alternatives = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    readable = [kind for kind in KINDS if kind in alternatives]
+    return [*readable, *([types.NoneType] if readable and types.NoneType in alternatives else [])]
+
+
+def _read(text: str, kinds: list[Any], where: str) -> Any:
+    if text.lower() in ("none", "null") and types.NoneType in kinds:
+        return None
+    readable = [KINDS[kind] for kind in kinds if kind is not types.NoneType]
+    for _, read in readable:
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    wanted = [name for name, _ in readable] + (["none"] if types.NoneType in kinds else [])
+    raise UnderstudyError(f"{where} is {text!r}; it must be {' or '.join(wanted)}")
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _pair(text: str) -> tuple[float, float]:
+    first, second = text.split(",")
+    return float(first), float(second)
+
+
+# In reading order: "true" is a truth value before it is text, 3 a whole number before it is a fraction.
+KINDS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    bool: ("true or false", _truth),
+    int: ("a whole number", int),
+    float: ("a number", float),
+    tuple[float, float]: ("two numbers like 1,2", _pair),
+    str: ("text", str),
+}
