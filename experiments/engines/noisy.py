@@ -15,7 +15,7 @@ import understudy as us
 from experiments.datasets import LOADERS, load, rows
 from experiments.sweep import Cell, Training, curve_of, known, net
 from understudy.data.noise import background_flip, symmetric, uniform_flip
-from understudy.inference.evaluate import predict
+from understudy.inference.passes import predict
 from understudy.training.optim import find_schedule
 
 

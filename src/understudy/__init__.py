@@ -19,10 +19,9 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.rows import mapped_rows
 from understudy.data.splits import Splits, split
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.evaluate import evaluate
 from understudy.inference.export import export
-from understudy.inference.stochastic import Passes, stochastic_passes, teacher_features
-from understudy.inference.teacher import teach
+from understudy.inference.metrics import evaluate
+from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
 from understudy.labels.forms import Hard, Soft
 from understudy.labels.llm.answers import read_answers
 from understudy.labels.reliability import Reliability

@@ -15,7 +15,7 @@ from understudy.auditing.record import read_record
 from understudy.auditing.result import Audit
 from understudy.auditing.strata import FEWEST, strata_of
 from understudy.auditing.terminal import print_audit
-from understudy.inference.evaluate import calibration_error
+from understudy.inference.metrics import calibration_error
 from understudy.maths.proportions import exact
 
 

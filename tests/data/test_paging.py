@@ -13,7 +13,7 @@ import understudy.data.paging as module
 from understudy.active.scores import score
 from understudy.data.paging import Readahead, block_rows, room_for, total_memory
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import penultimate, predict
+from understudy.inference.passes import penultimate, predict
 from understudy.models import mlp
 from understudy.store.files import cache_folder
 

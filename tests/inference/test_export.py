@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.inference.evaluate import predict
 from understudy.inference.export import export
 from understudy.inference.export_formats import FORMATS, Format, Probabilities, reason
+from understudy.inference.passes import predict
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("pt2", "onnx")]
 EVERY = ["safetensors", "torchscript", *SLOW]

@@ -184,13 +184,22 @@ def test_copies_carry_no_hook() -> None:
 def test_nothing_stays_behind_when_the_pass_fails() -> None:
     net = models.mlp(4, 2, hidden=(3,))
     for layer in (None, "body"):
-        with FeatureTap(net, layer) as tap:
-            with pytest.raises(RuntimeError):
-                tap(torch.zeros(1, 9))
-            assert hooks(net) == 0
-            assert tap(torch.zeros(1, 4))[1].shape == (1, 3)
-        tap.close()
-    assert hooks(net) == 0
+        tap = FeatureTap(net, layer)
+        with pytest.raises(RuntimeError):
+            tap(torch.zeros(1, 9))
+        assert hooks(net) == 0
+        assert tap(torch.zeros(1, 4))[1].shape == (1, 3)
+        assert hooks(net) == 0
+
+
+def test_a_module_that_wraps_the_tapped_one_is_called_instead() -> None:
+    net, x = models.mlp(4, 2, hidden=(3,)), torch.randn(5, 4)
+    wrapped = nn.Sequential(nn.Identity(), net, nn.Softplus())
+    for layer in (None, "body"):
+        tap = FeatureTap(net, layer)
+        logits, features = tap(x, call=wrapped)
+        assert torch.equal(logits, wrapped(x))
+        assert torch.equal(features, tap(x)[1])
 
 
 def test_other_hooks_are_left_alone() -> None:

@@ -1,197 +1,124 @@
-"""Stochastic teacher passes: dropout alone is on, moments are right, and nothing of the caller's changes."""
+"""Predictions in eval mode, metrics worked by hand."""
 
-import weakref
-from typing import Any
+import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import understudy as us
-from understudy.inference.evaluate import penultimate, predict
-from understudy.inference.stochastic import stochastic_passes, teacher_features
+from understudy.inference.metrics import calibration_error, metrics
+from understudy.inference.passes import eval_mode, over_rows, penultimate, predict
+
+PROBS = torch.tensor([[0.81, 0.19], [0.62, 0.38], [0.27, 0.73], [0.45, 0.55]])
+LABELS = torch.tensor([0, 1, 1, 1])
 
 
-def _net(p: float = 0.4) -> nn.Sequential:
-    torch.manual_seed(3)
-    net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(p), nn.Linear(16, 3))
-    net(5 * torch.randn(64, 4) + 2)  # gives BatchNorm running statistics of its own
-    return net
+def test_metrics_worked_by_hand() -> None:
+    found = metrics(PROBS, LABELS)
+    assert found["accuracy"] == 0.75
+    assert found["worst_class"] == pytest.approx(2 / 3)
+    assert found["loss"] == pytest.approx(-sum(map(math.log, [0.81, 0.38, 0.73, 0.55])) / 4, rel=1e-6)
 
 
-X = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
+def test_calibration_error_worked_by_hand() -> None:
+    # 2 bins: [0.5, 1] holds all four rows, accuracy ¾ against mean confidence 0.6775.
+    assert calibration_error(PROBS, LABELS, bins=2) == pytest.approx(0.75 - 0.6775, abs=1e-7)
+    # 10 bins, each row alone: |1 − 0.81|, |0 − 0.62|, |1 − 0.73|, |1 − 0.55|, averaged.
+    assert calibration_error(PROBS, LABELS, bins=10) == pytest.approx((0.19 + 0.62 + 0.27 + 0.45) / 4, abs=1e-7)
+    sure = torch.tensor([[1.0, 0.0]])
+    assert calibration_error(sure, torch.tensor([0])) == 0
+    assert calibration_error(sure, torch.tensor([1])) == 1
 
 
-def test_moments_are_those_of_the_stacked_passes() -> None:
-    net = _net()
-    found = stochastic_passes(net, X, passes=7, seed=11)
+def test_calibration_error_equals_a_loop(generator: torch.Generator) -> None:
+    probs = torch.randn(500, 5, generator=generator).mul(2).softmax(-1).double()
+    labels = torch.randint(5, (500,), generator=generator)
+    total = 0.0
+    for low in range(15):
+        rows = [i for i in range(500) if low <= probs[i].max().item() * 15 < low + 1]
+        if rows:
+            accuracy = sum(int(probs[i].argmax() == labels[i]) for i in rows) / len(rows)
+            total += len(rows) / 500 * abs(accuracy - sum(probs[i].max().item() for i in rows) / len(rows))
+    assert calibration_error(probs, labels) == pytest.approx(total, abs=1e-9)
+
+
+def test_classes_that_do_not_occur_are_not_the_worst() -> None:
+    probs = torch.tensor([[0.1, 0.1, 0.8], [0.1, 0.2, 0.7]])
+    assert metrics(probs, torch.tensor([2, 2]))["worst_class"] == 1
+
+
+def test_a_sure_mistake_has_a_finite_loss() -> None:
+    assert math.isfinite(metrics(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))["loss"])
+
+
+class Moody(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop, self.head = nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.norm(x)))
+
+
+def test_predict_is_in_eval_mode_and_restores_every_module(generator: torch.Generator) -> None:
+    net, x = Moody(), torch.randn(7, 3, generator=generator)
+    net.norm.eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    whole, pieces = predict(net, x), predict(net, x, batch_size=2)
+    torch.testing.assert_close(whole, pieces)
+    assert (net.training, net.norm.training, net.drop.training) == (True, False, True)
+    assert all(value.equal(before[name]) for name, value in net.state_dict().items())
     net.eval()
-    net[3].train()
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(11)
-        stacked = torch.stack([net(X).double().softmax(-1) for _ in range(7)])
-    torch.testing.assert_close(found.mean, stacked.mean(0).float())
-    torch.testing.assert_close(found.std, stacked.std(0).float(), rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(found.variance, stacked.var(0).mean(-1).float(), rtol=1e-5, atol=1e-9)
-    assert found.std.min() > 0
-    assert found.mean.shape == found.std.shape == (10, 3)
-    assert found.variance.shape == (10,)
+    torch.testing.assert_close(whole, net(x).softmax(-1).detach())
+    assert not whole.requires_grad
+    (whole * torch.ones(2, requires_grad=True)).sum().backward()
 
 
-def test_one_pass_has_no_spread() -> None:
-    found = stochastic_passes(_net(), X, passes=1)
-    assert found.std.eq(0).all()
-    assert found.variance.eq(0).all()
-    assert found.mean.isfinite().all()
+def test_modes_come_back_after_an_error() -> None:
+    net = Moody()
+    with pytest.raises(RuntimeError), eval_mode(net):
+        net(torch.zeros(1, 99))
+    assert net.training
+    assert net.drop.training
 
 
-def test_two_passes_by_hand() -> None:
-    answers = iter([torch.tensor([[0.2, 0.8]]), torch.tensor([[0.6, 0.4]])])
-    found = stochastic_passes(lambda x: next(answers), torch.zeros(1, 1), passes=2)
-    # Deviations ±0.2 from (0.4, 0.6): sample variance 0.08 in both classes.
-    torch.testing.assert_close(found.mean, torch.tensor([[0.4, 0.6]]))
-    torch.testing.assert_close(found.std, torch.tensor([[0.08**0.5, 0.08**0.5]]))
-    assert found.variance.item() == pytest.approx(0.08)
+def test_penultimate_features(generator: torch.Generator) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = torch.randn(5, 3, generator=generator)
+    torch.testing.assert_close(penultimate(net, x, batch_size=2), net[:2](x).detach())
 
 
-def test_small_spreads_do_not_cancel() -> None:
-    """Deviations of 1e-9 around 1: E[p²] − E[p]² would be noise of 1e-16 against a variance of 1e-18."""
-    wobble = iter([1e-9, 3e-9, 2e-9])
+def test_several_results_of_some_rows_in_one_pass(generator: torch.Generator) -> None:
+    net, x = Moody(), torch.randn(7, 3, generator=generator)
+    seen: list[int] = []
 
-    def teacher(x: Tensor) -> Tensor:
-        low = torch.tensor([[next(wobble)]], dtype=torch.float64)
-        return torch.cat([1 - low, low], 1)
+    def look(batch: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        assert not net.training
+        assert torch.is_inference_mode_enabled()
+        seen.extend(index.tolist())
+        return net(batch), batch.sum(1)
 
-    found = stochastic_passes(teacher, torch.zeros(1, 1), passes=3)
-    torch.testing.assert_close(found.std, torch.tensor([[1e-9, 1e-9]]), rtol=1e-4, atol=0)
-
-
-def test_only_dropout_is_on() -> None:
-    net = _net()
-    buffers = {name: value.clone() for name, value in net.named_buffers()}
-    modes = [module.training for module in net.modules()]
-    stochastic_passes(net, X, passes=3)
-    assert all(value.equal(buffers[name]) for name, value in net.named_buffers())
-    assert [module.training for module in net.modules()] == modes
-    # BatchNorm in train mode would make a row's answer depend on the rows beside it, even where nothing is dropped.
-    still = _net(p=1e-12)
-    found = stochastic_passes(still, X, passes=2)
-    torch.testing.assert_close(found.mean, predict(still, X))
+    wanted = torch.tensor([6, 0, 3])
+    logits, sums = over_rows(net, x, look, outputs=2, index=wanted, batch_size=2)
+    assert seen == [6, 0, 3]
+    torch.testing.assert_close(sums, x[wanted].sum(1))
+    torch.testing.assert_close(logits.softmax(-1), predict(net, x)[wanted])
+    assert [len(part) for part in over_rows(net, x[:0], look, outputs=2)] == [0, 0]
 
 
-def test_modes_come_back_after_a_failure() -> None:
-    net = _net().eval()
-    with pytest.raises(RuntimeError):
-        stochastic_passes(net, torch.zeros(4, 9))
-    assert not any(module.training for module in net.modules())
+def test_a_result_without_a_row_for_each_is_refused() -> None:
+    with pytest.raises(us.UnderstudyError, match="one per row"):
+        over_rows(None, torch.zeros(4, 2), lambda batch, index: batch[:1])
 
 
-@pytest.mark.parametrize(
-    "teacher",
-    [
-        nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True), nn.Linear(4, 3)),
-        nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Dropout2d(0.5), nn.Conv2d(1, 3, 2), nn.Flatten()),
-        nn.Sequential(nn.Linear(4, 6), nn.AlphaDropout(0.5), nn.Linear(6, 3)),
-    ],
-    ids=["transformer", "dropout2d", "alpha"],
-)
-def test_every_kind_of_dropout_counts(teacher: nn.Module) -> None:
-    # A fused eval path of the transformer layer would skip its dropout.
-    x = X.unsqueeze(1) if isinstance(teacher[0], nn.TransformerEncoderLayer) else X  # type: ignore[index]
-    wrapped = nn.Sequential(teacher, nn.Flatten()).eval()
-    assert (stochastic_passes(wrapped, x, passes=20).variance > 0).all()
+def test_evaluate_and_empty_input() -> None:
+    net = nn.Linear(2, 2)
+    found = us.evaluate(net, us.Gold(torch.randn(6, 2), [0, 1, 0, 1, 0, 1]))
+    assert set(found) >= {"accuracy", "worst_class", "ece", "loss"}
+    assert len(predict(net, torch.empty(0, 2))) == 0
 
 
-def test_the_same_seed_gives_the_same_numbers_and_the_callers_state_stays() -> None:
-    net = _net()
-    torch.manual_seed(8)
-    before = torch.get_rng_state()
-    first, second, other = (stochastic_passes(net, X, passes=3, seed=seed, batch_size=4) for seed in (1, 1, 2))
-    assert torch.get_rng_state().equal(before)
-    assert first.std.equal(second.std)
-    assert not first.std.equal(other.std)
-
-
-def test_augmented_passes_have_dropout_off_and_fresh_draws() -> None:
-    net = _net()
-    calls: list[int] = []
-
-    def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
-        calls.append(len(x))
-        return x + 0.3 * torch.randn(x.shape, generator=generator)
-
-    found = stochastic_passes(net, X, passes=5, augment=jitter, batch_size=6, seed=4)
-    assert calls == [6] * 5 + [4] * 5
-    assert found.std.min() > 0
-    generator = torch.Generator().manual_seed(4)
-    stacked = torch.stack([predict(net, jitter(X[:6], generator)) for _ in range(5)])
-    torch.testing.assert_close(found.mean[:6], stacked.mean(0))
-    torch.testing.assert_close(found.std[:6], stacked.std(0), rtol=1e-3, atol=1e-6)
-    still = stochastic_passes(net, X, passes=3, augment=lambda x, generator: x)
-    assert still.variance.max() < 1e-12
-
-
-def test_batches_do_not_change_an_augmented_rows_place() -> None:
-    """Row i of the result is row i of x, whatever the batch size."""
-    net = _net()
-    for batch_size in (1, 3, 10, 64):
-        found = stochastic_passes(net, X, passes=2, augment=lambda x, generator: x, batch_size=batch_size)
-        torch.testing.assert_close(found.mean, predict(net, X))
-
-
-def test_answers_are_not_kept() -> None:
-    answers: list[weakref.ref[Tensor]] = []
-    alive: list[int] = []
-
-    def teacher(x: Tensor) -> Tensor:
-        alive.append(sum(answer() is not None for answer in answers))
-        probs = torch.rand(len(x), 3).softmax(-1)
-        answers.append(weakref.ref(probs))
-        return probs
-
-    stochastic_passes(teacher, X, passes=30)
-    assert max(alive) <= 2
-
-
-def test_the_results_serve_ups_and_fidelity() -> None:
-    net = _net()
-    passes = stochastic_passes(net, X, passes=10)
-    pool = us.Pool(X, passes.mean)
-    for objective in (
-        us.ups(std=passes.std, positive_std=0.5, negative_std=0.5, positive_above=0.4, negative_below=0.3),
-        us.fidelity(beta=2, uncertainty=passes.variance),
-    ):
-        run = us.train(us.models.linear(4, 3), None, pool, objective, epochs=1, progress=False)
-        assert all(value.isfinite().all() for value in run.student.state_dict().values())
-
-
-def _no_dropout() -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"teacher": _no_dropout(), "x": X}, "no dropout"),
-        ({"teacher": _net(), "x": X, "passes": 0}, "at least 1"),
-        ({"teacher": _net(), "x": X[:0]}, "no rows"),
-        ({"teacher": lambda x: x, "x": X}, "sums to|negative"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(us.UnderstudyError, match=message):
-        stochastic_passes(**options)
-
-
-def test_no_dropout_is_fine_for_one_pass() -> None:
-    net = _no_dropout()
-    torch.testing.assert_close(stochastic_passes(net, X, passes=1).mean, predict(net, X))
-
-
-def test_teacher_features_are_the_penultimate_ones() -> None:
-    net = _net()
-    with torch.no_grad():
-        expected = net.eval()[:4](X)
-    torch.testing.assert_close(teacher_features(net, X, batch_size=3), expected)
-    assert teacher_features(net, X, layer="1").equal(penultimate(net, X, layer="1"))
-    assert not teacher_features(net, X, layer="1").equal(expected)
+def test_labels_the_model_does_not_know() -> None:
+    with pytest.raises(us.UnderstudyError, match="class 5"):
+        us.evaluate(nn.Linear(2, 2), us.Gold(torch.randn(2, 2), [0, 5]))

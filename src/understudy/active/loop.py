@@ -33,7 +33,7 @@ from understudy.active.state import State, drop_rounds_before, load_round, round
 from understudy.active.watch import noise_watch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.evaluate import evaluate
+from understudy.inference.metrics import evaluate
 from understudy.methods.vanilla import vanilla
 from understudy.store.fingerprint import fingerprint
 from understudy.training.checks import check_outputs

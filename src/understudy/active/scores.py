@@ -2,14 +2,12 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import STRATEGIES
-from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import Stack, batches_of, device_of, eval_mode, to_device
 from understudy.inference.features import FeatureTap
+from understudy.inference.passes import over_rows
 from understudy.training.ema import EMA
 
 
@@ -36,12 +34,11 @@ def needs_ema(strategy: str) -> bool:
     return any(name.endswith("_ema") for name in STRATEGIES[strategy].needs)
 
 
-def _pass(model: nn.Module, x: Any, layer: str | None, batch_size: int = 1024) -> tuple[Tensor, Tensor]:
-    device, rows = device_of(model), as_rows(x, "x")
-    probs, hidden = Stack(len(rows)), Stack(len(rows))
-    with eval_mode(model), torch.inference_mode(), FeatureTap(model, layer) as tap:
-        for batch in batches_of(rows, batch_size):
-            logits, features = tap(to_device(batch, device))
-            probs.add(logits.float().softmax(-1))
-            hidden.add(features.float())
-    return probs.tensor, hidden.tensor
+def _pass(model: nn.Module, x: Any, layer: str | None) -> list[Tensor]:
+    tap = FeatureTap(model, layer)
+
+    def look(batch: Any, index: Tensor) -> tuple[Tensor, Tensor]:
+        logits, features = tap(batch)
+        return logits.float().softmax(-1), features.float()
+
+    return over_rows(model, x, look, outputs=2)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from understudy.auditing.record import Floats, Ints, Record
-from understudy.inference.evaluate import CALIBRATION_BINS
+from understudy.inference.metrics import CALIBRATION_BINS
 from understudy.labels.forms import Hard, Ranking
 from understudy.maths.proportions import LEVEL
 

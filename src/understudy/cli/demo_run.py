@@ -25,7 +25,7 @@ from understudy.comparison.outcome import Comparison, Outcome
 from understudy.data.builtin import digits
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyWarning
-from understudy.inference.evaluate import metrics
+from understudy.inference.metrics import metrics
 from understudy.inference.teacher import teach
 from understudy.methods import METHODS
 from understudy.models import mlp

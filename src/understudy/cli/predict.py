@@ -11,7 +11,7 @@ from understudy.cli import options as shared
 from understudy.comparison.interval import percent
 from understudy.data.rows import Rows, as_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import predict
+from understudy.inference.passes import predict
 from understudy.tables.classes import ClassNames
 from understudy.tables.join import read_ids
 from understudy.tables.raw import rows_for

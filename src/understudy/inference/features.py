@@ -11,17 +11,17 @@ makes the features.
 
     tap = FeatureTap(net)                       # or FeatureTap(net, layer="encoder.pool")
     logits, features = tap(x)                   # (B, C), (B, d); gradients flow through both
+    logits, features = tap(x, call=wrapped)     # the same through a module that runs this one (DDP, a Trainer's)
 
 Features have shape (B, d). Sequences (B, T, d) are averaged over T, under `attention_mask` where the input
 mapping has one; any other shape is flattened. Hooks exist only while a call runs, so copies of the module
-carry none and nothing is left behind when a pass fails. A module from `torch.compile` runs no hooks: tap
+carry none and nothing is left behind when a pass fails. A module from `torch.compile` runs no hooks: call
 the original.
 """
 
 import difflib
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -58,13 +58,14 @@ class FeatureTap:
         # The layers to listen at: the named one, or every Linear until a first call shows which runs last.
         self._layers = [_find(module, layer)] if layer is not None else _linears(module)
 
-    def __call__(self, x: Inputs) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Inputs, call: nn.Module | None = None) -> tuple[Tensor, Tensor]:
+        """``call``: what to run instead of the module itself, where something wraps it."""
         self._listen()
         try:
-            logits = forward(self.module, x)
+            logits = forward(self.module if call is None else call, x)
             caught, at = self._caught, self._caught_at
         finally:
-            self.close()
+            self._close()
         if caught is None or at is None:
             missing = "no nn.Linear ran" if self.layer is None else f"{self._where()} did not run"
             raise UnderstudyError(f"{missing} in the forward pass; name a layer that runs")
@@ -73,20 +74,12 @@ class FeatureTap:
             self.layer = next(name for name, layer in self.module.named_modules() if layer is at)
         return logits, self._rows(caught, logits, x)
 
-    def close(self) -> None:
-        """Removes the hooks and lets go of the last features. Called after every pass; harmless to repeat."""
+    def _close(self) -> None:
+        """Removes the hooks and lets go of the last features."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._caught = self._caught_at = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _listen(self) -> None:
         for layer in self._layers:

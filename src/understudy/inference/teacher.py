@@ -1,4 +1,4 @@
-"""Ask the teacher: label rows with any module or function, in batches, and never twice.
+"""Ask the teacher: label rows with any module or function, in batches, and never twice; or several times on purpose.
 
     probs = us.teach(teacher_net, x_pool)                       # (N, C); a module's outputs are taken as logits
     probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, cache="labels.parquet")
@@ -7,11 +7,22 @@
 With ``cache``, answers are stored by id as they come (the file is replaced whole after every ``save_every`` batches),
 and only ids that are not in it are asked for. ``store`` does the same for answers by the million: each ``save_every``
 batches are a new shard, and nothing is written twice.
+
+    passes = us.stochastic_passes(teacher, x_pool, passes=10)   # how much its answer wavers
+    pool = us.Pool(x_pool, passes.mean)
+    us.ups(std=passes.std), us.fidelity(beta=2, uncertainty=passes.variance)
+
+``stochastic_passes`` asks the teacher m times, each time a little differently: with its dropout left on (BatchNorm
+and everything else as in use), or on a freshly augmented batch. UPS reads the standard deviation per class, fidelity
+weights the mean class variance. Means and variances are updated as the passes come (Welford), in float64 and batch by
+batch, so the m × N × C answers never exist and every row is read once.
+
+``teacher_features`` gives the penultimate features VID matches.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +33,23 @@ from torch import Tensor, nn
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import device_of, eval_mode, to_device
 from understudy.inference.features import forward
+from understudy.inference.passes import BATCH_SIZE, over_rows, penultimate
 from understudy.labels.forms import Soft
 from understudy.labels.store.label_store import LabelStore
 from understudy.store.files import write_bytes
 
+Teacher = nn.Module | Callable[[Any], Any]
+Augment = Callable[[Any, torch.Generator], Any]
+
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
 
 def teach(
-    teacher: nn.Module | Callable[[Any], Any],
+    teacher: Teacher,
     x: Any,
     *,
-    batch_size: int = 1024,
+    batch_size: int = BATCH_SIZE,
     output: str | None = None,
     ids: Any = None,
     cache: str | Path | None = None,
@@ -46,88 +62,159 @@ def teach(
     """
     rows = as_rows(x, "x")
     names = check_ids(ids, len(rows), "teach")
-    kind = output or ("logits" if isinstance(teacher, nn.Module) else "probs")
-    if kind not in ("logits", "probs"):
+    if output not in (None, "logits", "probs"):
         raise UnderstudyError(f"output={output!r} is unknown; use 'logits' or 'probs'")
-    if store is not None:
-        if cache is not None or names is None:
-            raise UnderstudyError("teach(store=…) stores answers by id; pass ids=, and no cache=")
-        return _label_into(store, teacher, rows, names, kind, batch_size, save_every)
-    if cache is None:
-        return _label(teacher, rows, torch.arange(len(rows)), kind, batch_size)
-    if names is None:
-        raise UnderstudyError("teach(cache=…) stores answers by id; pass ids=")
-    path = Path(cache)
-    known = _read_cache(path)
-    missing = torch.tensor([i for i, name in enumerate(names.tolist()) if name not in known], dtype=torch.long)
-    for block in missing.split(batch_size * save_every):
-        if len(block):
-            answers = _label(teacher, rows, block, kind, batch_size).numpy()
-            width = len(next(iter(known.values()))) if known else answers.shape[1]
-            if width != answers.shape[1]:
-                raise UnderstudyError(
-                    f"the label cache {path} holds {width} classes, but the teacher gave {answers.shape[1]}; "
-                    "use another cache file for another teacher"
-                )
-            known.update(zip(names[block.numpy()].tolist(), answers, strict=True))
-            _write_cache(path, known)
-    return torch.from_numpy(np.stack([known[name] for name in names.tolist()]))
+    logits = isinstance(teacher, nn.Module) if output is None else output == "logits"
 
+    def answer(batch: Any, index: Tensor) -> Tensor:
+        return _probabilities(teacher, batch, index, torch.float32, logits=logits)
 
-def _label_into(
-    store: LabelStore,
-    teacher: nn.Module | Callable[[Any], Any],
-    rows: Any,
-    names: np.ndarray[Any, Any],
-    kind: str,
-    batch_size: int,
-    save_every: int,
-) -> Tensor:
-    if store.form != "dense":
+    def ask(index: Tensor | None = None) -> Tensor:
+        return over_rows(_module(teacher), rows, answer, index=index, batch_size=batch_size)[0]
+
+    if store is None and cache is None:
+        return ask()
+    if names is None or (store is not None and cache is not None):
+        raise UnderstudyError("teach(cache=…) and teach(store=…) keep answers by id; pass ids=, and one of the two")
+    if store is not None and store.form != "dense":
         raise UnderstudyError(f"{store.folder} holds {store.form} labels; teach needs a store of form 'dense'")
-    missing = torch.from_numpy(np.flatnonzero(np.isin(names, store.missing(names))))
-    for block in missing.split(batch_size * save_every):
-        if len(block):
-            store.append(names[block.numpy()], _label(teacher, rows, block, kind, batch_size))
-            store.flush()
-    said = store.labels(names)
-    assert isinstance(said, Soft)
-    return said.probs
+    answers = store if store is not None else _CacheFile(Path(cache))  # type: ignore[arg-type]
+    missing = torch.from_numpy(np.flatnonzero(np.isin(names, answers.missing(names))))
+    for start in range(0, len(missing), batch_size * save_every):
+        block = missing[start : start + batch_size * save_every]
+        answers.append(names[block.numpy()], ask(block))
+        answers.flush()
+    labels = answers.labels(names)
+    assert isinstance(labels, Soft)
+    return labels.probs
 
 
-def _label(teacher: nn.Module | Callable[[Any], Any], rows: Any, index: Tensor, kind: str, batch_size: int) -> Tensor:
-    answers = []
-    for batch in index.split(batch_size):
-        x = rows.take(batch)
-        if isinstance(teacher, nn.Module):
-            with eval_mode(teacher), torch.inference_mode():
-                said = forward(teacher, to_device(x, device_of(teacher)))
-        else:
-            said = to_tensor(teacher(x), "the teacher's answer")
-        said = said.float().cpu()
-        if said.dim() != 2 or len(said) != len(batch):
+class _CacheFile:
+    """The answers in one Parquet file of ``id`` and ``teacher_probs``; used as a label store is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.probs = path, dict[Any, Any]()
+        if path.exists():
+            try:
+                table = pq.read_table(path, columns=["id", "teacher_probs"])
+            except (OSError, ValueError, pa.ArrowException) as error:
+                raise UnderstudyError(f"cannot read the label cache {path}: {str(error).splitlines()[0]}") from error
+            probs = table["teacher_probs"].to_numpy(zero_copy_only=False)
+            self.probs = dict(zip(table["id"].to_pylist(), probs, strict=True))
+
+    def missing(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return ids[[name not in self.probs for name in ids.tolist()]]
+
+    def append(self, ids: np.ndarray[Any, Any], probs: Tensor) -> None:
+        classes = len(next(iter(self.probs.values()))) if self.probs else probs.shape[1]
+        if classes != probs.shape[1]:
             raise UnderstudyError(
-                f"the teacher returned shape {tuple(said.shape)} for {len(batch)} rows; it must return (rows, classes)"
+                f"the label cache {self.path} holds {classes} classes, but the teacher gave {probs.shape[1]}; "
+                "use another cache file for another teacher"
             )
-        said = said.softmax(-1) if kind == "logits" else said
-        check_probabilities(said, "the teacher's answer", rows=batch)
-        answers.append(said)
-    return torch.cat(answers).clone() if answers else torch.empty(0, 0)
+        self.probs.update(zip(ids.tolist(), probs.numpy(), strict=True))
+
+    def flush(self) -> None:
+        probs = np.stack(list(self.probs.values())).astype(np.float32)
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(probs.reshape(-1)), probs.shape[1])
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": pa.array(list(self.probs)), "teacher_probs": lists}), sink)
+        write_bytes(self.path, bytes(sink.getvalue()))
+
+    def labels(self, ids: np.ndarray[Any, Any]) -> Soft:
+        return Soft(torch.from_numpy(np.stack([self.probs[name] for name in ids.tolist()])), where=str(self.path))
 
 
-def _read_cache(path: Path) -> dict[Any, Any]:
-    if not path.exists():
-        return {}
-    try:
-        table = pq.read_table(path, columns=["id", "teacher_probs"])
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise UnderstudyError(f"cannot read the label cache {path}: {str(error).splitlines()[0]}") from error
-    return dict(zip(table["id"].to_pylist(), table["teacher_probs"].to_numpy(zero_copy_only=False), strict=True))
+class Passes(NamedTuple):
+    """What several looks at the teacher came to."""
+
+    mean: Tensor
+    """Class probabilities ``(N, C)``."""
+    std: Tensor
+    """Their standard deviation per class (sample form, m − 1), ``(N, C)``; 0 for a single pass."""
+    variance: Tensor
+    """The mean of the classes' variances, ``(N,)``."""
 
 
-def _write_cache(path: Path, known: dict[Any, Any]) -> None:
-    probs = np.stack(list(known.values())).astype(np.float32)
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(probs.reshape(-1)), probs.shape[1])
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"id": pa.array(list(known)), "teacher_probs": lists}), sink)
-    write_bytes(path, bytes(sink.getvalue()))
+def stochastic_passes(
+    teacher: Teacher,
+    x: Any,
+    passes: int = 10,
+    augment: Augment | None = None,
+    *,
+    batch_size: int = BATCH_SIZE,
+    seed: int = 0,
+) -> Passes:
+    """Ask the teacher ``passes`` times of every row.
+
+    ``teacher``: a module giving logits, or a function giving probabilities that vary by themselves (a sampled LLM).
+    ``augment(x, generator)`` changes each batch anew, with dropout off; without it a module must have dropout. The same
+    seed and batch size give the same numbers; the caller's random state is left alone.
+    """
+    if passes < 1:
+        raise UnderstudyError(f"stochastic_passes(passes={passes}): at least 1 pass is needed")
+    rows, module = as_rows(x, "x"), _module(teacher)
+    if not len(rows):
+        raise UnderstudyError("x has no rows to ask the teacher about")
+    droppers = [] if module is None or augment is not None else _dropout_layers(module)
+    if module is not None and augment is None and passes > 1 and not droppers:
+        raise UnderstudyError(
+            f"{type(teacher).__name__} has no dropout layer, so all {passes} passes would say the same; "
+            "pass augment=(x, generator) -> x, or passes=1"
+        )
+    generator = torch.Generator().manual_seed(seed)
+
+    def moments(batch: Any, index: Tensor) -> tuple[Tensor, ...]:
+        for layer in droppers:
+            layer.training = True
+        mean = squares = torch.zeros((), dtype=torch.float64)
+        for count in range(1, passes + 1):
+            looked_at = batch if augment is None else augment(batch, generator)
+            probs = _probabilities(teacher, looked_at, index, torch.float64, logits=module is not None)
+            # Welford: no cancellation, unlike E[p²] − E[p]².
+            before = probs - mean
+            mean = mean + before / count
+            squares = squares + before * (probs - mean)
+        variance = squares / max(1, passes - 1)
+        return mean.float(), variance.sqrt().float(), variance.mean(-1).float()
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Passes(*over_rows(module, rows, moments, outputs=3, batch_size=batch_size))
+
+
+def _dropout_layers(teacher: nn.Module) -> list[nn.Module]:
+    """The modules whose own training flag turns dropout on, and only those with a chance above 0."""
+
+    def is_active(module: nn.Module) -> bool:
+        if isinstance(module, _DROPOUTS):
+            return module.p > 0
+        if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+            return module.dropout > 0
+        # In eval mode this layer takes a fused path that skips the dropout layers inside it.
+        return isinstance(module, nn.TransformerEncoderLayer) and module.dropout.p > 0
+
+    return [module for module in teacher.modules() if is_active(module)]
+
+
+def teacher_features(teacher: nn.Module, x: Any, layer: str | None = None, *, batch_size: int = BATCH_SIZE) -> Tensor:
+    """Penultimate features ``(N, d)``, in eval mode: the input of the last Linear, or the output of a named layer."""
+    return penultimate(teacher, x, layer=layer, batch_size=batch_size)
+
+
+def _module(teacher: Teacher) -> nn.Module | None:
+    return teacher if isinstance(teacher, nn.Module) else None
+
+
+def _probabilities(teacher: Teacher, batch: Any, index: Tensor, dtype: torch.dtype, *, logits: bool) -> Tensor:
+    """The teacher's answer about one batch: ``(B, C)`` on the CPU, checked."""
+    where = "the teacher's answer"
+    answer = forward(teacher, batch) if isinstance(teacher, nn.Module) else to_tensor(teacher(batch), where)
+    if answer.dim() != 2 or len(answer) != len(index):
+        raise UnderstudyError(
+            f"the teacher returned shape {tuple(answer.shape)} for {len(index)} rows; it must return (rows, classes)"
+        )
+    answer = answer.to("cpu", dtype)
+    probs = answer.softmax(-1) if logits else answer
+    check_probabilities(probs, where, rows=index)
+    return probs

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import to_device
+from understudy.inference.passes import to_device
 from understudy.maths.losses import cross_entropy
 from understudy.objective import Columns, Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
 from understudy.training.scoring import Scored, Scorer

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.evaluate import device_of, eval_mode, to_device
 from understudy.inference.features import forward
+from understudy.inference.passes import device_of, eval_mode, to_device
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.shift import class_shift
 from understudy.labels.votes import Votes

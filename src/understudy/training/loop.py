@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import evaluate
+from understudy.inference.metrics import evaluate
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked, write_bytes
 from understudy.store.progress import EpochProgress

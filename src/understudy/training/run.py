@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.evaluate import predict
+from understudy.inference.passes import predict
 from understudy.objective import Columns
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.intact import check_seal, sealed

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.evaluate import penultimate, predict, to_device
 from understudy.inference.features import FeatureTap, forward
+from understudy.inference.passes import penultimate, predict, to_device
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Columns, Context, Objective, Outputs, Step, Weight
 from understudy.training.checks import report_estimates
