@@ -9,17 +9,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import understudy.data.rows as module
-from understudy.data.rows import (
-    ConcatRows,
-    DatasetRows,
-    MappedRows,
-    SubsetRows,
-    TensorRows,
-    as_rows,
-    concatenate,
-    join,
-    mapped_rows,
-)
+from understudy.data.combined import ConcatRows, SubsetRows, concatenate, join
+from understudy.data.rows import DatasetRows, MappedRows, TensorRows, as_rows, mapped_rows
 from understudy.errors import UnderstudyError
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -93,7 +84,11 @@ def test_concatenating_integers_and_fractions_loses_nothing() -> None:
         ((i for i in range(3)), "generator"),
         ([[1.0, float("nan")]], "row 0 holds NaN"),
         (["a"], "not a numeric"),
-        ({"x": X}, r"pool\.x"),
+        ({"x": X, "mask": X[:2]}, r"pool\.x\['mask'\] has 2 rows but pool\.x\['x'\] has 6"),
+        ({"x": ["a"]}, r"pool\.x\['x'\] is not a numeric"),
+        ({"x": Bare()}, "a mapping holds tensors or arrays"),
+        ({0: X}, "the student's arguments"),
+        ({}, "empty mapping"),
         ("table.csv", r"pool\.x"),
     ],
 )

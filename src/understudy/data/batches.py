@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from understudy.data.rows import Rows, join
+from understudy.data.combined import join, shared_collator
+from understudy.data.rows import Rows, collate_items
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
 WINDOW = 512
@@ -170,6 +171,7 @@ class _Fetch(Dataset[Any]):
 
     def __init__(self, gold: Rows | None, pool: Rows | None, plan: Plan) -> None:
         self.gold, self.pool, self.plan = gold, pool, plan
+        self.collate = shared_collator([gold, pool])
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -178,12 +180,12 @@ class _Fetch(Dataset[Any]):
         return self.read(*self.plan[number])
 
     def read(self, golds: Tensor, pools: Tensor) -> Any:
-        parts = []
-        if self.gold is not None and len(golds):
-            parts.append(self.gold.take(golds))
-        if self.pool is not None and len(pools):
-            parts.append(self.pool.take(pools))
-        return join(parts)
+        sources = [(self.gold, golds), (self.pool, pools)]
+        asked = [(rows, index) for rows, index in sources if rows is not None and len(index)]
+        if self.collate is None:
+            return join([rows.take(index) for rows, index in asked])
+        # Together, so that gold and pool rows get one padding.
+        return collate_items(self.collate, [item for rows, index in asked for item in rows.items(index)])
 
 
 def fetch_batches(

@@ -2,6 +2,9 @@
 
 gold = us.Gold(x_gold, y_gold, teacher=probs_on_gold)   # teacher: only where it had not trained on these rows
 pool = us.Pool(x_pool, teacher=probs_on_pool)
+
+Values are checked when a user makes a set of them. What was checked already (where a file was read, or in the set that
+some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which look at nothing twice.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -12,7 +15,8 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
-from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows, concatenate
+from understudy.data.combined import SubsetRows, concatenate
+from understudy.data.rows import Collate, Rows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, as_labels
 
@@ -26,6 +30,8 @@ class Gold:
     ``teacher`` is what the teacher said of these rows; give it only where the teacher had not trained on them, because
     such rows *estimate* how far it can be trusted. Rows without it only train. ``chosen=True`` marks rows picked by
     active learning: they are not a random sample, so they train and never estimate. ``a + b`` concatenates.
+    ``collate`` makes a batch of a list of a Dataset's items, as a DataLoader's ``collate_fn`` does; pool rows need the
+    same one, because gold and pool rows of a batch are collated together.
     """
 
     answers: dict[Hashable, Any] | None = None
@@ -39,29 +45,38 @@ class Gold:
         ids: Iterable[Any] | None = None,
         chosen: bool | Any = False,
         *,
+        collate: Collate | None = None,
         name: str = "gold",
     ) -> None:
-        self.rows = as_rows(x, f"{name}.x")
-        self.y = check_labels(y, f"{name}.y")
-        check_length(len(self.y), len(self.rows), f"{name}.y", f"{name}.x")
-        if not len(self.y):
+        rows = as_rows(x, f"{name}.x", collate)
+        y = check_labels(y, f"{name}.y")
+        check_length(len(y), len(rows), f"{name}.y", f"{name}.x")
+        if not len(y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
-        self.ids = check_ids(ids, len(self), name)
-        self.chosen = _which(chosen, len(self))
-        self.teacher: Labels | None = None
+        ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y))
+        labels = None if teacher is None else as_labels(teacher, f"{name}.teacher")
+        if labels is not None:
+            check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
+        self._fill(rows, y, labels, ids, chosen)
+
+    @classmethod
+    def of(cls, rows: Rows, y: Tensor, teacher: Labels | None = None, *, ids: Ids | None = None) -> "Gold":
+        """A set of values that were checked where they came from."""
+        gold = cls.__new__(cls)
+        gold._fill(rows, y, teacher, ids, torch.zeros(len(y), dtype=torch.bool))
+        return gold
+
+    def _fill(self, rows: Rows, y: Tensor, teacher: Labels | None, ids: Ids | None, chosen: Tensor) -> None:
+        self.rows, self.y, self.ids, self.chosen = rows, y, ids, chosen
+        self.teacher = teacher
         self.teacher_rows = torch.empty(0, dtype=torch.long)
         if teacher is not None:
-            labels = as_labels(teacher, f"{name}.teacher")
-            check_length(len(labels), len(self), f"{name}.teacher", f"{name}.x")
-            self._set_teacher(labels, torch.arange(len(self)))
-
-    def _set_teacher(self, labels: Labels, rows: Tensor) -> None:
-        """Keep the teacher's word on ``rows``, without those it left unlabelled."""
-        if labels.classes is not None:
-            _check_class_count(self.y, labels.classes)
-        said = labels.labelled()
-        self.teacher = labels if bool(said.all()) else labels.take(said.nonzero().squeeze(1))
-        self.teacher_rows = rows[said]
+            if teacher.classes is not None:
+                _check_class_count(y, teacher.classes)
+            # Rows it left unlabelled say nothing about it.
+            labelled = teacher.labelled()
+            self.teacher_rows = labelled.nonzero().squeeze(1)
+            self.teacher = teacher if bool(labelled.all()) else teacher.take(self.teacher_rows)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -88,74 +103,82 @@ class Gold:
             return answer()
         if question not in self.answers:
             self.answers[question] = answer()
-        found: Answer = self.answers[question]
-        return found
+        known: Answer = self.answers[question]
+        return known
 
     def take(self, index: Tensor) -> "Gold":
         """Some rows of this set, with what the teacher said of them."""
         part = Gold.__new__(Gold)
-        part.rows = _take_rows(self.rows, index)
+        part.rows = SubsetRows(self.rows, index)
         part.y, part.chosen = self.y[index], self.chosen[index]
         part.ids = None if self.ids is None else self.ids[index.numpy()]
-        place = torch.full((len(self),), -1)
-        place[self.teacher_rows] = torch.arange(len(self.teacher_rows))
-        with_teacher = place[index]
+        position = torch.full((len(self),), -1)
+        position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
+        with_teacher = position[index]
         part.teacher_rows = (with_teacher >= 0).nonzero().squeeze(1)
         part.teacher = None if self.teacher is None else self.teacher.take(with_teacher[part.teacher_rows])
         return part
 
     def __add__(self, other: Self) -> "Gold":
+        both = self.joined_to(other)
+        check_ids(both.ids, len(both), "gold")
+        return both
+
+    def joined_to(self, other: "Gold") -> "Gold":
+        """``self + other`` where it is known that they share no ids."""
         if (self.ids is None) != (other.ids is None):
             raise UnderstudyError("one gold set has ids and the other has none; give ids to both or to neither")
         ids = None if self.ids is None or other.ids is None else np.concatenate([self.ids, other.ids])
-        both = Gold(
-            concatenate(self.rows, other.rows),
-            torch.cat([self.y, other.y]),
-            ids=ids,
-            chosen=torch.cat([self.chosen, other.chosen]),
-        )
-        spoken = [labels for labels in (self.teacher, other.teacher) if labels is not None]
-        if spoken:
-            if len({type(labels) for labels in spoken}) > 1:
+        both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
+        both.chosen = torch.cat([self.chosen, other.chosen])
+        teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
+        if teachers:
+            if len({type(labels) for labels in teachers}) > 1:
                 raise UnderstudyError(
                     "the two gold sets hold the teacher's labels in different forms; use one form (soft or hard)"
                 )
-            both.teacher = type(spoken[0]).concatenate(spoken)
+            both.teacher = type(teachers[0]).concatenate(teachers)
             both.teacher_rows = torch.cat([self.teacher_rows, other.teacher_rows + len(self)])
         return both
 
 
 class Pool:
-    """Examples with imperfect labels (``teacher``), or with none (``teacher=None``, for active learning)."""
+    """Examples with imperfect labels (``teacher``), or with none (``teacher=None``, for active learning).
 
-    def __init__(self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None) -> None:
-        self.rows = as_rows(x, "pool.x")
+    ``collate``: as for ``Gold``.
+    """
+
+    def __init__(
+        self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, collate: Collate | None = None
+    ) -> None:
+        self.rows = as_rows(x, "pool.x", collate)
         self.teacher = None if teacher is None else as_labels(teacher, "pool.teacher")
         if self.teacher is not None:
             check_length(len(self.teacher), len(self.rows), "pool.teacher", "pool.x")
         self.ids = check_ids(ids, len(self), "pool")
 
+    @classmethod
+    def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
+        """A set of values that were checked where they came from."""
+        pool = cls.__new__(cls)
+        pool.rows, pool.teacher, pool.ids = rows, teacher, ids
+        return pool
+
     def __len__(self) -> int:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        said = "no labels" if self.teacher is None else f"{type(self.teacher).__name__} labels"
-        return f"Pool({len(self)} rows, {said})"
+        form = "no labels" if self.teacher is None else f"{type(self.teacher).__name__} labels"
+        return f"Pool({len(self)} rows, {form})"
 
     @property
     def x(self) -> Any:
         return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
 
     def take(self, index: Tensor) -> "Pool":
-        part = Pool.__new__(Pool)
-        part.rows = _take_rows(self.rows, index)
-        part.teacher = None if self.teacher is None else self.teacher.take(index)
-        part.ids = None if self.ids is None else self.ids[index.numpy()]
-        return part
-
-
-def _take_rows(rows: Rows, index: Tensor) -> Rows:
-    return SubsetRows(rows, index)
+        """Some rows of this set, with the teacher's labels."""
+        teacher = None if self.teacher is None else self.teacher.take(index)
+        return Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
 
 
 def _which(chosen: Any, rows: int) -> Tensor:

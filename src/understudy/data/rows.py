@@ -1,16 +1,20 @@
-"""Rows of features, wherever they live: a tensor, an array, a memory map or a map-style Dataset.
+"""Rows of features, wherever they live: a tensor, an array, a memory map, a mapping of these, a map-style Dataset.
 
 All the training loop needs is ``len(rows)`` and ``rows.take(index) -> batch``. An array in memory or on disk is one
-indexing call per batch; a Dataset is asked row by row and collated, which is what its DataLoader workers are for. A
-memory map may also say how its rows are best shuffled:
+indexing call per batch; a Dataset is asked row by row and collated, which is what its DataLoader workers are for:
+
+    us.Pool({"input_ids": ids, "attention_mask": mask}, probs)            # a batch is the mapping of the taken rows
+    us.Pool(dataset, probs, collate=pad)                                  # pad(items) -> what the student takes
+
+Rows with a collator are *items* until a batch is made, so that the gold and the pool rows of one batch are collated
+together and get one padding. A memory map may say how its rows are best shuffled:
 
     us.Pool(np.load("x.npy", mmap_mode="r"), probs)                       # by its size
     us.Pool(mapped_rows("x.npy", shuffle="block"), probs)                 # or "full", or the rows of a block
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +23,28 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from understudy.data.checks import check_finite, to_tensor
+from understudy.data.checks import check_finite, check_length, to_tensor
 from understudy.data.paging import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.errors import UnderstudyError
 
 Batch = Any
 """What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments."""
+Collate = Callable[[list[Any]], Batch]
 
 
 class Rows(ABC):
+    collate: Collate | None = None
+    """Makes a batch of ``items``, where the user gave a collator."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def take(self, index: Tensor) -> Batch: ...
+
+    def items(self, index: Tensor) -> list[Any]:
+        """The rows as they are before ``collate``, where there is one."""
+        raise NotImplementedError(f"{type(self).__name__} has no collator")
 
     @property
     def per_row(self) -> bool:
@@ -119,17 +131,47 @@ def _block_of(array: np.memmap[Any, Any], shuffle: str | int) -> int | None:
     return shuffle
 
 
-class DatasetRows(Rows):
-    """A map-style Dataset whose items are x, or tuples that begin with x."""
+class MappingRows(Rows):
+    """Tensors of one length by the names of the student's arguments; a batch is the mapping of their rows."""
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+    def __init__(self, parts: Mapping[str, TensorRows]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parts.values())))
+
+    def take(self, index: Tensor) -> dict[str, Tensor]:
+        return {name: part.take(index) for name, part in self.parts.items()}
+
+    @property
+    def on_disk(self) -> bool:
+        return any(part.on_disk for part in self.parts.values())
+
+    @property
+    def preferred_block(self) -> int | None:
+        return min((part.preferred_block for part in self.parts.values() if part.preferred_block), default=None)
+
+    def will_need(self, index: Tensor | None) -> None:
+        for part in self.parts.values():
+            part.will_need(index)
+
+
+class DatasetRows(Rows):
+    """A map-style Dataset. Its items are x, or tuples that begin with x; a collator gets them as they are."""
+
+    def __init__(self, dataset: Any, collate: Collate | None = None) -> None:
+        self.dataset, self.collate = dataset, collate
 
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def items(self, index: Tensor) -> list[Any]:
+        return [self.dataset[i] for i in index.tolist()]
+
     def take(self, index: Tensor) -> Batch:
-        items = [self.dataset[i] for i in index.tolist()]
+        items = self.items(index)
+        if self.collate is not None:
+            return collate_items(self.collate, items)
         return default_collate([item[0] if isinstance(item, tuple | list) else item for item in items])
 
     @property
@@ -137,84 +179,33 @@ class DatasetRows(Rows):
         return True
 
 
-class SubsetRows(Rows):
-    """Some rows of others, without copying them."""
-
-    def __init__(self, base: Rows, index: Tensor) -> None:
-        self.base, self.index = base, index
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def take(self, index: Tensor) -> Batch:
-        return self.base.take(self.index[index])
-
-    @property
-    def per_row(self) -> bool:
-        return self.base.per_row
-
-    @property
-    def on_disk(self) -> bool:
-        return self.base.on_disk
-
-    @cached_property
-    def preferred_block(self) -> int | None:
-        # Neighbours here are near each other in the file only if they are in its order.
-        rising = bool((self.index[1:] >= self.index[:-1]).all())
-        return self.base.preferred_block if rising else None
-
-    def will_need(self, index: Tensor | None) -> None:
-        if index is not None:
-            self.base.will_need(self.index[index])
-        elif 2 * len(self) > len(self.base):
-            self.base.will_need(None)
+def collate_items(collate: Collate, items: list[Any]) -> Batch:
+    batch = collate(items)
+    # Tokenizers' own mappings move tensors about in ways of their own; a plain one does not.
+    fields = dict(batch) if isinstance(batch, Mapping) else {"": batch}
+    for name, value in fields.items():
+        if not isinstance(value, Tensor) or value.shape[:1] != (len(items),):
+            shown = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise UnderstudyError(
+                f"collate made {shown}{f' as {name!r}' if name else ''} of {len(items)} rows; it returns what the "
+                "student takes: a tensor with one entry per row, or a mapping of such tensors"
+            )
+    return fields if isinstance(batch, Mapping) else batch
 
 
-class ConcatRows(Rows):
-    """Rows of several sources, one after the other."""
-
-    def __init__(self, parts: list[Rows]) -> None:
-        self.parts = parts
-        self.ends = torch.tensor([len(part) for part in parts]).cumsum(0)
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
-
-    def take(self, index: Tensor) -> Batch:
-        source = torch.searchsorted(self.ends, index, right=True)
-        pieces, places = [], []
-        for number, part in enumerate(self.parts):
-            here = (source == number).nonzero().squeeze(1)
-            if len(here):
-                offset = int(self.ends[number]) - len(part)
-                pieces.append(part.take(index[here] - offset))
-                places.append(here)
-        return _reorder(join(pieces), torch.cat(places).argsort())
-
-    @property
-    def per_row(self) -> bool:
-        return any(part.per_row for part in self.parts)
-
-
-def join(batches: list[Batch]) -> Batch:
-    """Batches stacked along the first axis; a single one is returned as it is."""
-    if len(batches) == 1:
-        return batches[0]
-    if isinstance(batches[0], Tensor):
-        return torch.cat(batches)
-    return {key: torch.cat([batch[key] for batch in batches]) for key in batches[0]}
-
-
-def _reorder(batch: Batch, order: Tensor) -> Batch:
-    if isinstance(batch, Tensor):
-        return batch[order]
-    return {key: value[order] for key, value in batch.items()}
-
-
-def as_rows(x: Any, where: str) -> Rows:
+def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     """Whatever a user passes as ``x``. Arrays in memory are checked for NaN now; files and Datasets are not read."""
-    if isinstance(x, Rows):
+    if isinstance(x, Rows) and collate in (None, x.collate):
         return x
+    is_frame = hasattr(x, "columns")  # a DataFrame is indexed by column, not by row
+    is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows)
+    if collate is not None:
+        if not callable(collate) or not is_dataset or is_frame:
+            raise UnderstudyError(
+                f"{where}: collate= is a function that makes a batch of a list of a Dataset's items; here collate is a "
+                f"{type(collate).__name__} and x a {type(x).__name__}"
+            )
+        return DatasetRows(x, collate)
     # What was computed from a map is still called one, and lies in memory.
     if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
         return MappedRows(x, where=where)
@@ -225,17 +216,27 @@ def as_rows(x: Any, where: str) -> Rows:
         if tensor.is_floating_point():
             check_finite(tensor, where)
         return TensorRows(tensor)
-    is_frame = hasattr(x, "columns")  # a DataFrame is indexed by column, not by row
-    if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping) and not is_frame:
+    if isinstance(x, Mapping):
+        return _mapping_rows(x, where)
+    if is_dataset and not is_frame:
         return DatasetRows(x)
     raise UnderstudyError(
-        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map or a map-style Dataset"
+        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these or a map-style "
+        "Dataset"
     )
 
 
-def concatenate(a: Rows, b: Rows) -> Rows:
-    if isinstance(a, TensorRows) and isinstance(b, TensorRows) and a.x.shape[1:] == b.x.shape[1:]:
-        # The wider of the two types: integers joined to floats must not be cut, nor the other way round.
-        kind = torch.promote_types(a.x.dtype, b.x.dtype)
-        return TensorRows(torch.cat([a.x.to(kind), b.x.to(kind)]))
-    return ConcatRows([a, b])
+def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:
+    parts: dict[str, TensorRows] = {}
+    for name, values in x.items():
+        part = as_rows(values, f"{where}[{name!r}]")
+        if not isinstance(name, str) or not isinstance(part, TensorRows):
+            raise UnderstudyError(
+                f"{where}[{name!r}] is a {type(values).__name__}; a mapping holds tensors or arrays by the names of "
+                "the student's arguments"
+            )
+        parts[name] = part
+        check_length(len(part), len(next(iter(parts.values()))), f"{where}[{name!r}]", f"{where}[{next(iter(x))!r}]")
+    if not parts:
+        raise UnderstudyError(f"{where} is an empty mapping; give at least one tensor by the name of an argument")
+    return MappingRows(parts)

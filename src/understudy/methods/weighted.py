@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
-from understudy.data.rows import SubsetRows
+from understudy.data.combined import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
 from understudy.method_options import Slots, method, with_weight

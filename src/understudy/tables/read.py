@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from understudy.data.checks import check_labels
+from understudy.data.combined import SubsetRows
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, SubsetRows
+from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.request import Request
