@@ -1,19 +1,21 @@
-"""Kills loops at random moments and continues them. Run as a script: python kill_and_resume.py FOLDER MOMENTS
+"""Kills loops at steps drawn at random and continues them. Run as a script: python kill_and_resume.py FOLDER MOMENTS
 
-One process imports torch once; each loop runs in a fork of it, which gets a real SIGKILL.
+Each loop runs in a process that gets a real SIGKILL at a step of its own (``tests/kill_points.py``), so that every one
+hits, however busy the machine is.
 """
 
-import os
 import random
-import signal
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import understudy as us
 from understudy.active import Loop
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kill_points import draw_kill, forked
 
 
 def run(folder: Path) -> None:
@@ -33,34 +35,18 @@ def run(folder: Path) -> None:
     ).run()  # fmt: skip
 
 
-def forked(folder: Path) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            run(folder)
-            os._exit(0)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-    return child
-
-
 def main(folder: Path, moments: int) -> None:
     torch.set_num_threads(1)
-    run(folder / "warm-up")  # the first training also loads a part of torch
-    started = time.perf_counter()
-    assert os.waitpid(forked(folder / "undisturbed"), 0)[1] == 0
-    whole = time.perf_counter() - started
+    run(folder / "warm-up")  # the first training also loads a part of torch, once for all forks
+    counts = forked(partial(run, folder / "undisturbed"))
+    assert counts is not None
     draw = random.Random(0)
-    killed = 0
     for moment in range(moments):
         out = folder / f"killed-{moment}"
-        child = forked(out)
-        time.sleep(whole * (moment + draw.random()) / moments)
-        os.kill(child, signal.SIGKILL)
-        killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        assert os.waitpid(forked(out), 0)[1] == 0
-    print(killed)
+        kill = draw_kill(counts, moment, draw)
+        assert forked(partial(run, out), kill) is None, f"never came to {kill}"
+        assert forked(partial(run, out)) is not None
+        print(f"killed-{moment}:", *kill, flush=True)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,9 @@ def outcome(folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 def test_killed_at_twenty_moments(tmp_path: Path) -> None:
     script = Path(__file__).parent / "kill_and_resume.py"
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(MOMENTS)], capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, str(script), str(tmp_path), str(MOMENTS)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # A machine that is suddenly faster finishes a few before their moment.
-    assert int(done.stdout) >= MOMENTS * 3 // 4
+    assert len(done.stdout.splitlines()) == MOMENTS
     undisturbed = outcome(tmp_path / "undisturbed")
     assert len(undisturbed["rows"]) == 60 and len(undisturbed["records"]) == 5
     for moment in range(MOMENTS):

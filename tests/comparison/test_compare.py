@@ -1,12 +1,10 @@
 """``us.compare``: paired, shared, resumable, the same in one process and in several."""
 
-import contextlib
 import json
 import math
 import multiprocessing
 import os
 import signal
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -358,40 +356,48 @@ def test_workers_share_arrays_and_survive_nothing_silently() -> None:
 LONG: dict[str, Any] = {**SMALL, "epochs": 6, "pretrain_epochs": 3}
 
 
-def finished(out: Path) -> list[Path]:
-    return list((out / "cells").glob("[!.]*.json"))
+def finished(out: Path, part: str = "cells") -> list[Path]:
+    return list((out / part).glob("[!.]*"))
 
 
-def _compare_apart(out: Path, options: dict[str, Any]) -> None:
+def _compare_apart(out: Path, options: dict[str, Any], number: int, part: str, count: int, group: bool) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    owner, real = os.getpid(), os.replace
+
+    def replace(*given: Any) -> None:
+        real(*given)
+        if len(finished(out, part)) == count:
+            os.killpg(owner, number) if group else os.kill(owner, number)
+
+    os.replace = replace  # type: ignore[assignment]
     gold, pool, test = data()
     us.compare(student, gold, pool, ["slam"], test=test, out=out, **{**options, "workers": 2})
 
 
-def stop_with(number: int, out: Path, options: dict[str, Any], *, cells: int, delay: float, group: bool) -> Any:
-    """A comparison in a process of its own, stopped by a signal some time after that many cells are there."""
-    process = multiprocessing.get_context("fork").Process(target=_compare_apart, args=(out, options))
+def stop_with(number: int, out: Path, *, part: str, count: int, group: bool) -> tuple[Any, int]:
+    """A comparison in a process of its own, stopped by a signal once so many files are there: its exit code, and a pipe
+    that ends when the last process has.
+    """
+    reader, writer = os.pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_compare_apart, args=(out, LONG, number, part, count, group)
+    )
     process.start()
-    assert process.pid is not None
-    while len(finished(out)) < cells and process.is_alive():
-        time.sleep(0.01)
-    time.sleep(delay)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number) if group else os.kill(process.pid, number)
+    os.close(writer)
     process.join()
-    return process.exitcode
+    return process.exitcode, reader
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_gives_the_same_table(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_killed_and_resumed_gives_the_same_table(tmp_path: Path) -> None:
     gold, pool, test = data()
     us.compare(student, gold, pool, ["slam"], test=test, out=tmp_path / "calm", **LONG)
-    seen = []
-    for cells, group in ((0, True), (2, True), (4, False)):
-        stop_with(signal.SIGKILL, tmp_path / "killed", LONG, cells=cells, delay=rng.uniform(0, 0.3), group=group)
-        seen.append(len(finished(tmp_path / "killed")))
-    assert seen[-1] >= 4 and not (tmp_path / "killed" / "comparison.json").exists()
+    for part, count, group in (("starts", 1, True), ("cells", 2, True), ("cells", 4, False)):
+        code, reader = stop_with(signal.SIGKILL, tmp_path / "killed", part=part, count=count, group=group)
+        os.close(reader)
+        assert code == -signal.SIGKILL and len(finished(tmp_path / "killed", part)) == count
+    assert not (tmp_path / "killed" / "comparison.json").exists()
     us.compare(student, gold, pool, ["slam"], test=test, out=tmp_path / "killed", **LONG)
     calm, killed = ((tmp_path / name / "comparison.json").read_bytes() for name in ("calm", "killed"))
     assert calm == killed
@@ -400,9 +406,9 @@ def test_killed_and_resumed_gives_the_same_table(tmp_path: Path, rng: np.random.
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code = stop_with(signal.SIGINT, out, {**LONG, "seeds": 60}, cells=1, delay=0, group=True)
+    code, reader = stop_with(signal.SIGINT, out, part="cells", count=3, group=True)
     assert code == 1
+    assert os.read(reader, 1) == b""  # nobody goes on in the background
+    os.close(reader)
     kept = finished(out)
-    assert 0 < len(kept) < 240 and all(json.loads(file.read_text())["history"] for file in kept)
-    time.sleep(1.5)
-    assert len(finished(out)) == len(kept)  # nobody goes on in the background
+    assert len(kept) == 3 and all(json.loads(file.read_text())["history"] for file in kept)

@@ -1,25 +1,27 @@
-"""Kills trainings at random moments and resumes them. Run as a script: python kill_training.py FOLDER KILLS
+"""Kills trainings at steps drawn at random and resumes them. Run as a script: python kill_training.py FOLDER KILLS
 
-One process imports torch once; each training runs in a fork of it, which gets a real SIGKILL. For each of four methods
-this goes on until KILLS of them have hit. Every run must end with the bits of an undisturbed one, with every epoch in
-metrics.jsonl once; after every kill, whatever is visible under its final name must be whole.
+Each training runs in a process that gets a real SIGKILL at a step of its own (``tests/kill_points.py``), so that it
+makes no difference how busy the machine is. For each of four methods this goes on until KILLS of them have hit. Every
+run must end with the bits of an undisturbed one, with every epoch in metrics.jsonl once; after every kill, whatever is
+visible under its final name must be whole.
 """
 
+import hashlib
 import json
-import os
 import random
-import signal
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import torch
+from safetensors.torch import load_file
 
 import understudy as us
-from understudy.training.checkpoints import _is_whole
-from understudy.training.run import read_state
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kill_points import draw_kill, forked
 
 EPOCHS = 6
 METHODS: dict[str, Callable[[], us.Objective]] = {
@@ -42,27 +44,17 @@ def train(method: str, folder: Path) -> None:
     )  # fmt: skip
 
 
-def forked(method: str, folder: Path) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            train(method, folder)
-            os._exit(0)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            os._exit(1)
-    return child
-
-
 def check_visible(folder: Path) -> None:
     """Everything under a final name is whole."""
     for path in folder.rglob("*"):
         if path.is_dir() or path.name.startswith("."):
             continue
         if path.parent.name == "checkpoint":
-            assert _is_whole(path), f"{path} is half written"
+            # The end of a checkpoint's name is the checksum of what it holds.
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert digest.startswith(path.stem.rpartition("-")[2]), f"{path} is half written"
         elif path.suffix == ".safetensors":
-            read_state(path)
+            load_file(path)
         elif path.suffix == ".parquet":
             pq.read_table(path)
         elif path.suffix == ".jsonl":
@@ -82,20 +74,17 @@ def check_same(folder: Path, undisturbed: Path) -> None:
 def torture(method: str, folder: Path, kills: int, draw: random.Random) -> tuple[int, int]:
     """How many kills hit, and how many runs they were spread over."""
     undisturbed = folder / method / "undisturbed"
-    started = time.perf_counter()
-    assert os.waitpid(forked(method, undisturbed), 0)[1] == 0
-    whole = time.perf_counter() - started
+    counts = forked(partial(train, method, undisturbed))
+    assert counts is not None
     hits = runs = 0
     while hits < kills:
         out = folder / method / f"run-{runs}"
-        while not (out / "config.json").exists():
-            child = forked(method, out)
-            if hits < kills:
-                time.sleep(whole * draw.random())
-                os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
-            assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "a resumed training failed"
-            hits += os.WIFSIGNALED(status)
+        finished = False
+        while not finished:
+            # What is left of a run may end before the step that was drawn from a whole one.
+            kill = draw_kill(counts, hits, draw) if hits < kills else None
+            finished = forked(partial(train, method, out), kill) is not None
+            hits += not finished
             if out.exists():
                 check_visible(out)
         check_same(out, undisturbed)
@@ -106,7 +95,7 @@ def torture(method: str, folder: Path, kills: int, draw: random.Random) -> tuple
 def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
     for method in METHODS:
-        train(method, folder / "warm-up" / method)  # the first training also loads a part of torch
+        train(method, folder / "warm-up" / method)  # the first training also loads a part of torch, once for all forks
     for number, method in enumerate(METHODS):
         hits, runs = torture(method, folder, kills, random.Random(number))
         print(f"{method}: {hits} kills over {runs} runs, every one ended with the same bits", flush=True)

@@ -3,7 +3,6 @@
 import copy
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -411,15 +410,12 @@ def test_autocast_is_off_unless_asked_for() -> None:
 def test_compiling_changes_nothing_that_matters() -> None:
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("torch.compile needs a C++ compiler")
-    started = time.perf_counter()
     try:
         run = _train(compile=True, epochs=2)
     except Exception as error:
         if "Compil" in type(error).__name__ + str(error):
             pytest.skip(f"no working compiler: {type(error).__name__}")
         raise
-    if time.perf_counter() - started > 30:
-        pytest.skip("compiling takes too long here")
     _assert_close(run.student, _train(epochs=2).student, atol=1e-4)
     assert type(run.student) is type(_net())
 
