@@ -20,7 +20,7 @@ LAYERS = [
     "data.checks data.paging models theory",
     "labels",
     "data",
-    "objective method_options featurise store.fingerprint",
+    "objective method_options featurise",
     "tables leaks",
     "inference",
     "acquisition methods training",

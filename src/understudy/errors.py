@@ -22,3 +22,17 @@ class UnderstudyWarning(UserWarning):
 
 def _escaped(sign: str) -> str:
     return " " if sign in "\n\r\t" else sign.encode("unicode_escape").decode()
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, short enough to quote: its first line (and the next after a colon).
+
+    ``raise UnderstudyError(f"cannot read {path}: {first_line(error)}; write it again") from error``
+    """
+    lines = str(error).split("\n")
+    quoted = ""
+    for line in filter(None, (" ".join(line.split()) for line in lines)):
+        quoted = f"{quoted} {line}".lstrip()
+        if not line.endswith(":"):
+            break
+    return quoted[:200].rstrip(".:; ") or type(error).__name__

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.store import fingerprint as module
-from understudy.store.fingerprint import _spread, fingerprint
+from understudy.store import settings as module
+from understudy.store.settings import WHOLE_BYTES, fingerprint, looked_at
 
 THINGS = """
 import numpy as np, torch, understudy as us
@@ -39,7 +39,7 @@ def test_fingerprints_tell_things_apart_and_last() -> None:
     exec(THINGS, scope)  # type: ignore[arg-type]
     mine = [fingerprint(thing) for thing in scope["things"]]
     assert len(set(mine)) == len(mine)
-    ask = "from understudy.store.fingerprint import fingerprint\nprint(*map(fingerprint, things))"
+    ask = "from understudy.store.settings import fingerprint\nprint(*map(fingerprint, things))"
     script = textwrap.dedent(THINGS) + ask
     theirs = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     # Functions know their module, which is not this one there.
@@ -60,8 +60,7 @@ def test_a_memory_map_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monk
     np.save(tmp_path / "x.npy", np.zeros((50_000, 2), np.float32))
     monkeypatch.setattr(module, "WHOLE_BYTES", 1000)
     read: list[int] = []
-    spread = _spread
-    monkeypatch.setattr(module, "_spread", lambda rows: read.append(rows) or spread(rows))
+    monkeypatch.setattr(module, "looked_at", lambda rows, nbytes: read.append(rows) or looked_at(rows, nbytes))
     pool = us.Pool(np.load(tmp_path / "x.npy", mmap_mode="r"), us.Hard(np.zeros(50_000, int)))
     before = fingerprint(pool)
     assert read and set(read) == {50_000}, "features and labels alike are sampled"
@@ -72,8 +71,8 @@ def test_a_memory_map_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_rows_looked_at_exist_in_large_pools() -> None:
-    assert int(_spread(20_000_000)[-1]) == 19_999_999
-    assert _spread(3).tolist() == [0, 1, 2]
+    assert int(looked_at(20_000_000, WHOLE_BYTES + 1)[-1]) == 19_999_999
+    assert looked_at(3, 24).tolist() == looked_at(3, WHOLE_BYTES + 1).tolist() == [0, 1, 2]
 
 
 def test_every_row_of_a_small_part_counts() -> None:

@@ -19,6 +19,7 @@ from understudy.data.combined import SubsetRows, concatenate
 from understudy.data.rows import Collate, Rows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, as_labels
+from understudy.store.settings import Above, Hash, add, add_parts
 
 Ids = np.ndarray[Any, Any]
 Answer = TypeVar("Answer")
@@ -199,3 +200,9 @@ def _check_class_count(y: Tensor, classes: int) -> None:
             f"gold.y row {row} is class {int(y.max())}, but the teacher knows {classes} classes "
             f"(0 to {classes - 1}); check the label encoding of one of them"
         )
+
+
+@add_parts.register
+def _(examples: Gold | Pool, into: Hash, above: Above) -> None:
+    # Answers follow from the rest.
+    add({name: value for name, value in vars(examples).items() if name != "answers"}, into, above)

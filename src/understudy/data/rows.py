@@ -26,6 +26,7 @@ from torch.utils.data import default_collate
 from understudy.data.checks import check_finite, check_length, to_tensor
 from understudy.data.paging import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.errors import UnderstudyError
+from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
 
 Batch = Any
 """What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments."""
@@ -240,3 +241,15 @@ def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:
     if not parts:
         raise UnderstudyError(f"{where} is an empty mapping; give at least one tensor by the name of an argument")
     return MappingRows(parts)
+
+
+@add_parts.register
+def _(rows: Rows, into: Hash, above: Above) -> None:
+    """In a fingerprint, of a Dataset, which may draw its rows at random, only the length counts."""
+    into.update(f"{len(rows)}".encode())
+    if isinstance(rows, TensorRows):
+        add_tensor(rows.x, into)
+    elif len(rows) and not rows.per_row:
+        first = rows.take(torch.arange(1))
+        size = len(rows) * sum(part.nbytes for part in (first.values() if isinstance(first, Mapping) else [first]))
+        add(rows.take(looked_at(len(rows), size)), into, above)

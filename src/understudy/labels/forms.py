@@ -21,6 +21,7 @@ from understudy.data.checks import CHUNK, check_labels, check_length, check_prob
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import entropy, margin
 from understudy.maths.ranking import Leading, Ranked, leading, places, rank
+from understudy.store.settings import Above, Hash, add, add_parts
 
 # Rows per look where every class needs a comparison.
 _WIDE = 1 << 12
@@ -62,6 +63,12 @@ class Labels(ABC):
     def simplest(self) -> "Labels":
         """The same labels in their plainest form: one-hot rows are hard labels."""
         return self
+
+
+@add_parts.register
+def _(labels: Labels, into: Hash, above: Above) -> None:
+    # What was fitted to votes follows from them.
+    add({name: value for name, value in vars(labels).items() if name != "_fit"}, into, above)
 
 
 class Ranking(Labels):

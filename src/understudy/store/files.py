@@ -1,13 +1,22 @@
-"""Files that appear whole or not at all: written under a temporary name, synced, then renamed.
+"""Files that appear whole or not at all (written under a temporary name, synced, then renamed), and known to be whole.
+
+Damage leaves a file of other weights or labels, which nobody would notice without a checksum. Files that are written
+once carry theirs in their name; the files of a folder can have theirs in one JSON file beside them:
+
+    path = write_named(folder / "columns-{digest}.safetensors", content)
+    content = read_named(path)                              # ValueError where the name says something else
+    write_json(folder / "config.json", with_digests(config, {"student.safetensors": content}))
+    check_digests(folder / "config.json", read_json(folder / "config.json"))
 
 And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache.
 """
 
-import importlib.util
+import hashlib
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +24,7 @@ from typing import Any
 from understudy.errors import UnderstudyError
 
 LOCK = ".lock"
-_HELD: set[int] = set()
-"""Open lock files of this process."""
+DIGESTS = "sha256"
 
 
 def cache_path() -> Path:
@@ -38,59 +46,44 @@ def cache_folder(named: Path | None = None) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder is ours until the block ends or the process dies, however it dies: the system then lets go."""
-    if importlib.util.find_spec("fcntl") is None:  # Windows; there, running one process is up to the user
-        yield
-        return
+    """The folder is ours until the block ends or the process dies, however it dies: the system then lets go.
+
+    A forked process does not inherit the lock; what it does at the end of the block touches nothing of its parent's.
+    """
+    from filelock import FileLock, Timeout  # 30 ms that only writers pay
+
+    path = folder / LOCK
     try:
         new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise UnderstudyError(f"cannot write in {folder}: {error.strerror}; check the folder") from error
-    _HELD.add(handle)
-    try:
-        _take(handle, folder)
-        try:
-            yield
-        except BaseException:
-            if handle in _HELD:
-                _leave_nothing(folder, new)
-            raise
-    finally:
-        # A forked process that comes here has let go already, and must not touch what is its parent's.
-        if handle in _HELD:
-            _HELD.remove(handle)
-            os.close(handle)
-
-
-def _take(handle: int, folder: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.fstat(handle).st_nlink:
-            raise BlockingIOError("its owner took the lock away with it")
-    except BlockingIOError as error:
-        owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        # A soft lock would outlive a killed owner. The block may end in another thread: in a finaliser, say.
+        lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+        lock.acquire()
+    except Timeout as error:
         raise UnderstudyError(
-            f"{folder} is being written by another process ({owner or 'unknown'}); wait for it, or choose another "
-            "folder"
+            f"{folder} is being written by another process ({_owner(path)}); wait for it, or choose another folder"
         ) from error
     except OSError as error:
-        raise UnderstudyError(f"cannot lock {folder}: {error.strerror}; choose a folder on a local disk") from error
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        raise UnderstudyError(
+            f"cannot lock {folder}: {error.strerror}; check the folder, or choose one on a local disk"
+        ) from error
+    with suppress(OSError):  # on Windows what is locked may not be written
+        path.write_text(f"{os.getpid()}\n")
+    try:
+        yield
+    except BaseException:
+        if lock.is_locked:
+            _leave_nothing(folder, new)
+        raise
+    finally:
+        lock.release()
 
 
-def _let_go() -> None:
-    """In a forked process: a lock lasts as long as anybody holds its file open, and must end with its owner."""
-    while _HELD:
-        os.close(_HELD.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+def _owner(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip() or "unknown"
+    except OSError:
+        return "unknown"
 
 
 def _leave_nothing(folder: Path, new: bool) -> None:
@@ -142,8 +135,8 @@ def appearing_whole(
             _sync(temporary)
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
-            # The rename itself must survive a power cut.
-            _sync(path.parent)
+            if os.name == "posix":  # the rename itself must survive a power cut; Windows opens no folders
+                _sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -151,8 +144,56 @@ def appearing_whole(
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_named(path: Path, content: bytes, *, digits: int = 32) -> Path:
+    """Write a file whose name holds the first ``digits`` of its digest in the place of ``{digest}``; its path."""
+    path = path.with_name(path.name.format(digest=digest(content)[:digits]))
+    write_bytes(path, content)
+    return path
+
+
+def read_named(path: Path) -> bytes:
+    """The content of such a file; a ValueError where it is not what the name says, an OSError where it is not there."""
+    content = path.read_bytes()
+    name = re.search(r"[0-9a-f]{32,64}$", path.stem)
+    if name is None or not digest(content).startswith(name[0]):
+        raise ValueError(f"{len(content)} bytes that do not match the checksum in the name")
+    return content
+
+
+def with_digests(content: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
+    """A JSON object with the checksums of files beside it, and of itself under the empty name."""
+    plain = {name: value for name, value in content.items() if name != DIGESTS}
+    return {**plain, DIGESTS: {"": _json_digest(plain), **{name: digest(stored) for name, stored in files.items()}}}
+
+
+def check_digests(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuses what is not as it was written. What was written before there were checksums is believed."""
+    digests = content.get(DIGESTS)
+    if digests is None:
+        return
+    plain = {name: value for name, value in content.items() if name != DIGESTS}
+    if not isinstance(digests, dict) or digests.get("") != _json_digest(plain):
+        raise UnderstudyError(f"{path} is not as it was written; restore it or train again")
+    for name in filter(None, digests):
+        file = path.parent / name
+        try:
+            stored = file.read_bytes()
+        except OSError as error:
+            raise UnderstudyError(f"cannot read {file}: {error.strerror}; restore it") from error
+        if digest(stored) != digests[name]:
+            raise UnderstudyError(f"{file} is damaged (another checksum); restore it or train again")
+
+
+def _json_digest(content: Mapping[str, Any]) -> str:
+    return digest(json.dumps(content, sort_keys=True).encode())

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.store.arrow import to_arrow
 from understudy.store.files import appearing_whole
 from understudy.tables.readers.source import Array
 
@@ -91,16 +92,6 @@ WRITERS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {
     ".jsonl": _write_jsonl,
     ".npz": _write_npz,
 }
-
-
-def to_arrow(column: Array) -> Any:
-    if column.dtype.names:
-        fields = [pa.array(np.ascontiguousarray(column[name])) for name in column.dtype.names]
-        return pa.StructArray.from_arrays(fields, list(column.dtype.names))
-    if column.ndim == 1:
-        return pa.array(column)
-    inner = to_arrow(column.reshape(-1, *column.shape[2:]))
-    return pa.FixedSizeListArray.from_arrays(inner, column.shape[1])
 
 
 def _fixed_width(column: Array) -> Array:
