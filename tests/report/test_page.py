@@ -12,8 +12,9 @@ from torch import Tensor
 
 import understudy as us
 from understudy.comparison.outcome import Comparison, Outcome
-from understudy.report.figures import comparison_curves, reliability_figure, run_curves
-from understudy.report.page import name_facts, write_comparison_report, write_run_report
+from understudy.report.comparison import comparison_curves, write_comparison_report
+from understudy.report.figures import reliability_figure, run_curves
+from understudy.report.page import name_facts, write_run_report
 from understudy.report.trust import measure_teacher
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}

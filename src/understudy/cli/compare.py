@@ -119,8 +119,7 @@ def _publish(
     classes: int,
 ) -> None:  # fmt: skip
     """The page, the picture, and the same in the terminal."""
-    from understudy.report.comparison import write_difference_plot
-    from understudy.report.page import write_comparison_report
+    from understudy.report.comparison import write_comparison_report, write_difference_plot
     from understudy.report.trust import measure_teacher
 
     said, gold, pool = comparison.recommendation, examples.gold, examples.pool

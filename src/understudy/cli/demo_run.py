@@ -29,7 +29,7 @@ from understudy.inference.metrics import metrics
 from understudy.inference.teacher import teach
 from understudy.methods import METHODS
 from understudy.models import mlp
-from understudy.report.page import write_comparison_report
+from understudy.report.comparison import write_comparison_report
 from understudy.report.trust import Trust, measure_teacher
 from understudy.training.loop import train
 from understudy.training.run import Run

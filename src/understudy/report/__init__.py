@@ -1,1 +1,1 @@
-"""The page a training leaves behind: ``write_run_report`` for one run, ``write_comparison_report`` for several."""
+"""The pages that runs, comparisons and audits leave behind."""

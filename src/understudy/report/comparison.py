@@ -1,75 +1,187 @@
-"""The picture of a comparison: each method's difference to the reference, paired by seed, with its 95% interval.
+"""The page of a comparison, and its pictures.
 
-svg = difference_figure(comparison)                      # for a page
+write_comparison_report("report.html", comparison, title="…", verdict=[…])
 write_difference_plot("differences.png", comparison)     # or .svg, .pdf: a file of its own
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.comparison.interval import Interval
+from understudy.comparison.interval import Interval, percent, signed, span
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.report.figures import GREY, LOOK, drawing, look_of
+from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, drawing, name_lines, thinned
+from understudy.report.page import trust_section, write_page
+from understudy.report.trust import Trust
 from understudy.store.files import write_bytes
 
 LEVEL = 0.05
 KINDS = (".png", ".svg", ".pdf")
 
 
+def write_comparison_report(
+    path: str | Path,
+    comparison: Comparison,
+    *,
+    title: str,
+    lead: str = "",
+    verdict: Sequence[str] = (),
+    trust: Trust | None = None,
+    trust_note: str = "",
+    facts: Sequence[tuple[str, str]] = (),
+    warnings: Sequence[str] = (),
+) -> None:
+    """Everything but the pictures is plain text, and is escaped."""
+    trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
+    differences = difference_figure(comparison)
+    write_page(
+        path,
+        "comparison.html.jinja",
+        title=title,
+        lead=lead,
+        verdict=verdict,
+        warnings=warnings,
+        facts=facts,
+        lines=_table(comparison),
+        reference=comparison.reference,
+        seeds=len(comparison.seeds),
+        interval_svg=Markup(interval_figure(comparison)),
+        difference_svg=None if differences is None else Markup(differences),
+        curves_svg=Markup(comparison_curves(comparison)) if trained else None,
+        curves_note="Lines are means over the seeds, shades run from the lowest to the highest seed. "
+        "The axes fit the second half of training; the beginning may leave the picture.",
+        **trust_section(trust, trust_note),
+    )
+
+
+def _table(comparison: Comparison) -> list[dict[str, str]]:
+    return [
+        {
+            "method": line.method,
+            "colour": look_of(comparison, line.method)[0],
+            "last": percent(line.last.mean),
+            "last_span": span(line.last, percent),
+            "selected": "" if line.selected is None else percent(line.selected.mean),
+            "selected_span": "" if line.selected is None else span(line.selected, percent),
+            "difference": "" if line.difference is None else signed(line.difference.mean),
+            "difference_span": "" if line.difference is None else span(line.difference, signed),
+        }
+        for line in comparison.lines()
+    ]
+
+
+def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
+    """A method's colour and marker: grey without marker for what was not trained, else by its number."""
+    trained = [name for name, by_seed in comparison.outcomes.items() if any(o.history for o in by_seed.values())]
+    if method not in trained:
+        return GREY, ""
+    number = trained.index(method)
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def interval_figure(comparison: Comparison) -> str:
+    """Per method: every seed as a point, the mean and its 95% interval."""
+    lines = comparison.lines()
+    with drawing("intervals", 0.75 + 0.42 * len(lines)) as (figure, result):
+        ax = figure.add_subplot()
+        for y, line in enumerate(reversed(lines)):
+            seeds = [outcome.last for outcome in comparison.outcomes[line.method].values()]
+            _draw_interval(ax, y, seeds, line.last, look_of(comparison, line.method)[0])
+        name_lines(ax, [line.method for line in lines], "test accuracy, %")
+    return result[0]
+
+
 def difference_figure(comparison: Comparison) -> str | None:
-    """As SVG for a page; None where there is nothing to hold against the reference."""
-    gaps = _gaps(comparison)
-    if not gaps:
+    """Each method's difference to the reference; None where there is nothing to hold against it."""
+    differences = _differences(comparison)
+    if not differences:
         return None
-    with drawing("differences", 7.2, _height(gaps)) as (figure, result):
-        _draw(figure.add_subplot(), comparison, gaps)
+    with drawing("differences", 0.85 + 0.42 * len(differences)) as (figure, result):
+        _draw_differences(figure.add_subplot(), comparison, differences)
     return result[0]
 
 
 def write_difference_plot(path: str | Path, comparison: Comparison) -> None:
-    path, gaps = Path(path), _gaps(comparison)
+    path, differences = Path(path), _differences(comparison)
     if path.suffix not in KINDS:
         raise UnderstudyError(f"{path}: a plot is written as {', '.join(KINDS)}; end the name in one of them")
-    if not gaps:
+    if not differences:
         raise UnderstudyError(f"there is nothing to hold against {comparison.reference}; compare another method")
     with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(7.2, _height(gaps)), layout="constrained")
-        _draw(figure.add_subplot(), comparison, gaps)
+        figure = Figure(figsize=(WIDTH, 0.85 + 0.42 * len(differences)), layout="constrained")
+        _draw_differences(figure.add_subplot(), comparison, differences)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=path.suffix[1:], dpi=200)
     write_bytes(path, buffer.getvalue())
 
 
-def _gaps(comparison: Comparison) -> dict[str, Interval]:
+def _differences(comparison: Comparison) -> dict[str, Interval]:
     return {line.method: line.difference for line in comparison.lines() if line.difference is not None}
 
 
-def _height(gaps: dict[str, Interval]) -> float:
-    return 0.85 + 0.42 * len(gaps)
-
-
-def _draw(ax: Axes, comparison: Comparison, gaps: dict[str, Interval]) -> None:
+def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, Interval]) -> None:
     """A full point: the difference holds after correction for the number of methods; a hollow one: it may be luck."""
     adjusted = {} if comparison.recommendation is None else comparison.recommendation.adjusted
     theirs = comparison.outcomes[comparison.reference]
     ax.axvline(0, color=GREY, lw=1.2)
-    for place, (method, gap) in enumerate(reversed(gaps.items())):
-        colour, _ = look_of(comparison, method)
+    for y, (method, difference) in enumerate(reversed(differences.items())):
         mine = comparison.outcomes[method]
-        seeds = [100 * (mine[seed].last - theirs[seed].last) for seed in mine if seed in theirs]
-        ax.scatter(seeds, [place + 0.22] * len(seeds), s=12, color=colour, alpha=0.45, linewidths=0)
-        if gap.count > 1:
-            ax.plot([100 * gap.low, 100 * gap.high], [place, place], color=colour, lw=3, solid_capstyle="butt")
-        p = adjusted.get(method, gap.p_value)
-        ax.scatter(
-            [100 * gap.mean], [place], s=46, zorder=3, edgecolors=colour, linewidths=1.6,
-            facecolors=colour if p < LEVEL else "white",
-        )  # fmt: skip
-    ax.set_yticks(range(len(gaps)), list(reversed(gaps)))
-    ax.set(ylim=(-0.5, len(gaps) - 0.35), xlabel=f"test accuracy minus {comparison.reference}, points")
-    ax.grid(axis="y", visible=False)
+        seeds = [mine[seed].last - theirs[seed].last for seed in mine if seed in theirs]
+        full = adjusted.get(method, difference.p_value) < LEVEL
+        _draw_interval(ax, y, seeds, difference, look_of(comparison, method)[0], full=full)
+    name_lines(ax, list(differences), f"test accuracy minus {comparison.reference}, points")
+
+
+def _draw_interval(
+    ax: Axes, y: int, seeds: Sequence[float], interval: Interval, colour: str, *, full: bool = True
+) -> None:
+    ax.scatter([100 * value for value in seeds], [y + 0.2] * len(seeds), s=12, color=colour, alpha=0.45, linewidths=0)
+    if interval.count > 1:
+        ax.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, lw=3, solid_capstyle="butt")
+    inside = colour if full else "white"
+    ax.scatter([100 * interval.mean], [y], s=42, zorder=3, edgecolors=colour, linewidths=1.6, facecolors=inside)
+
+
+def comparison_curves(comparison: Comparison) -> str:
+    """Test accuracy and test loss over training, the mean of the seeds, with the range over seeds as a shade."""
+    with drawing("curves", 3.6) as (figure, result):
+        axes = figure.subplots(1, 2)
+        for method, by_seed in comparison.outcomes.items():
+            colour, marker = look_of(comparison, method)
+            histories = [outcome.history for outcome in by_seed.values() if outcome.history]
+            if not histories:
+                mean = 100 * float(np.mean([outcome.last for outcome in by_seed.values()]))
+                axes[0].axhline(mean, color=colour, ls="--", lw=1.2, label=method)
+                continue
+            # A seed that stopped early stays where it was.
+            longest = max(map(len, histories))
+            histories = [history + [history[-1]] * (longest - len(history)) for history in histories]
+            for ax, name, scale in ((axes[0], "test_accuracy", 100), (axes[1], "test_loss", 1)):
+                stack = scale * np.array([[record[name] for record in history] for history in histories])
+                done = 100 * np.arange(1, longest + 1) / longest
+                keep = thinned(longest)
+                ax.fill_between(done[keep], stack.min(0)[keep], stack.max(0)[keep], color=colour, alpha=0.09, lw=0)
+                ax.plot(
+                    done[keep], stack.mean(0)[keep], color=colour, lw=1.5, label=method,
+                    marker=marker, markersize=4, markevery=max(1, len(keep) // 8),
+                )  # fmt: skip
+        for ax, title in zip(axes, ("test accuracy, %", "test loss"), strict=True):
+            ax.set(title=title, xlabel="share of training done, %", xlim=(0, 100))
+            _fit_second_half(ax)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    return result[0]
+
+
+def _fit_second_half(ax: Axes) -> None:
+    """Limits by the second half of training: the first rise or fall would flatten what tells methods apart."""
+    ends = [np.asarray(line.get_ydata(), dtype=float) for line in ax.lines]
+    late = np.concatenate([end if len(end) <= 2 else end[len(end) // 2 :] for end in ends])
+    margin = 0.12 * (late.max() - late.min() or 1.0)
+    ax.set_ylim(late.min() - margin, late.max() + margin)

@@ -1,7 +1,6 @@
-"""One self-contained HTML page per run or comparison: no script, no outside reference, prints on A4.
+"""One self-contained HTML page per run, comparison or audit: no script, no outside reference, prints on A4.
 
 write_run_report("runs/first/report.html", run, gold=gold, pool=pool)
-write_comparison_report("report.html", comparison, title="…", verdict=[…])
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from understudy.comparison.interval import percent, signed, span
-from understudy.comparison.outcome import Comparison
+from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
-from understudy.report import figures
-from understudy.report.comparison import difference_figure
+from understudy.report.figures import reliability_figure, run_curves
 from understudy.report.trust import Trust, measure_teacher
 from understudy.store.files import write_text
 from understudy.training.run import Run
@@ -36,42 +33,37 @@ FACT_NAMES = {
 SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound")
 
 
-def write_report(
+def write_page(
     path: str | Path,
+    template: str,
     *,
     title: str,
     lead: str = "",
     verdict: Sequence[str] = (),
-    comparison: Comparison | None = None,
-    results: Sequence[Mapping[str, str]] = (),
-    trust: Trust | None = None,
-    trust_note: str = "",
-    curves: str | None = None,
-    curves_note: str = "",
-    facts: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
+    facts: Sequence[tuple[str, str]] = (),
+    **sections: Any,
 ) -> None:
-    """The page itself. ``curves`` is SVG from ``report.figures``; everything else is plain text and is escaped."""
-    differences = None if comparison is None else difference_figure(comparison)
-    page = _template().render(
-        title=title,
-        lead=lead,
-        verdict=verdict,
-        lines=[] if comparison is None else _table(comparison),
-        reference=comparison.reference if comparison else "",
-        seeds=len(comparison.seeds) if comparison else 0,
-        interval_svg=None if comparison is None else Markup(figures.interval_figure(comparison)),
-        difference_svg=None if differences is None else Markup(differences),
-        results=results,
-        trust=trust,
-        trust_note=trust_note,
-        trust_svg=None if trust is None else Markup(figures.reliability_figure(trust)),
-        curves_svg=None if curves is None else Markup(curves),
-        curves_note=curves_note,
-        facts=facts,
-        warnings=warnings,
+    """What every page has, and the sections of its template. All text is escaped; pictures come as ``Markup``."""
+    shared = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": facts}
+    write_text(Path(path), _templates().get_template(template).render(**shared, **sections))
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    # Autoescape for every name: what users call their files and classes ends up on the page.
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("understudy", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    write_text(Path(path), page)
+
+
+def trust_section(trust: Trust | None, note: str = "") -> dict[str, Any]:
+    svg = None if trust is None else Markup(reliability_figure(trust))
+    return {"trust": trust, "trust_svg": svg, "trust_note": note}
 
 
 def write_run_report(
@@ -90,48 +82,20 @@ def write_run_report(
     rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
     trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
     alone = rows["gold"] and not rows["pool"]
-    title = "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}"
-    write_report(
-        path,
-        title=title,
-        lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
-        results=_run_results(run),
-        trust=measure_teacher(
-            gold, pool, lower_bound=lower_bound, classes=config.get("classes"), class_names=config.get("class_names")
-        ),
-        curves=figures.run_curves(run.history, run.selected_epoch) if run.history else None,
-        curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
-        facts=[*name_facts(run.facts), *((name, str(value)) for name, value in (settings or {}).items())],
-        warnings=warnings,
+    trust = measure_teacher(
+        gold, pool, lower_bound=lower_bound, classes=config.get("classes"), class_names=config.get("class_names")
     )
-
-
-def write_comparison_report(
-    path: str | Path,
-    comparison: Comparison,
-    *,
-    title: str,
-    lead: str = "",
-    verdict: Sequence[str] = (),
-    trust: Trust | None = None,
-    trust_note: str = "",
-    facts: Sequence[tuple[str, str]] = (),
-    warnings: Sequence[str] = (),
-) -> None:
-    trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
-    write_report(
+    write_page(
         path,
-        title=title,
-        lead=lead,
-        verdict=verdict,
-        comparison=comparison,
-        trust=trust,
-        trust_note=trust_note,
-        curves=figures.comparison_curves(comparison) if trained else None,
-        curves_note="Lines are means over the seeds, shades run from the lowest to the highest seed. "
-        "The axes fit the second half of training; the beginning may leave the picture.",
-        facts=facts,
+        "run.html.jinja",
+        title="Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
+        lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         warnings=warnings,
+        facts=[*name_facts(run.facts), *((name, str(value)) for name, value in (settings or {}).items())],
+        results=_run_results(run),
+        curves_svg=Markup(run_curves(run.history, run.selected_epoch)) if run.history else None,
+        curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
+        **trust_section(trust),
     )
 
 
@@ -149,51 +113,20 @@ def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     return named
 
 
-def _table(comparison: Comparison) -> list[dict[str, str]]:
-    return [
-        {
-            "method": line.method,
-            "colour": figures.look_of(comparison, line.method)[0],
-            "last": percent(line.last.mean),
-            "last_span": span(line.last, percent),
-            "selected": "" if line.selected is None else percent(line.selected.mean),
-            "selected_span": "" if line.selected is None else span(line.selected, percent),
-            "difference": "" if line.difference is None else signed(line.difference.mean),
-            "difference_span": "" if line.difference is None else span(line.difference, signed),
-        }
-        for line in comparison.lines()
-    ]
-
-
 def _run_results(run: Run) -> list[dict[str, str]]:
     moments = {
         "last": f"last epoch ({len(run.history)})",
         "selected": f"chosen epoch ({run.selected_epoch})",
         "finetuned": "after fine-tuning",
     }
-    rows = []
-    for prefix in ("test", "select"):
-        for when, found in run.metrics(prefix).items():
-            if "accuracy" in found:
-                rows.append(
-                    {
-                        "name": f"{prefix} rows, {moments[when]}",
-                        "accuracy": f"{percent(found['accuracy'])}%",
-                        "worst_class": f"{percent(found['worst_class'])}%",
-                        "ece": f"{percent(found['ece'])} points",
-                    }
-                )
-    return rows
-
-
-@cache
-def _template() -> jinja2.Template:
-    # Autoescape for every name: what users call their files and classes ends up on the page.
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("understudy", "report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.jinja")
+    return [
+        {
+            "name": f"{prefix} rows, {moments[when]}",
+            "accuracy": f"{percent(measured['accuracy'])}%",
+            "worst_class": f"{percent(measured['worst_class'])}%",
+            "ece": f"{percent(measured['ece'])} points",
+        }
+        for prefix in ("test", "select")
+        for when, measured in run.metrics(prefix).items()
+        if "accuracy" in measured
+    ]
