@@ -25,7 +25,7 @@ from torch import Tensor, nn
 import understudy as us
 from experiments.data import images
 from experiments.table import save
-from understudy.acquisition.select import STRATEGIES
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import KINDS, Benchmark, Cell, benchmark
 from understudy.comparison.interval import Interval, percent, signed, span
 

@@ -12,7 +12,7 @@ import torch
 
 from experiments.datasets import LOADERS, load
 from experiments.sweep import Cell, known, net
-from understudy.acquisition.select import STRATEGIES
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import KINDS, benchmark
 
 TITLES = {

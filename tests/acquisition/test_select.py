@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from understudy.acquisition.badge import logit_gradient
-from understudy.acquisition.lhd import loss_difference
-from understudy.acquisition.s_badge import mean_absolute_difference
-from understudy.acquisition.select import STRATEGIES, select
+from understudy.acquisition.select import select
+from understudy.acquisition.strategies import STRATEGIES
+from understudy.acquisition.strategies.badge import logit_gradient
+from understudy.acquisition.strategies.lhd import loss_difference
+from understudy.acquisition.strategies.s_badge import mean_absolute_difference
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.maths.spread.spread import factored, kmeans_plus_plus
+from understudy.maths.spread import factored, kmeans_plus_plus
 
-NAMES = ["random", "confidence", "margin", "entropy", "coreset", "badge", "s_badge", "lhd"]
+NAMES = ["random", "confidence", "coreset", "entropy", "margin", "badge", "s_badge", "lhd"]
 
 
 def arrays(rows: int = 60, classes: int = 4, columns: int = 5, seed: int = 0) -> dict[str, Tensor]:

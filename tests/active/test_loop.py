@@ -9,7 +9,7 @@ import torch
 
 import understudy as us
 from understudy import active
-from understudy.acquisition.select import STRATEGIES
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.scores import score
 from understudy.training.ema import EMA
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import active, cli
-from understudy.acquisition.select import STRATEGIES, select
+from understudy.acquisition.select import select
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import score
 from understudy.tables.read import read_examples
 from understudy.tables.table import write_table

@@ -10,9 +10,9 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.spread import spread
-from understudy.maths.spread.rows import nearest_centre
-from understudy.maths.spread.spread import (
+from understudy.maths import spread
+from understudy.maths.factored_rows import nearest_centre
+from understudy.maths.spread import (
     Factored,
     factored,
     farthest_first,

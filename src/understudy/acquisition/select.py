@@ -1,61 +1,45 @@
 """Choose the n examples most worth a label, by name: `select("badge", 100, probs=p, hidden=h)`.
 
-| strategy | needs | picks |
-| --- | --- | --- |
-| random | size=, or any array | uniformly |
-| confidence, margin, entropy | probs | the least certain |
-| coreset | hidden | the farthest from all labelled and picked |
-| badge | probs, hidden | k-means++ on last-layer gradients |
-| s_badge | probs, hidden, hidden_ema | the same, scaled by the distance to the moving average |
-| lhd | probs, probs_ema, hidden, hidden_ema | k-means++ on the difference to the moving average |
+probs are class probabilities (N, C), hidden penultimate features (N, d); `_ema` the same from the moving average of the
+parameters. Each strategy, and which of these it needs, is a file in ``strategies/``; random needs only `size=`.
 
-probs are class probabilities (N, C), hidden penultimate features (N, d); `_ema` the same from the moving
-average of the parameters. A new strategy is a function in its own file and a line in STRATEGIES.
+What the user passes is checked once: numpy or torch in, finite CPU tensors out, one length for all. Nothing is
+repaired. Float32 and float64 arrays are used where they lie, without a copy; other types become float32.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from understudy.acquisition.arrays import (
-    Array,
-    as_labelled,
-    as_matrix,
-    as_probabilities,
-    available_rows,
-    common_length,
-)
-from understudy.acquisition.badge import badge
-from understudy.acquisition.confidence import confidence
-from understudy.acquisition.coreset import coreset
-from understudy.acquisition.entropy import entropy
-from understudy.acquisition.lhd import lhd
-from understudy.acquisition.margin import margin
-from understudy.acquisition.random import random
-from understudy.acquisition.s_badge import s_badge
+from understudy.acquisition.strategies import STRATEGIES
+from understudy.acquisition.strategy import Reasons, Strategy
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
-
-class Strategy(NamedTuple):
-    """`pick(n, *, available, generator, <needs>)` returns n distinct ones of the available row numbers."""
-
-    pick: Callable[..., Tensor]
-    needs: tuple[str, ...]
+Array = Tensor | ArrayLike
 
 
-STRATEGIES: dict[str, Strategy] = {
-    "random": Strategy(random, ()),
-    "confidence": Strategy(confidence, ("probs",)),
-    "margin": Strategy(margin, ("probs",)),
-    "entropy": Strategy(entropy, ("probs",)),
-    "coreset": Strategy(coreset, ("hidden",)),
-    "badge": Strategy(badge, ("probs", "hidden")),
-    "s_badge": Strategy(s_badge, ("probs", "hidden", "hidden_ema")),
-    "lhd": Strategy(lhd, ("probs", "probs_ema", "hidden", "hidden_ema")),
-}
+class Scores(NamedTuple):
+    """What the strategies look at, of every pool row."""
+
+    probs: Tensor
+    hidden: Tensor
+    probs_ema: Tensor | None = None
+    hidden_ema: Tensor | None = None
+
+    def arrays(self) -> dict[str, Tensor]:
+        """As ``us.select`` takes them."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def strategy_named(name: str) -> Strategy:
+    if name not in STRATEGIES:
+        raise UnderstudyError(f"unknown strategy {name!r}: use one of {', '.join(STRATEGIES)}")
+    return STRATEGIES[name]
 
 
 def select(
@@ -76,35 +60,40 @@ def select(
     `size`: the pool's length, needed only where no array tells it. Arrays that a strategy does not need are
     ignored, except that their shapes must fit.
     """
-    if strategy not in STRATEGIES:
-        raise UnderstudyError(f"unknown strategy {strategy!r}: use one of {', '.join(STRATEGIES)}")
+    chosen = strategy_named(strategy)
     given = {"probs": probs, "probs_ema": probs_ema, "hidden": hidden, "hidden_ema": hidden_ema}
-    pick, needs = STRATEGIES[strategy]
-    missing = [name for name in needs if given[name] is None]
+    missing = [name for name in chosen.needs if given[name] is None]
     if missing:
         raise UnderstudyError(f"strategy {strategy!r} needs {' and '.join(missing)}: pass {missing[0]}=…")
 
     arrays = {name: _checked(name, value) for name, value in given.items() if value is not None}
     for name in ("probs", "hidden"):
         _check_same_columns(arrays, name, f"{name}_ema")
-    rows = None if labelled is None else as_labelled(labelled)
-    available = available_rows(rows, common_length(arrays, rows, size))
+    rows = None if labelled is None else _as_labelled(labelled)
+    available = _available_rows(rows, _common_length(arrays, rows, size))
     left = int(available.sum())
     if not 0 <= n <= left:
         raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
-    if "hidden_ema" in needs and torch.equal(arrays["hidden"], arrays["hidden_ema"]):
+    if "hidden_ema" in chosen.needs and torch.equal(arrays["hidden"], arrays["hidden_ema"]):
         warnings.warn(
             f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
             "linear student has no features of its own); use badge, or a student with a hidden layer",
             UnderstudyWarning,
             stacklevel=2,
         )
-    generator = torch.Generator().manual_seed(seed)
-    return pick(n, available=available, generator=generator, **{name: arrays[name] for name in needs})
+    return chosen.pick(n, arrays, available=available, generator=torch.Generator().manual_seed(seed))
+
+
+def explain(
+    strategy: str, picks: Tensor, scores: Scores, labelled: Tensor, *, names: Sequence[str] | None = None
+) -> Reasons:
+    """Scores and phrases of the picks, in their order. ``labelled``: row numbers that had labels before."""
+    names = names or [str(number) for number in range(scores.probs.shape[1])]
+    return strategy_named(strategy).explain(picks, scores.arrays(), labelled=labelled, names=names)
 
 
 def _checked(name: str, value: Array) -> Tensor:
-    return as_probabilities(value, name) if name.startswith("probs") else as_matrix(value, name)
+    return _as_probabilities(value, name) if name.startswith("probs") else _as_matrix(value, name)
 
 
 def _check_same_columns(arrays: dict[str, Tensor], name: str, other: str) -> None:
@@ -113,3 +102,87 @@ def _check_same_columns(arrays: dict[str, Tensor], name: str, other: str) -> Non
             f"{name} has {arrays[name].shape[1]} columns, {other} has {arrays[other].shape[1]}: "
             "both must come from the same architecture"
         )
+
+
+def _as_matrix(value: Array, name: str) -> Tensor:
+    """A finite (N, columns) tensor on the CPU."""
+    matrix = _as_tensor(value)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise UnderstudyError(f"{name} has shape {tuple(matrix.shape)}: pass one row per example, (N, columns)")
+    if matrix.dtype not in (torch.float32, torch.float64):
+        matrix = matrix.float()
+    # NaN and infinity survive a sum, which needs no memory; only a suspicious sum is worth a look at each
+    # entry.
+    if not bool(torch.isfinite(matrix.sum())):
+        bad = (~torch.isfinite(matrix)).any(1).nonzero()
+        if len(bad) > 0:
+            raise UnderstudyError(
+                f"{name} row {int(bad[0])} holds NaN or infinity: fix or drop it ({len(bad)} such rows)"
+            )
+    return matrix
+
+
+def _as_probabilities(value: Array, name: str) -> Tensor:
+    probs = _as_matrix(value, name)
+    # 1% allows for half-precision softmax outputs; logits are off by far more.
+    wrong = ((probs.sum(1) - 1).abs() > 1e-2) | (probs.amin(1) < 0)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UnderstudyError(
+            f"{name} row {row} is not a distribution (sum {float(probs[row].sum()):.4g}, smallest entry "
+            f"{float(probs[row].min()):.4g}): pass probabilities, e.g. logits.softmax(-1)"
+        )
+    return probs
+
+
+def _common_length(matrices: Mapping[str, Tensor], labelled: Tensor | None, size: int | None) -> int:
+    """The number of rows in the pool, on which everything given has to agree."""
+    lengths = {name: len(matrix) for name, matrix in matrices.items()}
+    if labelled is not None and labelled.dtype == torch.bool:
+        lengths["labelled"] = len(labelled)
+    if size is not None:
+        lengths["size"] = size
+    if not lengths:
+        raise UnderstudyError("the pool's size is unknown: pass size=, a boolean labelled mask, or any of the arrays")
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise UnderstudyError(f"arrays of different lengths ({listed}): all must have one row per pool example")
+    return next(iter(lengths.values()))
+
+
+def _as_labelled(value: Array) -> Tensor:
+    """Row numbers (int64) or a mask (bool), one-dimensional."""
+    labelled = _as_tensor(value)
+    if labelled.numel() == 0 and labelled.dtype != torch.bool:
+        labelled = labelled.long()
+    if labelled.ndim != 1 or labelled.is_floating_point() or labelled.is_complex():
+        raise UnderstudyError(
+            f"labelled has shape {tuple(labelled.shape)} and type {labelled.dtype}: "
+            "pass row numbers or a boolean mask (N,)"
+        )
+    return labelled if labelled.dtype == torch.bool else labelled.long()
+
+
+def _available_rows(labelled: Tensor | None, length: int) -> Tensor:
+    """(N,) bool: the rows that are not labelled yet."""
+    available = torch.ones(length, dtype=torch.bool)
+    if labelled is None:
+        return available
+    if labelled.dtype == torch.bool:
+        return ~labelled
+    outside = labelled[(labelled < 0) | (labelled >= length)]
+    if len(outside) > 0:
+        raise UnderstudyError(f"labelled holds row number {int(outside[0])}, the pool has rows 0 to {length - 1}")
+    available[labelled] = False
+    return available
+
+
+def _as_tensor(value: Array) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    array = np.asarray(value)
+    if any(stride < 0 for stride in array.strides):  # a reversed view, which torch cannot hold
+        array = np.ascontiguousarray(array)
+    with warnings.catch_warnings():  # a read-only memory map is welcome: nothing here writes
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)

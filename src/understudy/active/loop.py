@@ -22,12 +22,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.acquisition.select import select
+from understudy.acquisition.select import Scores, explain, select
 from understudy.active.oracle import as_oracle
 from understudy.active.question import Question, open_questions
-from understudy.active.reasons import explain
 from understudy.active.result import Result, record_line
-from understudy.active.scores import Scores, needs_ema, score
+from understudy.active.scores import needs_ema, score
 from understudy.active.settings import as_json
 from understudy.active.state import State, drop_rounds_before, load_round, round_folder, save_round, write_labelled
 from understudy.active.watch import noise_watch

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.acquisition.select import STRATEGIES
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.curves import Curves, plot_curves
 from understudy.active.loop import Loop
 from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedastic

@@ -8,9 +8,9 @@ import torch
 import typer
 from torch import Tensor
 
-from understudy.acquisition.select import STRATEGIES, select
+from understudy.acquisition.select import explain, select
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.question import write_columns
-from understudy.active.reasons import explain
 from understudy.active.scores import needs_ema, score
 from understudy.active.watch import noise_watch
 from understudy.cli import options as shared

@@ -8,15 +8,22 @@ g itself, N × C·d numbers, is never built: `maths/spread.py` works on the two 
 import torch
 from torch import Tensor
 
-from understudy.maths.spread.spread import factored, kmeans_plus_plus
+from understudy.acquisition.strategy import Arrays, Spread
+from understudy.maths.spread import Factored, factored
 
 
-def badge(n: int, *, probs: Tensor, hidden: Tensor, available: Tensor, generator: torch.Generator) -> Tensor:
-    rows = factored(hidden, left=logit_gradient(probs).to(hidden.dtype))
-    return kmeans_plus_plus(rows, n, available=available, generator=generator)
+class Badge(Spread):
+    needs = ("probs", "hidden")
+    vector = "gradient"
+
+    def vectors(self, arrays: Arrays) -> Factored:
+        return factored(arrays["hidden"], left=logit_gradient(arrays["probs"]).to(arrays["hidden"].dtype))
 
 
 def logit_gradient(probs: Tensor) -> Tensor:
     """f − onehot(argmax f), (N, C): the gradient of −log f_ŷ with respect to the logits."""
     predicted = probs.argmax(1, keepdim=True)
     return probs.scatter_add(1, predicted, -torch.ones_like(probs[:, :1]).expand_as(predicted))
+
+
+badge = Badge()

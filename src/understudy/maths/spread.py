@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.spread.rows import Factored, factored, nearest_centre, squared_distances
+from understudy.maths.factored_rows import Factored, factored, nearest_centre, squared_distances
 
 __all__ = ["Factored", "factored", "farthest_first", "kmeans_plus_plus", "squared_distances"]
 

@@ -8,23 +8,22 @@ their type (a loss of 87 in float32): an infinite loss would leave nothing to co
 import torch
 from torch import Tensor
 
-from understudy.maths.spread.spread import factored, kmeans_plus_plus
+from understudy.acquisition.strategy import Arrays, Spread
+from understudy.maths.spread import Factored, factored
 
 
-def lhd(
-    n: int,
-    *,
-    probs: Tensor,
-    probs_ema: Tensor,
-    hidden: Tensor,
-    hidden_ema: Tensor,
-    available: Tensor,
-    generator: torch.Generator,
-) -> Tensor:
-    scale = loss_difference(probs, probs_ema).to(hidden.dtype)
-    difference = (hidden_ema - hidden).to(hidden.dtype)
-    rows = factored(difference, left=scale[:, None])
-    return kmeans_plus_plus(rows, n, available=available, generator=generator)
+class Lhd(Spread):
+    needs = ("probs", "probs_ema", "hidden", "hidden_ema")
+    vector = "scaled difference"
+
+    def vectors(self, arrays: Arrays) -> Factored:
+        hidden = arrays["hidden"]
+        scale = loss_difference(arrays["probs"], arrays["probs_ema"]).to(hidden.dtype)
+        return factored((arrays["hidden_ema"] - hidden).to(hidden.dtype), left=scale[:, None])
+
+    def notes(self, arrays: Arrays) -> list[str]:
+        scale = loss_difference(arrays["probs"], arrays["probs_ema"])
+        return [f"loss {number:.2g} off its average, " for number in scale.tolist()]
 
 
 def loss_difference(probs: Tensor, probs_ema: Tensor) -> Tensor:
@@ -35,3 +34,6 @@ def loss_difference(probs: Tensor, probs_ema: Tensor) -> Tensor:
 
 def _loss(probs: Tensor, label: Tensor) -> Tensor:
     return -probs.gather(1, label).squeeze(1).clamp_min(torch.finfo(probs.dtype).tiny).log()
+
+
+lhd = Lhd()

@@ -2,7 +2,8 @@
 
 import torch
 
-from understudy.acquisition.select import STRATEGIES, select
+from understudy.acquisition.select import select
+from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import Scores, explain
 
 PROBS = torch.tensor([[0.5, 0.3, 0.2], [0.4, 0.35, 0.25], [0.9, 0.05, 0.05]])

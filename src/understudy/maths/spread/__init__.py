@@ -1,1 +1,0 @@
-"""k-means++ and farthest-first over factored embeddings."""
