@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from experiments.datasets.form import Data
 from experiments.datasets.imdb import imdb
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 
 PADDING = 0
 
@@ -39,7 +39,7 @@ def classifier(text: str, classes: int) -> nn.Module:
             model = transformers.AutoModelForSequenceClassification.from_pretrained(name, num_labels=classes)
         except (OSError, ValueError) as error:
             raise UnderstudyError(
-                f"the weights of {name} are not at hand ({str(error).splitlines()[0]}); run: hf download {name}"
+                f"the weights of {name} are not at hand ({first_line(error)}); run: hf download {name}"
             ) from error
         return TokenClassifier(model, int(model.config.pad_token_id or PADDING))
     if name != "albert":

@@ -10,7 +10,7 @@ import typer
 from understudy.cli import options as shared
 from understudy.comparison.interval import percent
 from understudy.data.rows import Rows, as_rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import predict
 from understudy.tables.classes import ClassNames
 from understudy.tables.join import read_ids
@@ -92,10 +92,9 @@ def fitting_rows(folder: Path, run: Run, table: Table, student: torch.nn.Module)
     try:
         predict(student, first)
     except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
         raise UnderstudyError(
-            f"{table.path}: the student cannot take rows of shape {tuple(first.shape[1:])} ({reason}); give the "
-            "features of its training"
+            f"{table.path}: the student cannot take rows of shape {tuple(first.shape[1:])} ({first_line(error)}); give "
+            "the features of its training"
         ) from error
     return rows
 

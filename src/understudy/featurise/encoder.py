@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.featurise.pooling import Layout, read_layout
 from understudy.featurise.raw import Array
 
@@ -81,7 +81,7 @@ class Encoder:
                 batch = batch.to(model.device)
                 vectors = self.layout.pool(model(**batch).last_hidden_state, batch["attention_mask"]).cpu()
         except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise UnderstudyError(f"{self.name} does not encode texts: {_reason(error)}; use an encoder") from error
+            raise UnderstudyError(f"{self.name} does not encode texts: {first_line(error)}; use an encoder") from error
         if not bool(vectors.isfinite().all()):
             raise UnderstudyError(f"{self.name} gives NaN or infinity for a text; use another encoder")
         return np.asarray(vectors.numpy(), dtype=np.float32)
@@ -101,7 +101,7 @@ class Encoder:
         except Exception as error:
             # A damaged folder makes the library raise nearly everything.
             raise UnderstudyError(
-                f"cannot load the encoder {self.name}: {_reason(error)}; it must hold a model of transformers, with "
+                f"cannot load the encoder {self.name}: {first_line(error)}; it must hold a model of transformers, with "
                 "its tokenizer and weights as safetensors"
             ) from error
         absent = sorted(key for key in told["missing_keys"] if "pooler" not in key)
@@ -133,7 +133,7 @@ def _download(name: str, revision: str | None) -> Path:
     except Exception as error:
         # No network, no such name, no permission: each has an exception of its own, in versions of their own.
         raise UnderstudyError(
-            f"the encoder {name!r} is no folder here, nor to be had from the hub: {_reason(error)}; check the name"
+            f"the encoder {name!r} is no folder here, nor to be had from the hub: {first_line(error)}; check the name"
         ) from error
 
 
@@ -158,7 +158,3 @@ def _quiet(transformers: Any) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

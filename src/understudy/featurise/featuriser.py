@@ -16,7 +16,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.featurise.arrays import Arrays
 from understudy.featurise.categories import Categories
 from understudy.featurise.choose import fit_parts
@@ -95,9 +95,8 @@ class Featuriser:
             arrays = safetensors.numpy.load(stored) if stored else {}
             return cls([_restore(values, arrays, number) for number, values in enumerate(said["parts"])])
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UnderstudyError(
-                f"{path} or {arrays_path.name} is damaged: {reason}; restore them or train again"
+                f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
             ) from error
 
 

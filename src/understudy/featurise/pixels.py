@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.featurise.raw import Array
 
 Source = Path | bytes
@@ -69,8 +69,9 @@ def open_image(source: Source, where: str) -> Any:
         raise
     except Exception as error:
         # Decoders of damaged files raise nearly everything: OSError, SyntaxError, struct.error, IndexError, …
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnderstudyError(f"{named} cannot be read as an image: {reason}; restore it or remove the row") from error
+        raise UnderstudyError(
+            f"{named} cannot be read as an image: {first_line(error)}; restore it or remove the row"
+        ) from error
 
 
 def to_pixels(image: Any, *, size: tuple[int, int], mode: str) -> Array:

@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
@@ -37,6 +35,7 @@ from understudy.inference.features import forward
 from understudy.inference.passes import BATCH_SIZE, over_rows, penultimate
 from understudy.labels.forms import Soft
 from understudy.labels.store.label_store import LabelStore
+from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import write_bytes
 
 Teacher = nn.Module | Callable[[Any], Any]
@@ -95,12 +94,8 @@ class _CacheFile:
     def __init__(self, path: Path) -> None:
         self.path, self.probs = path, dict[Any, Any]()
         if path.exists():
-            try:
-                table = pq.read_table(path, columns=["id", "teacher_probs"])
-            except (OSError, ValueError, pa.ArrowException) as error:
-                raise UnderstudyError(f"cannot read the label cache {path}: {str(error).splitlines()[0]}") from error
-            probs = table["teacher_probs"].to_numpy(zero_copy_only=False)
-            self.probs = dict(zip(table["id"].to_pylist(), probs, strict=True))
+            stored = from_parquet(path, ["id", "teacher_probs"], cure="use another label cache")
+            self.probs = dict(zip(stored["id"].tolist(), stored["teacher_probs"], strict=True))
 
     def missing(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return ids[[name not in self.probs for name in ids.tolist()]]
@@ -116,10 +111,7 @@ class _CacheFile:
 
     def flush(self) -> None:
         probs = np.stack(list(self.probs.values())).astype(np.float32)
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(probs.reshape(-1)), probs.shape[1])
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.table({"id": pa.array(list(self.probs)), "teacher_probs": lists}), sink)
-        write_bytes(self.path, bytes(sink.getvalue()))
+        write_bytes(self.path, to_parquet({"id": list(self.probs), "teacher_probs": probs}))
 
     def labels(self, ids: np.ndarray[Any, Any]) -> Soft:
         return Soft(torch.from_numpy(np.stack([self.probs[name] for name in ids.tolist()])), where=str(self.path))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.tables.classes import ClassNames
 from understudy.tables.table import Array, Table, read_table
 
@@ -71,7 +71,7 @@ def text_columns(path: Path) -> dict[str, list[str]]:
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
-        raise UnderstudyError(f"cannot read {path}: {' '.join(str(error).split())}; write CSV or Parquet") from error
+        raise UnderstudyError(f"cannot read {path}: {first_line(error)}; write CSV or Parquet") from error
     if not any(lines):
         raise UnderstudyError(f"{path} is empty; write a header and one line per row")
     header, *body = [line for line in lines if line]

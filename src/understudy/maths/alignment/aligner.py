@@ -29,7 +29,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.maths.alignment.constants import Constants
 from understudy.maths.alignment.direction import Direction, gradient_of
 from understudy.maths.alignment.rules import FusedRules
@@ -103,7 +103,7 @@ class Aligner:
                     result = self._by_route(direction, losses)
                 break
             except RuntimeError as failure:  # includes NotImplementedError, PyTorch's word for "no forward rule"
-                cause = cause or str(failure).split("\n")[0].split(". ")[0].rstrip(".")
+                cause = cause or first_line(failure).split(". ")[0]
         else:
             self.route = "difference"  # raises again what was not forward mode's fault
             result = self._by_route(direction, losses)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.tables.limits import check_memory
 from understudy.tables.readers.arrow import join_batches
-from understudy.tables.readers.source import Array, Source, first_line, reading
+from understudy.tables.readers.source import Array, Source, reading
 
 # Lines per batch: their Python objects live only until they are Arrow arrays.
 BATCH = 1 << 13

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 
 Array = np.ndarray[Any, Any]
 
@@ -46,11 +46,6 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         yield
     except DAMAGE as error:
         raise UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again") from error
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def refuse_twins(names: Sequence[str], path: Path) -> None:
