@@ -128,7 +128,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     mine = store(tmp_path)
     mine.append([1], [0])
     with monkeypatch.context() as full:
-        full.setattr(store_shards, "write_bytes", lambda *_: (_ for _ in ()).throw(us.UnderstudyError("no space left")))
+        full.setattr(store_shards, "write_named", lambda *_: (_ for _ in ()).throw(us.UnderstudyError("no space left")))
         with pytest.raises(us.UnderstudyError, match="no space"):
             mine.flush()
     assert not shards(tmp_path) and mine.labels([1]).top1().tolist() == [0]
@@ -162,13 +162,13 @@ def test_one_writes_and_many_read(tmp_path: Path) -> None:
 
 
 def test_shards_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.labels.store import index as store_index
+    from understudy.labels.store import contents
 
     with store(tmp_path) as mine:
         for i in range(3):
             mine.append([i], [i])
             mine.flush()
-        reader, real, merged = us.LabelStore(tmp_path / "labels"), store_index.read_shard, []
+        reader, real, merged = us.LabelStore(tmp_path / "labels"), contents.read_shard, []
 
         def unlucky(*arguments: Any) -> Any:
             if not merged:
@@ -176,7 +176,7 @@ def test_shards_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.M
                 mine.compact()
             return real(*arguments)
 
-        monkeypatch.setattr(store_index, "read_shard", unlucky)
+        monkeypatch.setattr(contents, "read_shard", unlucky)
         assert reader.labels([2, 0, 1]).top1().tolist() == [2, 0, 1]
 
 

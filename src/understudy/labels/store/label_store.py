@@ -6,7 +6,7 @@
     store = us.LabelStore("labels")                  # many may read while one writes
     pool = us.Pool(x, store.labels(pool_ids))        # joined by id; rows without a label are left unlabelled
 
-Labels are rows of numbered Parquet shards (``store_shards.py``); nothing is ever changed in place. Rows wait in memory
+Labels are rows of numbered Parquet shards (``shards.py``); nothing is ever changed in place. Rows wait in memory
 until there are ``flush_rows`` of them or, at an append, the oldest is ``flush_seconds`` old: a crash loses these and no
 others. ``flush``, ``close``, the end of the ``with`` block and of the program write them. Forms: "dense", "hard",
 "hard_confidence", "topk". A label of −1 (top-k: no class listed) means "asked, and no answer".
@@ -23,11 +23,9 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
+from understudy.labels.store.contents import Contents
 from understudy.labels.store.forms import Array, Columns, from_columns, pad, same_rows, to_columns, unlabelled
-from understudy.labels.store.index import Index, Result
-from understudy.labels.store.settings import checked_ids, read_settings, write_settings
-from understudy.labels.store.shards import is_damaged, list_shards, remove_leftovers, write_shard
-from understudy.labels.store.writer import Writer
+from understudy.labels.store.shards import is_damaged, list_shards, read_settings, write_settings
 from understudy.store.files import locked
 
 
@@ -55,17 +53,18 @@ class LabelStore:
         self.folder = Path(folder)
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
         self.classes, self.form = read_settings(self.folder, names, form)
-        self._writer = Writer(self.folder, flush_rows=flush_rows, flush_seconds=flush_seconds)
-        self._index = Index(self.folder, self.form, len(self.classes))
-        self._steady(lambda: None)
+        self._contents = Contents(
+            self.folder, self.form, len(self.classes), flush_rows=flush_rows, flush_seconds=flush_seconds
+        )
+        self._contents.steady(lambda: None)
         # Forgetting to close must not cost labels.
-        weakref.finalize(self, self._writer.finish)
+        weakref.finalize(self, self._contents.finish)
 
     def __len__(self) -> int:
-        return len(self._index.rows)
+        return len(self._contents.rows)
 
     def __contains__(self, name: Any) -> bool:
-        return name in self._index.rows
+        return name in self._contents.rows
 
     def __repr__(self) -> str:
         return f"LabelStore({str(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
@@ -85,7 +84,7 @@ class LabelStore:
         """
         names = checked_ids(ids)
         columns = to_columns(labels, len(names), self.form, self.classes)
-        self._lock()
+        self._contents.lock(self._check_settings)
         self._check_kind(names)
         first: dict[Any, int] = {}
         for row, name in enumerate(names):
@@ -97,24 +96,22 @@ class LabelStore:
                 twice = names[int(np.flatnonzero(quarrel)[0])]
                 raise UnderstudyError(f"id {twice!r} comes twice with different labels; keep one of them")
         rows = np.array(list(first.values()), dtype=np.int64)
-        known = self._index.places(list(first))
+        known = self._contents.rows_of(list(first))
         taken = known < 0
         taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
-        kept = rows[taken].tolist()
-        if kept:
-            self._add([names[row] for row in kept], {key: column[kept] for key, column in columns.items()})
-        fresh = int((known < 0).sum())
-        return Appended(fresh, len(names) - len(kept), len(kept) - fresh)
+        added = rows[taken].tolist()
+        if added:
+            self._contents.add([names[row] for row in added], {key: column[added] for key, column in columns.items()})
+        new = int((known < 0).sum())
+        return Appended(new, len(names) - len(added), len(added) - new)
 
     def flush(self) -> None:
         """Put everything that waits on the disk."""
-        if self._writer.holds_lock and self._writer.ids:
-            self._index.wrote(self._writer.flush())
+        self._contents.flush()
 
     def close(self) -> None:
         """Flush, and let others write. The store can still be read, and appended to again."""
-        self.flush()
-        self._writer.release()
+        self._contents.finish()
 
     def missing(self, ids: Any, *, unlabelled: bool = False) -> Array:
         """Which of these ids still have to be asked, each once, in their order.
@@ -122,7 +119,7 @@ class LabelStore:
         ``unlabelled``: those that were asked and got no answer, too.
         """
         names = checked_ids(ids)
-        known = self._steady(lambda: self._known(names, labelled=unlabelled))
+        known = self._contents.steady(lambda: self._known(names, labelled=unlabelled))
         gone = dict.fromkeys(name for name, there in zip(names, known.tolist(), strict=True) if not there)
         return np.array(list(gone), dtype=np.str_ if names and isinstance(names[0], str) else np.int64)
 
@@ -132,17 +129,12 @@ class LabelStore:
         Dense labels with gaps come as ``us.TopK`` of all classes, which can say "no label".
         """
         names = checked_ids(ids)
-        return from_columns(self._steady(lambda: self._gather(names)), self.form, len(self.classes))
+        return from_columns(self._contents.steady(lambda: self._gather(names)), self.form, len(self.classes))
 
     def compact(self) -> None:
         """Merge all shards into one that holds the newest label of every id; then the old ones go."""
-        self._lock()
-        self.flush()
-        if len(self._index.shards) > 1:
-            names = list(self._index.rows)
-            merged = write_shard(self.folder, 1, self._writer.next - 1, names, self._gather(names))
-            remove_leftovers(self.folder, [merged])
-            self._index.refresh()
+        self._contents.lock(self._check_settings)
+        self._contents.merge()
 
     @staticmethod
     def set_aside_damaged(folder: str | Path) -> list[Path]:
@@ -151,36 +143,24 @@ class LabelStore:
             bad = [shard.path for shard in list_shards(Path(folder))[0] if is_damaged(shard)]
             return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
 
-    def _steady(self, work: Callable[[], Result]) -> Result:
-        return self._index.steady(work, fresh=self._writer.holds_lock)
-
     def _gather(self, names: list[Any]) -> Columns:
         self._check_kind(names)
-        return self._index.gather(self._index.places(names), self._writer.waiting() if self._writer.ids else None)
+        return self._contents.labels(self._contents.rows_of(names))
 
     def _known(self, names: list[Any], *, labelled: bool) -> Array:
         if labelled:
             return ~unlabelled(self._gather(names))
         self._check_kind(names)
-        return self._index.places(names) >= 0
+        return self._contents.rows_of(names) >= 0
 
-    def _lock(self) -> None:
-        if self._writer.holds_lock:
-            return
-        self._writer.lock()
-        try:
-            read_settings(self.folder, self.classes, self.form)
-            write_settings(self.folder, self.classes, self.form)
-            self._writer.next = self._index.refresh()
-            remove_leftovers(self.folder, self._index.shards)
-        except BaseException:
-            self._writer.release()
-            raise
+    def _check_settings(self) -> None:
+        """Another may have begun a store here since."""
+        read_settings(self.folder, self.classes, self.form)
+        write_settings(self.folder, self.classes, self.form)
 
     def _changed(self, names: list[Any], columns: Columns, rows: Array, known: Array, *, replace: bool) -> Array:
         """Which of these rows say something else than the store does, and may."""
-        waiting = self._writer.waiting() if self._writer.ids else None
-        old, new = pad(self._index.gather(known, waiting), {key: column[rows] for key, column in columns.items()})
+        old, new = pad(self._contents.labels(known), {key: column[rows] for key, column in columns.items()})
         changed = ~same_rows(old, new)
         quarrel = changed & ~unlabelled(old)
         if quarrel.any() and not replace:
@@ -191,16 +171,8 @@ class LabelStore:
             )
         return changed
 
-    def _add(self, names: list[Any], columns: Columns) -> None:
-        if not self._writer.fits(columns):
-            self.flush()
-        self._writer.add(names, columns)
-        self._index.add(names)
-        if self._writer.is_due():
-            self.flush()
-
     def _check_kind(self, names: list[Any]) -> None:
-        mine = next(iter(self._index.rows), None)
+        mine = next(iter(self._contents.rows), None)
         if names and mine is not None and type(names[0]) is not type(mine):
             kinds = {int: "whole numbers", str: "text"}
             raise UnderstudyError(f"the ids are {kinds[type(names[0])]}, those of {self.folder} {kinds[type(mine)]}")
@@ -220,3 +192,22 @@ def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, b
         store.append(some, ask(some))
         store.flush()
     return len(todo)
+
+
+def checked_ids(ids: Any) -> list[Any]:
+    """Ids as whole numbers or text, all of one kind."""
+    kinds = {type(one) for one in ids} if isinstance(ids, list | tuple) else set()
+    array = np.asarray(ids)
+    if not array.size and array.ndim == 1:
+        return []
+    if array.ndim != 1 or array.dtype.kind not in "iuU" or (str in kinds and len(kinds) > 1):
+        raise UnderstudyError("ids are whole numbers or text, one per row and all of one kind")
+    names: list[Any] = array.tolist()
+    try:
+        if array.dtype.kind == "U":
+            "".join(names).encode()
+        else:
+            np.asarray(names, dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise UnderstudyError("an id is no valid text or no 64-bit number; rename it") from error
+    return names

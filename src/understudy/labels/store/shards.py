@@ -1,26 +1,25 @@
-"""The files of a label store: numbered Parquet shards that carry their checksum in their name.
+"""The files of a label store: ``store.json`` with what is fixed for all its labels, and numbered Parquet shards.
 
-``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7. A shard appears whole or not
-at all; one whose bytes do not match its name, or whose number is missing, is an error that names it. A shard inside the
-range of another is a leftover of a merge that was killed, and is ignored.
+``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7, with its checksum. A shard
+appears whole or not at all; one whose bytes do not match its name, or whose number is missing, is an error that names
+it. A shard inside the range of another is a leftover of a merge that was killed, and is ignored.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from understudy.errors import UnderstudyError
-from understudy.labels.store.forms import Array, Columns
-from understudy.store.files import write_bytes
+from understudy.labels.llm.classes import checked_names
+from understudy.labels.store.forms import FORMS, Columns
+from understudy.store.arrow import from_parquet, to_parquet
+from understudy.store.files import read_json, read_named, write_json, write_named
 
-_NAME = re.compile(r"(\d{8})-(\d{8})\.([0-9a-f]{32})\.parquet(\.damaged)?")
+SETTINGS = "store.json"
+FORMAT = 1
+_NAME = re.compile(r"(\d{8})-(\d{8})\.[0-9a-f]{32}\.parquet(\.damaged)?")
 
 
 class VanishedError(Exception):
@@ -32,23 +31,22 @@ class Shard:
     path: Path
     first: int
     last: int
-    checksum: str
 
 
 def list_shards(folder: Path) -> tuple[list[Shard], int]:
     """The shards that count, in order and without a gap, and the number of the next."""
-    found, damaged = _all_shards(folder)
+    whole, damaged = _all_shards(folder)
     shards: list[Shard] = []
     following = 1
-    for shard in sorted(found + damaged, key=lambda shard: (shard.first, -shard.last)):
+    for shard in sorted(whole + damaged, key=lambda shard: (shard.first, -shard.last)):
         if shard.last < following:
             continue
         if shard.first != following:
             break
-        if shard in found:
+        if shard in whole:
             shards.append(shard)
         following = shard.last + 1
-    highest = max((shard.last for shard in found), default=0)
+    highest = max((shard.last for shard in whole), default=0)
     if following <= highest:
         raise UnderstudyError(
             f"{folder}: shard {following:08d} is missing; restore it, or accept its loss with an empty file "
@@ -58,38 +56,32 @@ def list_shards(folder: Path) -> tuple[list[Shard], int]:
 
 
 def _all_shards(folder: Path) -> tuple[list[Shard], list[Shard]]:
-    found: list[Shard] = []
+    whole: list[Shard] = []
     damaged: list[Shard] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         name = _NAME.fullmatch(path.name)
         if name is not None:
-            into = damaged if name[4] else found
-            into.append(Shard(path, int(name[1]), int(name[2]), name[3]))
+            (damaged if name[3] else whole).append(Shard(path, int(name[1]), int(name[2])))
         elif path.suffix == ".parquet" and not path.name.startswith("."):
             raise UnderstudyError(f"{path} is no shard of this label store; move it elsewhere")
-    return found, damaged
+    return whole, damaged
 
 
 def read_shard(shard: Shard, columns: Sequence[str] | None = None) -> tuple[list[Any], Columns]:
-    """Ids and label columns; ``columns=[]`` for the ids alone."""
+    """Ids and label columns; ``columns=["id"]`` for the ids alone."""
     try:
-        content = shard.path.read_bytes()
+        content = read_named(shard.path)
     except FileNotFoundError as error:
         raise VanishedError from error
     except OSError as error:
         raise UnderstudyError(f"cannot read {shard.path}: {error.strerror}") from error
-    if _checksum(content) != shard.checksum:
+    except ValueError as error:
         raise UnderstudyError(
-            f"{shard.path} is damaged ({len(content)} bytes that do not match its checksum); restore it, or set it "
-            "aside with us.LabelStore.set_aside_damaged(folder): its rows are then asked again"
-        )
-    try:
-        table = pq.read_table(pa.BufferReader(content), columns=None if columns is None else ["id", *columns])
-        ids = table["id"].to_pylist()
-        names = [name for name in table.column_names if name != "id"]
-        return ids, {name: _array(table[name].combine_chunks()) for name in names}
-    except (pa.ArrowException, ValueError, KeyError, AttributeError) as error:
-        raise UnderstudyError(f"{shard.path} holds no labels ({' '.join(str(error).split())[:100]})") from error
+            f"{shard.path} is damaged ({error}); restore it, or set it aside with "
+            "us.LabelStore.set_aside_damaged(folder): its rows are then asked again"
+        ) from error
+    labels = from_parquet(shard.path, columns, content=content)
+    return labels.pop("id").tolist(), labels
 
 
 def is_damaged(shard: Shard) -> bool:
@@ -101,36 +93,44 @@ def is_damaged(shard: Shard) -> bool:
 
 
 def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Columns) -> Shard:
-    arrays = {"id": pa.array(ids), **{name: _arrow(column) for name, column in columns.items()}}
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays), sink)
-    content = bytes(sink.getvalue())
-    shard = Shard(folder / f"{first:08d}-{last:08d}.{_checksum(content)}.parquet", first, last, _checksum(content))
-    write_bytes(shard.path, content)
-    return shard
+    name = f"{first:08d}-{last:08d}.{{digest}}.parquet"
+    return Shard(write_named(folder / name, to_parquet({"id": ids, **columns})), first, last)
 
 
 def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
     """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
-    kept = {shard.path for shard in shards}
     for shard in _all_shards(folder)[0]:
-        if shard.path not in kept:
+        if shard not in shards:
             shard.path.unlink(missing_ok=True)
     for path in folder.glob(".*.parquet.*"):
         path.unlink(missing_ok=True)
 
 
-def _checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
+def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None) -> tuple[tuple[str, ...], str]:
+    """Classes and form, as they are on the disk or else as given."""
+    given = None if classes is None else checked_names(classes)
+    if form is not None and form not in FORMS:
+        raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
+    path = folder / SETTINGS
+    if not path.exists():
+        if list_shards(folder)[0]:
+            raise UnderstudyError(f"{folder} holds shards but no {SETTINGS}; restore it from a backup")
+        if given is None or form is None:
+            raise UnderstudyError(f"there is no label store in {folder} yet; pass classes= and form= to start one")
+        return given, form
+    stored = read_json(path)
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT or stored.get("form") not in FORMS:
+        raise UnderstudyError(f"{path} is not the description of a label store (format {FORMAT}); restore it")
+    names = checked_names(stored.get("classes") or [])
+    if given not in (None, names) or form not in (None, stored["form"]):
+        raise UnderstudyError(
+            f"{folder} holds {stored['form']} labels over {', '.join(names[:10])}, asked for were "
+            f"{form or stored['form']} labels over {', '.join((given or names)[:10])}; use another folder, or the same "
+            "classes in the same order"
+        )
+    return names, stored["form"]
 
 
-def _arrow(column: Array) -> Any:
-    if column.ndim == 1:
-        return pa.array(column)
-    return pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
-
-
-def _array(values: Any) -> Array:
-    if not pa.types.is_fixed_size_list(values.type):
-        return np.array(values.to_numpy(zero_copy_only=False))
-    return np.array(values.flatten().to_numpy(zero_copy_only=False)).reshape(len(values), values.type.list_size)
+def write_settings(folder: Path, classes: tuple[str, ...], form: str) -> None:
+    if not (folder / SETTINGS).exists():
+        write_json(folder / SETTINGS, {"format": FORMAT, "classes": list(classes), "form": form})
