@@ -14,6 +14,7 @@ import argparse
 import re
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -24,11 +25,11 @@ import torch
 import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
-from understudy.comparison.auto import candidates
-from understudy.comparison.deal import gold_passes
+from understudy.comparison.candidates import candidates
+from understudy.comparison.cells import gold_passes
+from understudy.comparison.executors import Processes
 from understudy.comparison.interval import Interval
-from understudy.comparison.recommend import GOLD_ONLY
-from understudy.comparison.workers import in_workers
+from understudy.comparison.outcome import GOLD_ONLY
 from understudy.store.files import read_json, write_json
 
 SEEDS, PILOT_ROWS = 3, 1500
@@ -69,18 +70,21 @@ def run_cell(setting: str, seed: int) -> Cell:
     )
 
 
+def run_quietly(cell: tuple[str, int]) -> Cell:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", us.UnderstudyWarning)  # little gold, on purpose
+        return run_cell(*cell)
+
+
 def run_all(work: Path, seeds: int, workers: int) -> dict[str, list[Cell]]:
     cells = [(setting, seed) for seed in range(seeds) for setting in SETTINGS]
     left = [cell for cell in cells if not cell_file(work, *cell).exists()]
 
-    def run_and_keep(cell: tuple[str, int]) -> str:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", us.UnderstudyWarning)  # little gold, on purpose
-            found = run_cell(*cell)
-        write_json(cell_file(work, *cell), asdict(found))
-        return f"auto {100 * found.auto:.1f} by {found.choice}, vanilla {100 * found.methods['vanilla']:.1f}"
-
-    in_workers(run_and_keep, left, workers, on_done=lambda cell, line: print(*cell, line, flush=True))
+    with closing(Processes(workers).map(run_quietly, left)) as results:
+        for number, found in results:
+            write_json(cell_file(work, *left[number]), asdict(found))
+            vanilla = 100 * found.methods["vanilla"]
+            print(*left[number], f"auto {100 * found.auto:.1f} by {found.choice}, vanilla {vanilla:.1f}", flush=True)
     return {s: [Cell(**read_json(cell_file(work, s, seed))) for seed in range(seeds)] for s in SETTINGS}
 
 

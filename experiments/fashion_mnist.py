@@ -21,7 +21,7 @@ from torch import nn
 import understudy as us
 from experiments.data import images
 from experiments.table import comparison_table, publish
-from understudy.comparison.cells import run_cells
+from understudy.comparison.outcome import run_cells
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""Runs experiments: every (column, seed) of every setting is a job, spread over processes of one thread each.
+"""Runs experiments: every (column, seed) of every setting is a job, run by an executor like the cells of a comparison.
 
 A finished job is a JSON file in the work folder, named after its setting, so a stopped run goes on where it was, and
 two figures of one sweep (a table and its trajectories) pay for it once.
 """
 
-import multiprocessing
 import platform
 import re
 import resource
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ import torch
 
 from experiments.experiment import Experiment
 from experiments.sweep import Cell, Sweep, key
+from understudy.comparison.executors import Executor, Processes
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_json
 
@@ -68,12 +69,14 @@ def run(
     scale: str = "reduced",
     seeds: int | None = None,
     workers: int = 1,
+    executor: Executor | None = None,
     work: Path = WORK,
     say: Callable[[str], None] = print,
     on_finished: Callable[[Finished], None] = lambda finished: None,
 ) -> dict[str, str]:
     """Run what is not there yet, and hand over every experiment as soon as its last job is in.
 
+    ``executor``: who runs the jobs (None: ``workers`` processes of one thread each); their cells are written here.
     Returns experiment -> why it failed; one failure does not stop the others.
     """
     if scale not in SCALES:
@@ -93,38 +96,38 @@ def run(
 
     hand_over()
     if open_jobs:
-        say(f"{len(open_jobs)} jobs in {workers} process{'es' if workers > 1 else ''} of one thread")
-        with multiprocessing.get_context("spawn").Pool(workers, _start) as pool:
-            for done, (path, seconds, problem) in enumerate(pool.imap_unordered(_work, open_jobs.values()), start=1):
+        jobs = list(open_jobs.values())
+        if executor is None:
+            executor = Processes(workers)
+            say(f"{len(jobs)} jobs in {workers} process{'es' if workers > 1 else ''} of one thread")
+        made = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
+        with closing(executor.map(_measure, jobs)) as results:
+            for done, (number, (cells, seconds, problem)) in enumerate(results, start=1):
+                job = jobs[number]
                 if problem:
-                    failed[path] = problem
-                job = open_jobs[path]
-                users = ", ".join(name for name, jobs in wanted.items() if any(j.path == path for j in jobs))
-                result = problem or f"{seconds:.0f} s"
-                say(f"{done}/{len(open_jobs)} {users}: {job.column}, seed {job.seed}: {result}")
+                    failed[job.path] = problem
+                else:
+                    write_json(job.path, {
+                        "setting": {type(job.sweep).__name__: asdict(job.sweep)},  # type: ignore[call-overload]
+                        "cells": [asdict(cell) for cell in cells], "seconds": round(seconds, 1), **made,
+                    })  # fmt: skip
+                users = ", ".join(name for name, its in wanted.items() if any(one.path == job.path for one in its))
+                say(f"{done}/{len(jobs)} {users}: {job.column}, seed {job.seed}: {problem or f'{seconds:.0f} s'}")
                 hand_over()
     return {name: failed[job.path] for name, jobs in wanted.items() for job in jobs if job.path in failed}
 
 
-def _work(job: Job) -> tuple[Path, float, str]:
-    """Measure in this process and leave the cells on disk; a failure is text, so that the other jobs go on."""
+def _measure(job: Job) -> tuple[list[Cell], float, str]:
+    """Cells, seconds of CPU time, and what went wrong: a failure is text, so that the other jobs go on."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:
         cells = job.sweep.measure(job.column, job.seed)
     except UnderstudyError as error:
-        return job.path, 0.0, str(error)
+        return [], 0.0, str(error)
     except Exception as error:  # a bug in one experiment must not lose the hours of the others
-        return job.path, 0.0, f"{type(error).__name__}: {error}"
+        return [], 0.0, f"{type(error).__name__}: {error}"
     after = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    write_json(job.path, {
-        "setting": {type(job.sweep).__name__: asdict(job.sweep)},  # type: ignore[call-overload]
-        "cells": [asdict(cell) for cell in cells],
-        "seconds": round(seconds, 1),
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit(),
-    })  # fmt: skip
-    return job.path, seconds, ""
+    return cells, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ""
 
 
 def load(experiment: Experiment, scale: str, seeds: int | None, work: Path = WORK) -> Finished:
@@ -160,11 +163,6 @@ def commit(*folders: str) -> str:
 
     changed = git("status", "--porcelain", "--", *(folders or ("src", "experiments")))
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
-
-
-def _start() -> None:
-    torch.set_num_threads(1)
-    commit()
 
 
 def machine() -> str:

@@ -1,19 +1,18 @@
 """What the experiments share: jobs in processes, results over seeds as Markdown, and where and when they were made."""
 
 import math
-import multiprocessing
 import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-from understudy.comparison.interval import Interval, span
-from understudy.comparison.interval import percent as in_percent
-from understudy.comparison.interval import signed as in_points
+from understudy.comparison.executors import Processes
+from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
 from understudy.store.files import write_text
 
@@ -26,8 +25,14 @@ _COMMIT = subprocess.run(["git", "describe", "--always", "--dirty"], capture_out
 
 def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[Result]:
     """Every job's result, in order, from processes of one thread each: two threads in one training gain little."""
-    with multiprocessing.get_context("spawn").Pool(workers, torch.set_num_threads, (1,)) as pool:
-        yield from pool.imap(work, jobs)
+    finished: dict[int, Result] = {}
+    following = 0
+    with closing(Processes(workers).map(work, jobs)) as results:
+        for number, result in results:
+            finished[number] = result
+            while following in finished:
+                yield finished.pop(following)
+                following += 1
 
 
 def percent(values: Sequence[float], *, signed: bool = False) -> str:
@@ -50,21 +55,12 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def comparison_table(comparison: Comparison) -> str:
     """In percent: last epoch, gold-selected epoch, and the paired difference, with 95% intervals."""
-    rows = []
-    for line in comparison.lines():
-        gap = line.difference
-        rows.append(
-            [
-                line.method,
-                in_percent(line.last.mean),
-                span(line.last, in_percent),
-                in_percent(line.selected.mean) if line.selected else "",
-                "" if gap is None else in_points(gap.mean),
-                "" if gap is None else span(gap, in_points),
-            ]
-        )
-    against = f"minus {comparison.reference}"
-    return markdown(["method", "last epoch", "95% interval", "epoch chosen on gold", against, "95% interval"], rows)
+    columns = {
+        "last": "last epoch", "last_span": "95% interval", "selected": "epoch chosen on gold",
+        "difference": f"minus {comparison.reference}", "difference_span": "95% interval",
+    }  # fmt: skip
+    rows = [[line.method, *map(line.texts().__getitem__, columns)] for line in comparison.lines()]
+    return markdown(["method", *columns.values()], rows)
 
 
 def publish(text: str, out: Path | None) -> None:

@@ -14,10 +14,9 @@ from understudy.comparison.auto import auto
 from understudy.comparison.compare import compare
 from understudy.data import augment, noise
 from understudy.data.builtin import digits
-from understudy.data.crossfit import cross_fit, cross_fitted_alpha
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import mapped_rows
-from understudy.data.splits import Splits, split
+from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.export import export
 from understudy.inference.metrics import evaluate

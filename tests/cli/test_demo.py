@@ -107,7 +107,7 @@ def test_warnings_are_gathered_and_others_pass(tmp_path: Path, monkeypatch: pyte
 def test_demo_shows_what_it_is_for() -> None:
     """Three seeds at full size: gold only < teacher < SLaM, and vanilla < SLaM, in the mean."""
     from understudy.cli.demo_run import methods
-    from understudy.comparison.cells import run_cells
+    from understudy.comparison.outcome import run_cells
 
     setting = Setting(seeds=3)
     found = run_cells(lambda seed: methods(deal(seed, setting), seed, setting), range(3), reference=VANILLA)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from understudy import cli
+from understudy.comparison import executors
 from understudy.comparison.pilot import Pilot
 from understudy.store.files import locked
 from understudy.training.keeper import Keeper
@@ -72,7 +73,7 @@ def test_ids_may_be_words(folder: Path) -> None:
 
 
 def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["understudy.comparison.auto"], "usable_cores", lambda: 1)
+    monkeypatch.setattr(executors, "usable_cores", lambda: 1)
     line = TRAIN.format(test="test.npz") + " --method auto --option pilot_rows=40 --option folds=2"
     said = understudy(f"{line} --out whole").stdout
     assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")

@@ -11,8 +11,9 @@ import torch
 
 import understudy as us
 from understudy.comparison.auto import _choice, candidates, why_chosen
-from understudy.comparison.deal import gold_passes
-from understudy.comparison.judge import Judged, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.comparison.cells import gold_passes
+from understudy.comparison.executors import InProcess
+from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
 from understudy.comparison.pilot import Pilot
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
@@ -68,8 +69,8 @@ def test_judge_by_hand() -> None:
     assert choose(found) == "better"
 
 
-def one(method: str, gain: float, error: float, accuracy: float = 0.5) -> Judged:
-    return Judged(method, 100, accuracy, gain, gain, error)
+def one(method: str, gain: float, error: float, accuracy: float = 0.5) -> Candidate:
+    return Candidate(method, 100, accuracy, gain, gain, error)
 
 
 def test_vanilla_has_the_benefit_of_the_doubt() -> None:
@@ -196,14 +197,14 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
     pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0, tmp_path)
-    pilot.run(1)
+    pilot.run(InProcess())
     (part, *_) = sorted((tmp_path / "pilot" / "cells").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
     with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
-        pilot.run(1)
+        pilot.run(InProcess())
     np.save(part, np.zeros((2, 3)))
     with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 15 rows"):
-        pilot.run(1)
+        pilot.run(InProcess())
 
 
 def test_the_choice_in_words() -> None:
@@ -257,7 +258,7 @@ def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() 
     gold, pool, _ = blobs(0.3)
     gold.chosen[:12] = True
     pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0)
-    assert pilot.run(1)["vanilla"].rows == 48
+    assert pilot.run(InProcess())["vanilla"].rows == 48
     asked = torch.cat([held_out for _, held_out in pilot.parts])
     assert sorted(asked.tolist()) == list(range(12, 60))
     for train_rows, held_out in pilot.parts:

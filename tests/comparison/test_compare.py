@@ -5,7 +5,9 @@ import math
 import multiprocessing
 import os
 import signal
+import time
 import warnings
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison import job, workers
+from understudy.comparison import cells as comparison_cells
+from understudy.comparison import executors
+from understudy.comparison.cells import Cell, Job
+from understudy.comparison.executors import Executor, InProcess, Processes
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.outcome import Comparison
-from understudy.comparison.workers import in_workers
 from understudy.store.files import locked
 
 NET = us.models.mlp
@@ -73,13 +77,13 @@ def test_every_cell_is_the_training_it_stands_for(tmp_path: Path) -> None:
 def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, test = data()
     calls: list[tuple[int, bool]] = []
-    plain = job.train
+    plain = comparison_cells.train
 
     def counted(*given: Any, **options: Any) -> us.Run:
         calls.append((options["seed"], options.get("test") is None))
         return plain(*given, **options)
 
-    monkeypatch.setattr(job, "train", counted)
+    monkeypatch.setattr(comparison_cells, "train", counted)
     found = us.compare(student, gold, pool, ["weighted"], test=test, select=0.0, pretrain_epochs=3, **SMALL)
     pretrainings = [seed for seed, without_test in calls if without_test]
     assert pretrainings == [0, 1] and len(calls) == 2 + 2 * 4
@@ -223,17 +227,16 @@ def test_a_method_that_never_ran_may_be_corrected(tmp_path: Path) -> None:
         us.compare(student, unable, pool, {"mine": us.gce(g=0.5)}, **told)
 
 
-def test_workers_write_nothing_themselves(tmp_path: Path) -> None:
+def test_workers_write_nothing_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that outlives its parent would write into whatever has come since."""
     gold, pool, test = data()
     training: Any = {"lr": 0.01}
-    one = job.Job.of(student, gold, pool, ["slam"], 1, test, 0.0, 1, training)
-    one.folder = CompareFolder(tmp_path)
-    content = one.start(0)
-    assert not list(tmp_path.iterdir())
-    one.folder.write_start(0, content)
-    outcome, said = one.cell(("slam", 0))
-    assert 0 <= outcome.last <= 1 and said == [] and [path.name for path in tmp_path.iterdir()] == ["starts"]
+    monkeypatch.chdir(tmp_path)
+    job = Job.of(student, gold, pool, ["slam"], 1, test, 0.0, 1, training, ())
+    outcome, warned = job.train(Cell("slam", 0, start=job.pretrain(0)))
+    assert 0 <= outcome.last <= 1 and warned == [] and not list(tmp_path.iterdir())
+    with pytest.raises(us.UnderstudyError, match=r"slam, seed 0: .* remove starts/0.safetensors"):
+        job.train(Cell("slam", 0, start=b"not a student"))
 
 
 def test_a_teacher_known_on_some_test_rows_is_compared_there() -> None:
@@ -324,7 +327,7 @@ def test_warnings_of_cells_are_passed_on_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "start_method", lambda: start)
+    monkeypatch.setattr(executors, "start_method", lambda: start)
     gold, pool, test = data()
     # A module, not a function of this file: spawned processes cannot import a test.
     net = student()
@@ -337,20 +340,51 @@ def test_processes_give_what_one_process_gives(start: str, monkeypatch: pytest.M
 
 def test_workers_share_arrays_and_survive_nothing_silently() -> None:
     big = torch.zeros(1000, 1000)
-    done: list[tuple[int, Any]] = []
-    in_workers(
-        lambda task: float(big[task].sum()) + task, range(7), 2, on_done=lambda t, r: done.append((t, r)), start="fork"
-    )
-    assert sorted(done) == [(task, float(task)) for task in range(7)]
+    forked = Processes(2, start="fork")
+    results = forked.map(lambda cell: float(big[cell].sum()) + cell, iter(range(10, 17)))
+    assert sorted(results) == [(number, 10.0 + number) for number in range(7)]
     with pytest.raises(us.UnderstudyError, match="worked on 3 was killed"):
-        in_workers(
-            lambda task: os.kill(os.getpid(), signal.SIGKILL) if task == 3 else task, range(5), 2,
-            on_done=lambda *_: None, start="fork",
-        )  # fmt: skip
+        list(forked.map(lambda cell: os.kill(os.getpid(), signal.SIGKILL) if cell == 3 else cell, range(5)))
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        in_workers(lambda task: 1 / task, range(3), 2, on_done=lambda *_: None, start="fork")
+        list(forked.map(lambda cell: 1 / cell, range(3)))
     with pytest.raises(us.UnderstudyError, match="cannot be sent to other processes"):
-        in_workers(lambda task: task, range(3), 2, on_done=lambda *_: None, start="spawn")
+        list(Processes(2, start="spawn").map(lambda cell: cell, range(3)))
+
+
+def test_closing_gives_up_what_is_under_way() -> None:
+    results = Processes(2, start="fork").map(lambda cell: time.sleep(10_000 * (cell > 0)), range(3))
+    assert next(results) == (0, None)
+    results.close()  # would wait for hours
+
+
+def test_few_cells_and_one_worker_stay_in_this_process() -> None:
+    here = os.getpid()
+    executors: list[tuple[Executor, int]] = [(InProcess(), 3), (Processes(1), 3), (Processes(2), 1)]
+    for executor, count in executors:
+        assert list(executor.map(lambda cell: os.getpid(), range(count))) == [(n, here) for n in range(count)]
+    assert list(Processes(2).map(abs, [])) == []
+
+
+class Apart:
+    """A cluster in a few lines: what comes and goes is pickled, and the last cell finishes first."""
+
+    def map(self, function: Any, cells: Any) -> Any:
+        sent = [(number, ForkingPickler.dumps((function, cell))) for number, cell in enumerate(cells)]
+        for number, content in reversed(sent):
+            theirs, cell = ForkingPickler.loads(content)
+            yield number, ForkingPickler.loads(ForkingPickler.dumps(theirs(cell)))
+
+
+def test_an_executor_shares_neither_memory_nor_a_disk() -> None:
+    gold, pool, test = data()
+    options = {name: value for name, value in SMALL.items() if name != "workers"}
+    told: Any = {"test": test, "pretrain_epochs": 1, **options}
+    net = student()
+    alone = us.compare(net, gold, pool, ["slam"], workers=1, **told)
+    apart = us.compare(net, gold, pool, ["slam"], executor=Apart(), **told)
+    assert apart.as_dict() == alone.as_dict()
+    with pytest.raises(us.UnderstudyError, match="pass one of them"):
+        us.compare(student, gold, pool, executor=Apart(), workers=2, **told)
 
 
 LONG: dict[str, Any] = {**SMALL, "epochs": 6, "pretrain_epochs": 3}

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from understudy.comparison.interval import Interval
-from understudy.comparison.outcome import Comparison, Judged, Outcome
+from understudy.comparison.outcome import Comparison, Correct, Outcome
 
 
 def brute_force(values: list[np.ndarray], rows: list[np.ndarray]) -> tuple[float, float]:
@@ -75,13 +75,13 @@ def test_a_comparison_pairs_by_row(rng: np.random.Generator) -> None:
     right = {name: rng.random((3, 60)) < share for name, share in (("vanilla", 0.7), ("slam", 0.8))}
     for name, by_seed in right.items():
         for seed, mine in enumerate(by_seed):
-            found.add(name, seed, Outcome(float(mine.mean()), judged=Judged(np.arange(60), mine)))
+            found.add(name, seed, Outcome(float(mine.mean()), judged=Correct(np.arange(60), mine)))
     gap = found.difference("slam", "vanilla")
     values = [a.astype(float) - b for a, b in zip(right["slam"], right["vanilla"], strict=True)]
     assert gap == Interval.crossed(values, [np.arange(60)] * 3)
     assert gap.mean == pytest.approx(right["slam"].mean() - right["vanilla"].mean())
     # Row 0 is unknown on one side: the other 59 are compared.
-    found.add("slam", 0, Outcome(0.8, judged=Judged(np.arange(1, 60), right["slam"][0][1:])))
+    found.add("slam", 0, Outcome(0.8, judged=Correct(np.arange(1, 60), right["slam"][0][1:])))
     values[0], rows = values[0][1:], [np.arange(1, 60), np.arange(60), np.arange(60)]
     assert found.difference("slam", "vanilla") == Interval.crossed(values, rows)
     # One that does not say on which rows it was judged: nothing to pair by row, the seeds remain.

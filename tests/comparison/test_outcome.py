@@ -10,9 +10,8 @@ import torch
 from rich.console import Console
 from scipy import stats
 
-from understudy.comparison.cells import run_cells
 from understudy.comparison.interval import Interval, signed, span
-from understudy.comparison.outcome import Comparison, Outcome
+from understudy.comparison.outcome import Comparison, Outcome, run_cells
 from understudy.errors import UnderstudyError
 from understudy.training.run import Run
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.deal import FOLDS, deal
-from understudy.comparison.named import named_methods
+from understudy.comparison.candidates import named_methods
+from understudy.comparison.cells import FOLDS, deal
 
 
 def gold_of(rows: int, *, chosen: bool | torch.Tensor = False) -> us.Gold:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.data.crossfit import cross_fit, cross_fitted_alpha
+from understudy.data.splits import cross_fit, cross_fitted_alpha
 
 
 def _gold(rows: int = 103, seed: int = 0, form: str = "soft") -> us.Gold:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from experiments import plot, registry, results, runner
 from understudy.cli import app
 from understudy.cli import reproduce as command
+from understudy.comparison.executors import InProcess, Processes
 from understudy.errors import UnderstudyError
 
 
@@ -56,21 +57,17 @@ def made(name: str = "made_table1", **options: Any) -> Experiment:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> list[runner.Job]:
-    """Jobs run in this process (a spawned one costs seconds), and are counted."""
+    """Jobs run in this process, and are counted."""
     ran: list[runner.Job] = []
 
-    class Pool:
-        def __init__(self, *_: Any) -> None: ...
-        def __enter__(self) -> "Pool":
-            return self
+    class Counted(InProcess):
+        def map(self, function: Any, cells: Any) -> Any:
+            cells = list(cells)
+            for number, result in super().map(function, cells):
+                ran.append(cells[number])
+                yield number, result
 
-        def __exit__(self, *_: Any) -> None: ...
-        def imap_unordered(self, work: Any, jobs: Any) -> Any:
-            for job in jobs:
-                ran.append(job)
-                yield work(job)
-
-    monkeypatch.setattr(runner.multiprocessing, "get_context", lambda kind: type("Context", (), {"Pool": Pool}))
+    monkeypatch.setattr(runner, "Processes", lambda workers: Counted())
     return ran
 
 
@@ -86,6 +83,13 @@ def test_finished_jobs_are_never_run_again_and_shared_sweeps_run_once(inline: li
     assert len(inline) == 7 and inline[-1].path == lost
     runner.run(both, seeds=4, **options)
     assert len(inline) == 9, "more seeds use the cells that are there"
+
+
+def test_jobs_run_in_processes_and_are_filed_here(tmp_path: Path) -> None:
+    finished: list[Any] = []
+    apart = Processes(2)
+    assert runner.run([made()], executor=apart, work=tmp_path, say=str, on_finished=finished.append) == {}
+    assert len(finished[0].cells[0]) == 12 and finished[0].seeds == 3
 
 
 def test_a_failure_is_told_and_the_others_go_on(inline: list[Any], tmp_path: Path) -> None:

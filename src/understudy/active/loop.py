@@ -34,7 +34,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.metrics import evaluate
 from understudy.methods.vanilla import vanilla
-from understudy.store.fingerprint import fingerprint
+from understudy.store.settings import fingerprint
 from understudy.training.checks import check_outputs
 from understudy.training.ema import EMA
 from understudy.training.loop import train

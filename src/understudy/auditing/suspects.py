@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from understudy.auditing.panel import Panel
 from understudy.auditing.record import Floats, Record
-from understudy.data.crossfit import cross_fitted_alpha
 from understudy.data.examples import Gold, Pool
+from understudy.data.splits import cross_fitted_alpha
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import UNKNOWN, Share

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from understudy import models
 from understudy.cli import options as shared
+from understudy.comparison.candidates import from_text
 from understudy.comparison.compare import compare
-from understudy.comparison.named import from_text
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
 from understudy.store.console import complain, noted_warnings

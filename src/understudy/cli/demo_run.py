@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from understudy.comparison.cells import run_cells
 from understudy.comparison.interval import Interval, percent, signed
-from understudy.comparison.outcome import Comparison, Outcome
+from understudy.comparison.outcome import Comparison, Outcome, run_cells
 from understudy.data.builtin import digits
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyWarning

@@ -3,12 +3,12 @@
     run = us.auto(student, gold, pool, epochs=30)
     run.config["auto"]         # what the pilot saw, and what it chose
 
-The pilot (``auto_pilot``) trains every candidate on a slice of the pool and three quarters of gold, and asks it about
+The pilot (``pilot.py``) trains every candidate on a slice of the pool and three quarters of gold, and asks it about
 the last quarter; after four such folds every gold row has been predicted by students that never saw it.
-``auto_judge`` has the rule by which these predictions decide; vanilla has the benefit of the doubt.
+``judge.py`` has the rule by which these predictions decide; vanilla has the benefit of the doubt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Unpack
@@ -16,19 +16,15 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from understudy.comparison.deal import gold_passes
+from understudy.comparison.candidates import Methods, candidates, named_methods
+from understudy.comparison.cells import Student, Training, gold_passes, spelt_out
+from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
-from understudy.comparison.job import Student, Training, spelt_out
-from understudy.comparison.judge import Judged, choose
-from understudy.comparison.named import VANILLA, Methods, can_rank, from_text, named_methods
-from understudy.comparison.pilot import FEWEST_ROWS, Pilot, forget
-from understudy.comparison.recommend import GOLD_ONLY
-from understudy.comparison.workers import usable_cores
+from understudy.comparison.judge import Candidate, choose
+from understudy.comparison.outcome import GOLD_ONLY, VANILLA
+from understudy.comparison.pilot import Pilot, forget
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard
-from understudy.methods import METHODS
-from understudy.objective import Objective
 from understudy.store.files import read_json
 from understudy.training.checks import drop_unlabelled, usable_folder
 from understudy.training.ema import EMA
@@ -58,6 +54,8 @@ def auto(
     resume: bool = False,
     notes: Mapping[str, Any] | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
+    callbacks: Sequence[Any] = (),
     progress: bool = True,
     **training: Unpack[Training],
 ) -> Run:
@@ -65,8 +63,8 @@ def auto(
 
     ``methods``: what to choose from, as for ``us.compare`` (None: a short list that suits the labels). The pilot sees
     ``pilot_rows`` rows of the pool, for ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds``
-    parts of gold, over ``workers`` processes. The test and select rows are not looked at by the pilot. With ``out``,
-    pilot and training can both be stopped and resumed.
+    parts of gold, over ``workers`` processes or by an ``executor``. The test and select rows are not looked at by the
+    pilot. With ``out``, pilot and training can both be stopped and resumed. ``callbacks`` see the training in full.
     """
     unknown = set(training) - set(Training.__annotations__)
     if unknown:
@@ -74,9 +72,7 @@ def auto(
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     folds, pilot_rows, pilot_epochs = map(pythons, (folds, pilot_rows, pilot_epochs))
-    workers = usable_cores() if workers is None else workers
-    if workers < 1:
-        raise UnderstudyError(f"workers={workers} must be at least 1, or None for one per core")
+    executor = executor_for(workers, executor)
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
@@ -85,24 +81,26 @@ def auto(
     slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
     short = {"epochs": min(epochs, 30) if pilot_epochs is None else pilot_epochs, "patience": None}
     pilot = Pilot(student, gold, slice_, objectives, folds, options | short, seed, folder)
-    found = None if folder is None else _earlier(folder, pilot)
-    if found is None:
-        judged = pilot.run(workers, progress=progress)
+    decision = None if folder is None else _earlier(folder, pilot)
+    if decision is None:
+        judged = pilot.run(executor, progress=progress)
         choice, ruled_out = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
         table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
-        found = {
+        decision = {
             "choice": choice, "ruled_out": ruled_out, "pilot_rows": len(slice_), "folds": folds, "candidates": table,
             "settings": {} if folder is None else pilot.settings(),
         }  # fmt: skip
-    choice = found["choice"]
+    choice = decision["choice"]
     if choice not in objectives:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
     if choice == GOLD_ONLY:
         options["gold_repeat"] = gold_passes(gold, labelled, options["gold_repeat"])
+    if callbacks:
+        options["callbacks"] = callbacks
     run = train(
         student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], epochs=epochs, seed=seed, test=test,
         select=select, out=folder, ema=ema, checkpoint_every=checkpoint_every, progress=progress,
-        resume=folder is not None, notes={**(notes or {}), "auto": found}, **options,
+        resume=folder is not None, notes={**(notes or {}), "auto": decision}, **options,
     )  # fmt: skip
     if folder is not None:
         forget(folder)
@@ -111,61 +109,48 @@ def auto(
 
 def why_chosen(run: Run) -> str | None:
     """What the pilot chose and on what grounds, in words; None for a run that had no pilot."""
-    found = run.config.get("auto")
-    if found is None:
+    decision = run.config.get("auto")
+    if decision is None:
         return None
-    choice, seen = found["choice"], {one["method"]: one for one in found["candidates"]}
-    if not seen:
+    choice, by_name = decision["choice"], {one["method"]: one for one in decision["candidates"]}
+    if not by_name:
         return f"{choice}, because gold is too small to choose by"
-    mine, rival = seen[choice], found.get("ruled_out")
-    where = f"on {mine['rows']:,} gold rows in a pilot on {found['pilot_rows']:,} pool rows"
+    chosen, rival = by_name[choice], decision.get("ruled_out")
+    where = f"on {chosen['rows']:,} gold rows in a pilot on {decision['pilot_rows']:,} pool rows"
     if choice == VANILLA:
-        said = f"{choice}: no other method is surely ahead {where}"
+        reason = f"{choice}: no other method is surely ahead {where}"
     else:
-        score = f"{signed(mine['gain'])} ± {100 * mine['error']:.1f} points"
-        said = f"{choice}: score {score} over {VANILLA} (accuracy {signed(mine['accuracy_gain'])}) {where}"
+        score = f"{signed(chosen['gain'])} ± {100 * chosen['error']:.1f} points"
+        reason = f"{choice}: score {score} over {VANILLA} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
     if rival is not None:
-        said += f"; {rival} was ahead, but no better than the teacher, whom the whole pool brings the others closer to"
-    return said
+        reason += (
+            f"; {rival} was ahead, but no better than the teacher, whom the whole pool brings the others closer to"
+        )
+    return reason
 
 
 def _earlier(folder: Path, pilot: Pilot) -> dict[str, Any] | None:
-    """What the pilot of a finished run had found."""
+    """What the pilot of a finished run had decided."""
     if not (folder / "config.json").exists():
         return None
-    found = read_json(folder / "config.json").get("auto")
-    if not isinstance(found, dict):
+    decision = read_json(folder / "config.json").get("auto")
+    if not isinstance(decision, dict):
         raise UnderstudyError(f"the run in {folder} was not made by auto; choose a new folder")
-    check_same(found.get("settings", {}), pilot.settings(), folder)
-    return found
+    check_same(decision.get("settings", {}), pilot.settings(), folder)
+    return decision
 
 
-def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
-    """The short list for these labels; who needs the teacher's word on gold stands only where it is known."""
-    assert pool.teacher is not None
-    soft = not isinstance(pool.teacher.simplest(), Hard)
-    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
-    if can_rank(pool):
-        names.append("confident")
-    if len(gold.estimate_rows()) >= FEWEST_ROWS:
-        names += ["slam", "weighted:refresh_every=5"]
-        known = pool.teacher.classes or int(max(gold.y.max(), pool.teacher.top1().max())) + 1
-        # Every fold must hold every class.
-        if bool((torch.bincount(gold.y[gold.estimate_rows()], minlength=known) > 1).all()):
-            names.append("forward")
-    return {GOLD_ONLY: METHODS["vanilla"](), **from_text(names)}
-
-
-def _choice(judged: dict[str, Judged], gold: Gold, *, sees_all: bool) -> tuple[str, str | None]:
+def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tuple[str, str | None]:
     """Whom to take, and who was ahead but ruled out."""
     if not judged:
         return VANILLA, None
     choice = choose(judged)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
-        rows, said = gold.estimates()
-        known = said is not None and len(rows) > 0
-        teacher = float((said.top1() == gold.y[rows]).double().mean()) if known and said is not None else 1.0
+        rows, labels = gold.estimates()
+        teacher = 1.0
+        if labels is not None and len(rows):
+            teacher = float((labels.top1() == gold.y[rows]).double().mean())
         if judged[GOLD_ONLY].accuracy <= teacher:
             return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}), GOLD_ONLY
     return choice, None

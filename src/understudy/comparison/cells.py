@@ -1,26 +1,269 @@
-"""Methods under seeds, one after the other in this process: what a caller's own functions trained or measured."""
+"""One comparison's work: which rows a seed deals out, and what a cell (one method under one seed) trains.
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+With test rows of their own, gold is cut into a training and a select part, anew for each seed. Without, gold is also
+cut into folds: seed 0 tests on the first fifth, seed 1 on the second and so on, so that after ``FOLDS`` seeds every
+gold row has been tested once by students that never saw it. Rows chosen by active learning are no random sample: they
+always train.
+"""
 
-from understudy.comparison.outcome import Comparison, Outcome
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypedDict
 
-Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
-"""seed -> method -> a function that trains and returns a Run, or measures and returns an accuracy."""
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from understudy.comparison.candidates import Methods, named_methods
+from understudy.comparison.interval import Array
+from understudy.comparison.outcome import GOLD_ONLY, Correct, Outcome
+from understudy.data.examples import Gold, Pool
+from understudy.data.splits import fold_rows, split_rows
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.methods import METHODS
+from understudy.objective import Context, Objective
+from understudy.store.settings import fingerprint
+from understudy.training.checks import check_outputs, drop_unlabelled
+from understudy.training.loop import train
+from understudy.training.optim import Schedule
+from understudy.training.recipe import Augment
+from understudy.training.run import state_to_bytes
+
+FOLDS = 5
+Student = nn.Module | Callable[[], nn.Module]
 
 
-def run_cells(
-    trainings: Trainings,
-    seeds: Iterable[int],
-    *,
-    reference: str,
-    on_done: Callable[[str, int, Outcome], None] = lambda method, seed, outcome: None,
-) -> Comparison:
-    """Every method under every seed, one after the other."""
-    comparison = Comparison(reference)
-    for seed in seeds:
-        for method, train in trainings(seed).items():
-            outcome = Outcome.of(train())
-            comparison.add(method, seed, outcome)
-            on_done(method, seed, outcome)
-    return comparison
+@dataclass(frozen=True)
+class Cell:
+    method: str
+    seed: int
+    start: bytes | None = field(default=None, repr=False)
+    """The student of this seed after pretraining, where there is any, as a file holds it."""
+
+    def __str__(self) -> str:
+        return f"{self.method}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one seed deals: gold that trains and measures the teacher, gold that picks the epoch, rows that test."""
+
+    gold: Gold
+    select: Gold | None
+    test: Gold
+    rows: Array
+    """Which rows of the user's test set (or of gold, where that is cut into folds) test."""
+
+
+def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> Parts:
+    random = (~gold.chosen).nonzero().squeeze(1)
+    if test is None:
+        if len(random) < 2 * FOLDS:
+            raise UnderstudyError(
+                f"{len(random)} gold rows are too few to be cut into {FOLDS} folds; pass test=, or at least "
+                f"{2 * FOLDS} gold rows that were not chosen by active learning"
+            )
+        repetition, fold = divmod(seed, FOLDS)
+        rest, held_out = list(fold_rows(gold.y[random], FOLDS, repetition))[fold]
+        tested, random = random[held_out], random[rest]
+    else:
+        tested = torch.arange(len(test))
+    picks: Gold | None = select if isinstance(select, Gold) else None
+    if isinstance(select, float) and select > 0:
+        parts = split_rows(gold.y[random], {"select": select}, seed)
+        if not len(parts["select"]) or not len(parts["train"]):
+            raise UnderstudyError(
+                f"select={select} of {len(random)} gold rows leaves no row on one side; pass select=0.0"
+            )
+        picks, random = gold.take(random[parts["select"]]), random[parts["train"]]
+    train = torch.cat([random, gold.chosen.nonzero().squeeze(1)]).sort().values
+    mine = gold if len(train) == len(gold) else gold.take(train)
+    return Parts(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
+
+
+def gold_passes(gold: Gold, pool: Pool, repeat: int) -> int:
+    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool.
+
+    ``repeat``: how often they show it.
+    """
+    assert pool.teacher is not None
+    return max(1, repeat + int(pool.teacher.labelled().sum()) // len(gold))
+
+
+class Training(TypedDict, total=False):
+    """The options of ``us.train`` that every training of a comparison shares; same names, same defaults."""
+
+    batch_size: int
+    lr: float
+    patience: int | None
+    optimizer: str
+    weight_decay: float
+    momentum: float
+    schedule: str | Schedule | Sequence[tuple[float, float]]
+    gold_repeat: int
+    gold_weight: float
+    finetune_epochs: int
+    clip: float | None
+    accumulate: int
+    augment: Augment | None
+    feature_layer: str | None
+    device: str | torch.device | None
+    autocast: torch.dtype | None
+    compile: bool
+
+
+_DEFAULTS = {name: inspect.signature(train).parameters[name].default for name in Training.__annotations__}
+
+
+def spelt_out(training: Training) -> dict[str, Any]:
+    """With ``us.train``'s own defaults, so that naming one changes nothing."""
+    return _DEFAULTS | dict(training)
+
+
+@dataclass
+class Job:
+    """Everything a cell needs; in forked processes shared, elsewhere sent once to each."""
+
+    student: Student
+    gold: Gold
+    pool: Pool
+    objectives: dict[str, Objective]
+    notes: list[str]
+    epochs: int
+    test: Gold | None
+    select: Gold | float
+    pretrain_epochs: int
+    training: Training
+    callbacks: Sequence[Any] = ()
+    answers: dict[int | None, dict[Hashable, Any]] = field(default_factory=dict)
+    """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
+
+    @classmethod
+    def of(
+        cls, student: Student, gold: Gold, pool: Pool, methods: Methods, epochs: int, test: Any, select: Any,
+        pretrain_epochs: int, training: Training, callbacks: Sequence[Any],
+    ) -> "Job":  # fmt: skip
+        if not isinstance(gold, Gold) or not isinstance(pool, Pool):
+            raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
+        drop_unlabelled(pool)  # says what is wrong with a pool without labels
+        assert pool.teacher is not None
+        pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
+        objectives, notes = named_methods(methods, pool)
+        test = Gold(*test, name="test") if isinstance(test, tuple) else test
+        select = Gold(*select, name="select") if isinstance(select, tuple) else select
+        select = select if isinstance(select, Gold) else float(select or 0.0)
+        if not isinstance(select, Gold) and not 0 <= select < 1:
+            raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
+        gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
+        return cls(student, gold, pool, objectives, notes, epochs, test, select, pretrain_epochs, training, callbacks)
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for cells to stand in one table."""
+        options = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **spelt_out(self.training)}
+        data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
+        return plain_settings({**data, "student": initial_student(self.student, 0), **options})
+
+    def parts(self, seed: int) -> Parts:
+        parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
+        parts.gold.answers = self.answers.setdefault(None if parts.gold is self.gold else seed, {})
+        return parts
+
+    def estimate(self, seeds: Iterable[int]) -> None:
+        """Estimate the teacher now, once, and not in every training and process."""
+        classes = check_outputs(initial_student(self.student, 0), self.gold, self.pool)
+        for seed in seeds:
+            context = Context(self.parts(seed).gold, self.pool, classes=classes, predict=_nobody, features=_nobody)
+            for name, objective in self.objectives.items():
+                for slot in objective.slots() if name != GOLD_ONLY else ():
+                    with suppress(UnderstudyError):  # the training will say it, with the method's name
+                        slot.estimate(context)
+
+    def pretrain(self, seed: int) -> bytes:
+        """The student of a seed after pretraining on its gold, for all methods: its state, as a file holds it."""
+        options: Any = {**self.training, "gold_repeat": 1, "patience": None, "finetune_epochs": 0}
+        run = train(
+            self.student, self.parts(seed).gold, None, METHODS["vanilla"](), epochs=self.pretrain_epochs, seed=seed,
+            progress=False, **options,
+        )  # fmt: skip
+        return state_to_bytes(run.student.state_dict())
+
+    def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
+        """Train one method under one seed: what it reached, and what it warned of."""
+        parts = self.parts(cell.seed)
+        options: Any = dict(self.training) | ({"callbacks": self.callbacks} if self.callbacks else {})
+        pool: Pool | None = self.pool
+        if cell.method == GOLD_ONLY:
+            pool = None
+            options["gold_repeat"] = gold_passes(parts.gold, self.pool, options.get("gold_repeat", 1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                run = train(
+                    self._student(cell), parts.gold, pool, self.objectives[cell.method], epochs=self.epochs,
+                    seed=cell.seed, test=parts.test, select=parts.select, refine=False, progress=False, **options,
+                )  # fmt: skip
+            except UnderstudyError as error:
+                raise UnderstudyError(f"{cell}: {error}") from error
+        right = run.predict(parts.test.rows).argmax(1) == parts.test.y
+        outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right.numpy()))
+        return outcome, [str(one.message) for one in caught if issubclass(one.category, UnderstudyWarning)]
+
+    def _student(self, cell: Cell) -> Student:
+        if cell.start is None:
+            return self.student
+        student = initial_student(self.student, cell.seed)
+        try:
+            student.load_state_dict(safetensors.torch.load(cell.start))
+        except (SafetensorError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UnderstudyError(
+                f"the pretrained student does not load ({reason}); remove starts/{cell.seed}.safetensors from the "
+                "comparison's folder to pretrain it again"
+            ) from error
+        return student
+
+    @cached_property
+    def teacher_seen_on(self) -> str:
+        """Where the teacher's own accuracy can be seen: on the "test" rows, on "gold", or nowhere ("")."""
+        if self.test is None or len(self.test.estimate_rows()) == 0:
+            return "gold" if len(self.gold.estimate_rows()) else ""
+        return "test"
+
+    def teacher(self, seed: int) -> Outcome | None:
+        """The teacher on the rows that test, or else on all of gold; neither was seen by it."""
+        parts = self.parts(seed)
+        examples = parts.test if self.test is None or self.teacher_seen_on == "test" else self.gold
+        rows, labels = examples.estimates()
+        if labels is None or not len(rows):
+            return None
+        right = (labels.top1() == examples.y[rows]).numpy()
+        # Rows of gold beside a test set are no rows of that set: they are counted below 0.
+        numbers = parts.rows[rows.numpy()] if examples is parts.test else -1 - rows.numpy()
+        return Outcome(float(right.mean()), judged=Correct(numbers, right))
+
+
+def plain_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON can hold them; where the numbers are crunched is no setting."""
+    plain = int | float | str | None
+    return {
+        name: value if isinstance(value, plain) else fingerprint(value)
+        for name, value in options.items()
+        if name != "device"
+    }
+
+
+def initial_student(student: Student, seed: int) -> nn.Module:
+    """The untrained student of a seed, as ``us.train`` would make it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return copy.deepcopy(student) if isinstance(student, nn.Module) else student()
+
+
+def _nobody(rows: Any) -> Tensor:
+    raise AssertionError("a slot asked for the student while it estimated the teacher")

@@ -2,22 +2,24 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from understudy.comparison.candidates import Methods
+from understudy.comparison.cells import Cell, Job, Student, Training
+from understudy.comparison.executors import Executor, executor_for, one_thread
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.interval import percent
-from understudy.comparison.job import Job, Student, Training
-from understudy.comparison.named import VANILLA, Methods
-from understudy.comparison.outcome import Comparison, Outcome
+from understudy.comparison.outcome import TEACHER, VANILLA, Comparison
 from understudy.comparison.progress import CellProgress
-from understudy.comparison.recommend import TEACHER, recommend
-from understudy.comparison.workers import in_workers, one_thread, usable_cores
+from understudy.comparison.recommend import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.files import locked, write_json
-from understudy.store.fingerprint import fingerprint
+from understudy.store.settings import fingerprint
 
 
 def compare(
@@ -33,6 +35,8 @@ def compare(
     pretrain_epochs: int = 0,
     out: str | Path | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
+    callbacks: Sequence[Any] = (),
     progress: bool = True,
     **training: Unpack[Training],
 ) -> Comparison:
@@ -43,69 +47,76 @@ def compare(
     splits, the initial student (pretrained once) and the batches. ``test`` rows are only looked at; without them gold
     is cut into 5 folds and seed s tests on fold s. ``select``: gold rows that pick an epoch, or the share of gold to
     set aside for that (0.0: none). ``out`` keeps every finished cell: the same call goes on where it was stopped, and
-    more seeds or methods may join. ``workers``: processes of one thread each (None: one per core; 1: none).
-    ``training`` are the other options of ``us.train``.
+    more seeds or methods may join. ``workers``: processes of one thread each (None: one per core; 1: none);
+    ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
+    where it runs: they are sent to the processes and must be importable there. ``training`` are the other options of
+    ``us.train``.
     """
     unknown = set(training) - set(Training.__annotations__)
     if unknown:
         raise TypeError(f"compare() got an unexpected keyword argument {min(unknown)!r}")
-    job = Job.of(student, gold, pool, methods, epochs, test, select, pretrain_epochs, training)
+    job = Job.of(student, gold, pool, methods, epochs, test, select, pretrain_epochs, training, callbacks)
     numbers = _seeds(seeds)
-    workers = usable_cores() if workers is None else workers
-    if workers < 1:
-        raise UnderstudyError(f"workers={workers} must be at least 1, or None for one per core")
+    executor = executor_for(workers, executor)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch if out is None else out)
-        with locked(folder):
-            job.folder = CompareFolder(folder)
-            job.folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
+        path = Path(scratch if out is None else out)
+        with locked(path):
+            folder = CompareFolder(path)
+            folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
             try:
-                _run(job, numbers, workers, progress)
+                _run(job, folder, numbers, executor, progress)
             except Exception:
-                job.folder.forget_if_empty()
+                folder.forget_if_empty()
                 raise
-            comparison = _gather(job, numbers)
+            comparison = _gather(job, folder, numbers)
             if out is not None:
-                write_json(folder / "comparison.json", comparison.as_dict())
+                write_json(path / "comparison.json", comparison.as_dict())
     return comparison
 
 
-def _run(job: Job, seeds: list[int], workers: int, progress: bool) -> None:
-    cells = [(method, seed) for seed in seeds for method in job.objectives]
-    left = [cell for cell in cells if not job.folder.has(*cell)]
+def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, progress: bool) -> None:
+    """Whatever runs the cells, results are filed here: a worker that outlives its parent must not write into what has
+    come since."""
+    cells = [Cell(method, seed) for seed in seeds for method in job.objectives]
+    left = [cell for cell in cells if not folder.has(cell.method, cell.seed)]
+    seeds_left = list(dict.fromkeys(cell.seed for cell in left))
     if job.pretrain_epochs:
-        starts = [seed for seed in dict.fromkeys(seed for _, seed in left) if not job.folder.start_file(seed).exists()]
-        in_workers(job.start, starts, workers, on_done=job.folder.write_start)
+        missing = [seed for seed in seeds_left if not folder.start_file(seed).exists()]
+        with closing(executor.map(job.pretrain, missing)) as states:
+            for number, state in states:
+                folder.write_start(missing[number], state)
     with one_thread():
-        job.estimate(dict.fromkeys(seed for _, seed in left))
-    with CellProgress(len(cells), len(cells) - len(left), shown=progress) as bar:
+        job.estimate(seeds_left)
+    # Read when the cell is handed out, so that not all seeds' students are in memory at once.
+    started = (
+        replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.pretrain_epochs else cell for cell in left
+    )
+    bar = CellProgress(len(cells), len(cells) - len(left), shown=progress)
+    with bar, closing(executor.map(job.train, started)) as results:
+        for number, (outcome, warned) in results:
+            cell = left[number]
+            folder.write(cell.method, cell.seed, outcome, warned)
+            bar.cell(f"{cell}: {percent(outcome.last)}%")
 
-        def file(cell: tuple[str, int], found: tuple[Outcome, list[str]]) -> None:
-            # Here and not in the workers: one that outlives its parent must not write into what has come since.
-            job.folder.write(*cell, *found)
-            bar.cell(f"{cell[0]}, seed {cell[1]}: {percent(found[0].last)}%")
 
-        in_workers(job.cell, left, workers, on_done=file)
-
-
-def _gather(job: Job, seeds: list[int]) -> Comparison:
+def _gather(job: Job, folder: CompareFolder, seeds: list[int]) -> Comparison:
     comparison = Comparison(VANILLA, notes=list(job.notes))
     for seed in seeds:
         if (teacher := job.teacher(seed)) is not None:
             comparison.add(TEACHER, seed, teacher)
     for method in job.objectives:
         for seed in seeds:
-            outcome, said = job.folder.read(method, seed)
+            outcome, warned = folder.read(method, seed)
             comparison.add(method, seed, outcome)
-            comparison.warnings += [text for text in said if text not in comparison.warnings]
+            comparison.warnings += [text for text in warned if text not in comparison.warnings]
     if len(comparison.outcomes.get(TEACHER, seeds)) < len(seeds):
         del comparison.outcomes[TEACHER]
     if TEACHER not in comparison.outcomes:
         comparison.notes.append("The teacher's own accuracy is not known: no gold or test row has its word.")
-    elif job.test is not None and len(job.test.estimate_rows()) < len(job.test) and job.teacher_word == "test":
+    elif job.test is not None and len(job.test.estimate_rows()) < len(job.test) and job.teacher_seen_on == "test":
         known = f"{len(job.test.estimate_rows()):,} of {len(job.test):,} test rows"
         comparison.notes.append(f"The teacher is known on {known}, and is held against the students there.")
-    elif job.test is not None and job.teacher_word == "gold":
+    elif job.test is not None and job.teacher_seen_on == "gold":
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.comparison.outcome import Judged, Outcome
+from understudy.comparison.outcome import Correct, Outcome
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_bytes, write_json
 
@@ -112,5 +112,5 @@ def _from_json(cell: dict[str, Any]) -> Outcome:
     judged = None
     if cell["rows"] is not None:
         bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
-        judged = Judged(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
+        judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
     return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged)

@@ -58,9 +58,9 @@ class Interval:
             return plain
         shares = [(mine - plain.mean) / (count * len(mine)) for mine in values]
         of_seeds = plain.error**2
-        every, place = np.unique(np.concatenate(rows), return_inverse=True)
+        every, index = np.unique(np.concatenate(rows), return_inverse=True)
         pieces = np.concatenate(shares)
-        of_rows = float((np.bincount(place, pieces) ** 2).sum()) * len(every) / max(len(every) - 1, 1)
+        of_rows = float((np.bincount(index, pieces) ** 2).sum()) * len(every) / max(len(every) - 1, 1)
         judgements = zip(values, rows, strict=True)
         if all(np.array_equal(mine, values[0]) and np.array_equal(at, rows[0]) for mine, at in judgements):
             # One judgement, repeated: no seed had a hand in it (the teacher), and only the rows were drawn.

@@ -31,7 +31,7 @@ BEHIND = 1.5
 
 
 @dataclass(frozen=True)
-class Judged:
+class Candidate:
     """A candidate beside vanilla, on the gold rows both have predicted."""
 
     method: str
@@ -48,24 +48,24 @@ class Judged:
         return self.gain - CAUTION * self.error
 
 
-def judge(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> dict[str, Judged]:
+def judge(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> dict[str, Candidate]:
     """``predictions``: ``(n, C)`` each, NaN on rows a candidate was not asked about."""
     base = score(predictions[reference], y)
     base_right = _right(predictions[reference], y)
-    found = {}
+    judged = {}
     for name, probs in predictions.items():
         gains = score(probs, y) - base
         both = ~gains.isnan()
         right = _right(probs, y)[both]
         gain, error = mean_and_error(gains[both])
-        found[name] = Judged(
+        judged[name] = Candidate(
             method=name, rows=int(both.sum()), accuracy=float(right.mean()),
             accuracy_gain=float((right - base_right[both]).mean()), gain=gain, error=error,
         )  # fmt: skip
-    return found
+    return judged
 
 
-def choose(judged: Mapping[str, Judged], reference: str = "vanilla") -> str:
+def choose(judged: Mapping[str, Candidate], reference: str = "vanilla") -> str:
     best = max(judged, key=lambda name: judged[name].cautious)
     return best if judged[best].cautious > 0 else reference
 
@@ -74,13 +74,13 @@ def still_racing(predictions: Mapping[str, Tensor], y: Tensor, reference: str = 
     """Who is not clearly behind the leader, on the rows asked so far; the reference always stays."""
     scores = {name: score(probs, y) for name, probs in predictions.items()}
     leader = max(scores, key=lambda name: float(scores[name].nanmean()))
-    kept = []
+    racing = []
     for name, mine in scores.items():
         behind = (scores[leader] - mine)[~(scores[leader] - mine).isnan()]
         gap, error = mean_and_error(behind)
         if name in (reference, leader) or gap <= BEHIND * error:
-            kept.append(name)
-    return kept
+            racing.append(name)
+    return racing
 
 
 def score(probs: Tensor, y: Tensor) -> Tensor:
@@ -91,9 +91,9 @@ def score(probs: Tensor, y: Tensor) -> Tensor:
 def truth_probability(probs: Tensor, y: Tensor) -> Tensor:
     """The probability of the true class ``(n,)`` at the temperature that suits these rows best; NaN where not asked."""
     asked = ~probs.isnan().any(1)
-    found = torch.full((len(y),), math.nan, dtype=torch.float64)
+    truth = torch.full((len(y),), math.nan, dtype=torch.float64)
     if not bool(asked.any()):
-        return found
+        return truth
     logits = probs[asked].double().clamp(min=torch.finfo(torch.float32).tiny).log()
     labels = y[asked]
 
@@ -101,8 +101,8 @@ def truth_probability(probs: Tensor, y: Tensor) -> Tensor:
         return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
 
     best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x
-    found[asked] = (logits / math.exp(best)).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
-    return found
+    truth[asked] = (logits / math.exp(best)).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return truth
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:

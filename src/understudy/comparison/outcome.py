@@ -1,6 +1,6 @@
 """What came out: one outcome per method and seed, gathered in a comparison with differences paired by seed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,11 @@ from understudy.comparison.interval import Array, Interval, percent, signed, spa
 from understudy.errors import UnderstudyError
 from understudy.training.run import Run
 
+TEACHER, GOLD_ONLY, VANILLA = "teacher", "gold only", "vanilla"
+
 
 @dataclass(frozen=True)
-class Judged:
+class Correct:
     """Which test rows (their numbers) were classified rightly, at the last epoch."""
 
     rows: Array
@@ -28,19 +30,19 @@ class Outcome:
     selected: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
-    judged: Judged | None = field(default=None, compare=False)
+    judged: Correct | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, result: "Run | float") -> "Outcome":
         """From a run, or from a bare accuracy (of the teacher, which was not trained here)."""
         if not isinstance(result, Run):
             return cls(last=float(result))
-        found = result.metrics("test")
-        if "accuracy" not in found.get("last", {}):
+        metrics = result.metrics("test")
+        if "accuracy" not in metrics.get("last", {}):
             raise UnderstudyError("a run without test rows cannot be compared; pass test= to us.train")
-        selected = found.get("selected", {}).get("accuracy")
+        selected = metrics.get("selected", {}).get("accuracy")
         # A student that was fine-tuned is judged as it then is.
-        last = found.get("finetuned", found["last"])["accuracy"]
+        last = metrics.get("finetuned", metrics["last"])["accuracy"]
         return cls(last, selected, result.history, result.facts)
 
 
@@ -52,6 +54,17 @@ class Line:
     last: Interval
     selected: Interval | None
     difference: Interval | None
+
+    def texts(self) -> dict[str, str]:
+        """In percent and points, as every table shows them; empty where there is nothing."""
+        return {
+            "last": percent(self.last.mean),
+            "last_span": span(self.last, percent),
+            "selected": "" if self.selected is None else percent(self.selected.mean),
+            "selected_span": "" if self.selected is None else span(self.selected, percent),
+            "difference": "" if self.difference is None else signed(self.difference.mean),
+            "difference_span": "" if self.difference is None else span(self.difference, signed),
+        }
 
 
 @dataclass(frozen=True)
@@ -95,11 +108,11 @@ class Comparison:
         return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
 
     def lines(self) -> list[Line]:
-        found = []
+        lines = []
         for method, by_seed in self.outcomes.items():
             chosen = [outcome.selected for outcome in by_seed.values() if outcome.selected is not None]
             compared = method != self.reference and self.reference in self.outcomes
-            found.append(
+            lines.append(
                 Line(
                     method=method,
                     last=self.accuracy(method),
@@ -107,24 +120,22 @@ class Comparison:
                     difference=self.difference(method, self.reference) if compared else None,
                 )
             )
-        return found
+        return lines
 
     def table(self) -> Table:
         """For a terminal, in percent."""
         lines = self.lines()
+        columns = {"last": "last epoch", "last_span": "95% interval"}
+        if any(line.selected is not None for line in lines):
+            columns["selected"] = "epoch chosen on gold"
+        columns |= {"difference": f"minus {self.reference}", "difference_span": "95% interval"}
         table = Table(title=f"Test accuracy in %, {len(self.seeds)} seeds", title_justify="left", title_style="bold")
         table.add_column("method", no_wrap=True)
-        for heading in ("last epoch", "95% interval"):
+        for heading in columns.values():
             table.add_column(heading, justify="right")
-        selects = any(line.selected is not None for line in lines)
-        if selects:
-            table.add_column("epoch chosen on gold", justify="right")
-        table.add_column(f"minus {self.reference}", justify="right")
-        table.add_column("95% interval", justify="right")
         for line in lines:
-            chosen = [percent(line.selected.mean) if line.selected else ""] if selects else []
-            gap = ["", ""] if line.difference is None else [signed(line.difference.mean), span(line.difference, signed)]
-            table.add_row(line.method, percent(line.last.mean), span(line.last, percent), *chosen, *gap)
+            texts = line.texts()
+            table.add_row(line.method, *(texts[column] for column in columns))
         return table
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,9 +154,9 @@ class Comparison:
             }
             for line in self.lines()
         }
-        said = None if self.recommendation is None else vars(self.recommendation)
         return {
-            "reference": self.reference, "seeds": self.seeds, "methods": methods, "recommendation": said,
+            "reference": self.reference, "seeds": self.seeds, "methods": methods,
+            "recommendation": None if self.recommendation is None else vars(self.recommendation),
             "notes": self.notes, "warnings": self.warnings,
         }  # fmt: skip
 
@@ -153,6 +164,27 @@ class Comparison:
         if method not in self.outcomes:
             raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
         return self.outcomes[method]
+
+
+Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
+"""seed -> method -> a function that trains and returns a Run, or measures and returns an accuracy."""
+
+
+def run_cells(
+    trainings: Trainings,
+    seeds: Iterable[int],
+    *,
+    reference: str,
+    on_done: Callable[[str, int, Outcome], None] = lambda method, seed, outcome: None,
+) -> Comparison:
+    """Functions of a caller's own: every method under every seed, one after the other in this process."""
+    comparison = Comparison(reference)
+    for seed in seeds:
+        for method, train in trainings(seed).items():
+            outcome = Outcome.of(train())
+            comparison.add(method, seed, outcome)
+            on_done(method, seed, outcome)
+    return comparison
 
 
 def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:

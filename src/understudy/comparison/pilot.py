@@ -7,6 +7,7 @@ leave after each fold. With a folder, finished parts are kept there: a pilot tha
 import math
 import shutil
 import warnings
+from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,22 +17,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.comparison.deal import gold_passes
+from understudy.comparison.candidates import FEWEST_ROWS
+from understudy.comparison.cells import Student, gold_passes, initial_student, plain_settings
+from understudy.comparison.executors import Executor
 from understudy.comparison.folder import CompareFolder
-from understudy.comparison.job import Student, initial_student, plain_settings
-from understudy.comparison.judge import Judged, judge, still_racing
+from understudy.comparison.judge import Candidate, judge, still_racing
+from understudy.comparison.outcome import GOLD_ONLY
 from understudy.comparison.progress import CellProgress
-from understudy.comparison.recommend import GOLD_ONLY
-from understudy.comparison.workers import in_workers
-from understudy.data.crossfit import fold_rows
 from understudy.data.examples import Gold, Pool
+from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.objective import Objective
 from understudy.store.files import locked, write_bytes
-from understudy.store.fingerprint import fingerprint
+from understudy.store.settings import fingerprint
 from understudy.training.loop import train
 
-FEWEST_ROWS = 20
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
 Part = tuple[str, int]
@@ -51,7 +51,7 @@ class Pilot:
     out: Path | None = None
     """The run's folder."""
 
-    def run(self, workers: int, *, progress: bool = False) -> dict[str, Judged]:
+    def run(self, executor: Executor, *, progress: bool = False) -> dict[str, Candidate]:
         """Every candidate beside vanilla; nobody where gold is too small to tell."""
         # Rows chosen by active learning are no sample of anything: they train, and judge nobody.
         random = (~self.gold.chosen).nonzero().squeeze(1)
@@ -66,30 +66,36 @@ class Pilot:
             return {}
         self.parts = self._parts(random)
         if self.out is None:
-            return self._race(workers, progress)
+            return self._race(executor, progress)
         with locked(self.out):
             self._folder.open(self.settings(), {name: fingerprint(one) for name, one in self.objectives.items()})
             try:
-                return self._race(workers, progress)
+                return self._race(executor, progress)
             except Exception:
                 self._folder.forget_if_empty()
                 raise
 
-    def _race(self, workers: int, progress: bool) -> dict[str, Judged]:
-        said: dict[str, Tensor] = {}
+    def _race(self, executor: Executor, progress: bool) -> dict[str, Candidate]:
+        predictions: dict[str, Tensor] = {}
         racing = list(self.objectives)
         with CellProgress(len(racing) * self.folds, title="pilot", shown=progress) as bar:
             for fold in range(self.folds):
-                parts = [(name, fold) for name in racing]
-                left = [part for part in parts if not self._is_kept(part)]
-                for part in parts:
-                    if part not in left:
-                        self._note(said, part, self._kept(part))
+                left = []
+                for name in racing:
+                    if self.out is not None and self._file(name, fold).exists():
+                        self._add(predictions, name, fold, self._read(name, fold))
                         bar.skip()
-                in_workers(self.predict, left, workers, on_done=lambda part, probs: self._done(said, part, probs, bar))
-                racing = still_racing({name: said[name] for name in racing}, self.gold.y)
+                    else:
+                        left.append((name, fold))
+                with closing(executor.map(self.predict, left)) as results:
+                    for number, probs in results:
+                        name = left[number][0]
+                        self._add(predictions, name, fold, probs)
+                        self._write(name, fold, probs)
+                        bar.cell(f"{name}, fold {fold + 1}")
+                racing = still_racing({name: predictions[name] for name in racing}, self.gold.y)
                 bar.total = bar.done + len(racing) * (self.folds - fold - 1)
-        return judge(said, self.gold.y)
+        return judge(predictions, self.gold.y)
 
     def predict(self, part: Part) -> Any:
         """What a candidate, trained without a fold of gold, says of its rows."""
@@ -115,43 +121,36 @@ class Pilot:
         chosen = self.gold.chosen.nonzero().squeeze(1)
         return [
             (torch.cat([random[rest], chosen]), random[held_out])
-            for rest, held_out in fold_rows(self.gold.take(random), self.folds, self.seed)
+            for rest, held_out in fold_rows(self.gold.y[random], self.folds, self.seed)
         ]
 
-    def _note(self, said: dict[str, Tensor], part: Part, probs: Any) -> None:
-        name, fold = part
-        found = torch.from_numpy(probs)
-        said.setdefault(name, torch.full((len(self.gold), found.shape[1]), math.nan))[self.parts[fold][1]] = found
-
-    def _done(self, said: dict[str, Tensor], part: Part, probs: Any, bar: CellProgress) -> None:
-        self._note(said, part, probs)
-        if self.out is not None:
-            content = BytesIO()
-            np.save(content, probs, allow_pickle=False)
-            write_bytes(self._file(part), content.getvalue())
-        bar.cell(f"{part[0]}, fold {part[1] + 1}")
+    def _add(self, predictions: dict[str, Tensor], name: str, fold: int, probs: Any) -> None:
+        every = predictions.setdefault(name, torch.full((len(self.gold), probs.shape[1]), math.nan))
+        every[self.parts[fold][1]] = torch.from_numpy(probs)
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to go on."""
-        told: dict[str, Any] = {
+        return plain_settings({
             "gold": self.gold, "pool": self.pool, "student": initial_student(self.student, 0), "seed": self.seed,
             "folds": self.folds, **self.options,
-        }  # fmt: skip
-        return plain_settings(told)
+        })  # fmt: skip
 
     @property
     def _folder(self) -> CompareFolder:
         assert self.out is not None
         return CompareFolder(self.out / FOLDER)
 
-    def _file(self, part: Part) -> Path:
-        return self._folder.cell_file(*part).with_suffix(".npy")
+    def _file(self, name: str, fold: int) -> Path:
+        return self._folder.cell_file(name, fold).with_suffix(".npy")
 
-    def _is_kept(self, part: Part) -> bool:
-        return self.out is not None and self._file(part).exists()
+    def _write(self, name: str, fold: int, probs: Any) -> None:
+        if self.out is not None:
+            content = BytesIO()
+            np.save(content, probs, allow_pickle=False)
+            write_bytes(self._file(name, fold), content.getvalue())
 
-    def _kept(self, part: Part) -> Any:
-        file, rows = self._file(part), len(self.parts[part[1]][1])
+    def _read(self, name: str, fold: int) -> Any:
+        file, rows = self._file(name, fold), len(self.parts[fold][1])
         try:
             probs = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:

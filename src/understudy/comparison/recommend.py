@@ -6,20 +6,18 @@ so on. Where nothing differs in truth, some method is declared different in at m
 are better, the simplest that cannot be told apart from the highest mean is taken where that is training on gold alone.
 """
 
-from collections.abc import Mapping
-
 from understudy.comparison.interval import Interval, percent, signed
-from understudy.comparison.outcome import Comparison, Recommendation
+from understudy.comparison.outcome import GOLD_ONLY, TEACHER, Comparison, Recommendation
+from understudy.maths.proportions import holm
 
 LEVEL = 0.05
-GOLD_ONLY, TEACHER = "gold only", "teacher"
 
 
 def recommend(comparison: Comparison, *, gold_only: str = GOLD_ONLY, teacher: str = TEACHER) -> Recommendation:
     reference = comparison.reference
     rivals = [method for method in comparison.outcomes if method not in (reference, teacher)]
     gaps = {method: comparison.difference(method, reference) for method in rivals}
-    adjusted = holm({method: gap.p_value for method, gap in gaps.items()})
+    adjusted = dict(zip(rivals, holm([gap.p_value for gap in gaps.values()]).tolist(), strict=True))
     if len(comparison.seeds) < 2:
         sentence = f"A single seed cannot tell the methods apart; run 5 or more. Until then take {reference}."
         return Recommendation(reference, [sentence], adjusted)
@@ -33,16 +31,6 @@ def recommend(comparison: Comparison, *, gold_only: str = GOLD_ONLY, teacher: st
         sentences += _also(comparison, choice, better)
     sentences += _gold(comparison, choice, gold_only) + _teacher(comparison, choice, teacher)
     return Recommendation(choice, sentences, adjusted)
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """p-values corrected for their number, in the order given."""
-    adjusted: dict[str, float] = {}
-    largest = 0.0
-    for rank, method in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[method]))
-        adjusted[method] = largest
-    return {method: adjusted[method] for method in p_values}
 
 
 def _choice(comparison: Comparison, better: list[str], gold_only: str) -> str:

@@ -1,16 +1,26 @@
-"""Gold split by purpose, seeded and stratified: one row never serves two purposes that must not meet.
+"""Gold cut by purpose, seeded and stratified: one row never serves two purposes that must not meet.
 
-parts = us.split(gold, estimate=300, select=0.2, test=1000, seed=0)    # the rest is parts.train
+    parts = us.split(gold, estimate=300, select=0.2, test=1000, seed=0)    # the rest is parts.train
+
+Cross-fitting lets one gold set serve estimates and judgement: a fold is held out, trust is estimated on the others, and
+the held-out rows are judged by it; after all folds every row has been judged by an estimate that never saw it.
+
+    for estimate, held_out in us.cross_fit(gold, folds=5): ...
+    alpha = us.cross_fitted_alpha(gold, us.Reliability.fit)     # one per gold row, from the folds it is not in
+    alpha = us.cross_fitted_alpha(gold, partial(us.Reliability.fit, lower_bound=0.6))
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels
 
 
 class Splits(NamedTuple):
@@ -34,29 +44,30 @@ def split(
 ) -> Splits:
     """Cut gold into disjoint parts. Sizes are row counts (int) or shares (float); ``train=None`` takes the rest."""
     wanted = {"estimate": estimate, "select": select, "test": test} | ({} if train is None else {"train": train})
+    parts = split_rows(gold.y, wanted, seed, stratify=stratify)
+    return Splits(**{name: gold.take(rows) if len(rows) else None for name, rows in parts.items()})
+
+
+def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, stratify: bool = True) -> dict[str, Tensor]:
+    """Part -> its row numbers, ascending; "train" takes the rest where no size is wanted for it."""
     counts: dict[str, int] = {}
     share = 0.0
     for name, size in wanted.items():
         _check_size(name, size)
         if isinstance(size, float):
             # Rounded where the shares so far end, so that shares that add up to 1 take every row exactly once.
-            counts[name] = round((share + size) * len(gold)) - round(share * len(gold))
+            counts[name] = round((share + size) * len(y)) - round(share * len(y))
             share += size
         else:
             counts[name] = size
-    if train is None:
-        counts["train"] = max(len(gold) - sum(counts.values()), 0)
-    if sum(counts.values()) > len(gold):
+    if "train" not in wanted:
+        counts["train"] = max(len(y) - sum(counts.values()), 0)
+    if sum(counts.values()) > len(y):
         asked = ", ".join(f"{name}={count}" for name, count in counts.items() if count)
-        raise UnderstudyError(f"gold has {len(gold)} rows, too few for {asked}; ask for less or add gold")
-    order = _order(gold.y, seed, stratify)
-    parts: dict[str, Gold | None] = {}
-    start = 0
-    for name in ("estimate", "select", "test", "train"):
-        index = order[start : start + counts[name]]
-        parts[name] = gold.take(index.sort().values) if len(index) else None
-        start += counts[name]
-    return Splits(**parts)
+        raise UnderstudyError(f"gold has {len(y)} rows, too few for {asked}; ask for less or add gold")
+    order = _order(y, seed, stratify)
+    parts = order[: sum(counts.values())].split(list(counts.values()))
+    return {name: rows.sort().values for name, rows in zip(counts, parts, strict=True)}
 
 
 def _check_size(name: str, size: int | float) -> None:
@@ -72,9 +83,68 @@ def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
     if not stratify:
         return torch.from_numpy(rng.permutation(len(y)))
     labels = y.numpy()
-    place = np.empty(len(labels))
+    position = np.empty(len(labels))
     for label in np.unique(labels):
         mine = np.flatnonzero(labels == label)
         # The j-th of a class's n rows sits near (j + u) / n of the whole.
-        place[rng.permutation(mine)] = (np.arange(len(mine)) + rng.random()) / len(mine)
-    return torch.from_numpy(np.argsort(place, kind="stable"))
+        position[rng.permutation(mine)] = (np.arange(len(mine)) + rng.random()) / len(mine)
+    return torch.from_numpy(np.argsort(position, kind="stable"))
+
+
+class Trust(Protocol):
+    def alpha(self, probs: Any, /) -> Tensor: ...
+
+
+def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold, Gold]]:
+    """(estimate part, held-out part) per fold; every fold has nearly the classes' shares."""
+    for estimate, held_out in fold_rows(gold.y, folds, seed):
+        yield gold.take(estimate), gold.take(held_out)
+
+
+def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Trust], folds: int = 5, seed: int = 0) -> Tensor:
+    """The chance that the teacher is right on each gold row, ``(n,)`` float64, estimated without that row's fold.
+
+    ``fit(labels, truth)`` is ``us.Reliability.fit``, possibly with options. NaN where the teacher said nothing. Rows
+    chosen by active learning get a value, but no estimate is made from them.
+    """
+    alpha = torch.full((len(gold),), float("nan"), dtype=torch.float64)
+    for estimate, held_out in fold_rows(gold.y, folds, seed):
+        part, judged = gold.take(estimate), gold.take(held_out)
+        rows, labels = part.estimates()
+        if labels is None or len(rows) < 2:
+            raise UnderstudyError(
+                f"a fold leaves {len(rows)} gold rows to estimate the teacher, at least 2 are needed: pass teacher= to "
+                f"us.Gold for rows it had not trained on, or use fewer than {folds} folds"
+            )
+        if judged.teacher is not None and len(judged.teacher_rows):
+            trust = fit(_with_class_count(labels, gold), part.y[rows])
+            alpha[held_out[judged.teacher_rows]] = trust.alpha(judged.teacher)
+    return alpha
+
+
+def fold_rows(y: Tensor, folds: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per fold the numbers of the other rows and of its own, ascending."""
+    if not 2 <= folds <= len(y):
+        raise UnderstudyError(f"folds={folds} must lie between 2 and the {len(y)} gold rows")
+    fold = torch.from_numpy(stratified_folds(y.numpy(), folds, np.random.default_rng(seed)))
+    for held_out in range(folds):
+        yield (fold != held_out).nonzero().squeeze(1), (fold == held_out).nonzero().squeeze(1)
+
+
+def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The fold of each row. Shuffled, then by class: dealt out in turn, every fold gets its share of each class.
+
+    scikit-learn's StratifiedKFold refuses classes with fewer rows than folds, and would cut other folds than those
+    that the comparisons on users' disks were tested on.
+    """
+    shuffled = rng.permutation(len(labels))
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(labels)) % folds
+    return fold
+
+
+def _with_class_count(labels: Labels, gold: Gold) -> Labels:
+    """Bare hard labels do not tell how many classes there are, and a fold may miss one that its held-out rows name."""
+    if not isinstance(labels, Hard) or labels.classes is not None or gold.teacher is None:
+        return labels
+    return Hard(labels.labels, labels.given, classes=max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.comparison.interval import Interval, percent, signed, span
+from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
 from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, drawing, name_lines, thinned
@@ -66,12 +66,7 @@ def _table(comparison: Comparison) -> list[dict[str, str]]:
         {
             "method": line.method,
             "colour": look_of(comparison, line.method)[0],
-            "last": percent(line.last.mean),
-            "last_span": span(line.last, percent),
-            "selected": "" if line.selected is None else percent(line.selected.mean),
-            "selected_span": "" if line.selected is None else span(line.selected, percent),
-            "difference": "" if line.difference is None else signed(line.difference.mean),
-            "difference_span": "" if line.difference is None else span(line.difference, signed),
+            **line.texts(),
         }
         for line in comparison.lines()
     ]
