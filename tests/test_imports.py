@@ -17,7 +17,7 @@ LAYERS = [
     "errors",
     "store",
     "maths",
-    "data.checks data.paging models theory",
+    "data.checks data.memory models theory",
     "labels",
     "data",
     "objective method_options featurise",

@@ -15,7 +15,8 @@ import understudy as us
 from understudy import cli
 from understudy.errors import UnderstudyWarning
 from understudy.store import console
-from understudy.tables.table import read_table, write_table
+from understudy.tables.table import read_table
+from understudy.tables.write import write_table
 
 CLASSES = 3
 

@@ -16,7 +16,8 @@ import understudy as us
 from understudy import cli
 from understudy.cli.request import TrainRequest
 from understudy.featurise.featuriser import Featuriser
-from understudy.tables.table import read_table, write_table
+from understudy.tables.table import read_table
+from understudy.tables.write import write_table
 
 WORDS = {"neg": ["bad", "dull", "awful"], "pos": ["good", "fine", "great"]}
 

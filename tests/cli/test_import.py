@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy import cli
 from understudy.tables.read import read_examples
-from understudy.tables.table import read_table, write_table
+from understudy.tables.table import read_table
+from understudy.tables.write import write_table
 
 ROWS = 40
 

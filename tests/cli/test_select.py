@@ -17,7 +17,7 @@ from understudy.acquisition.select import select
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import score
 from understudy.tables.read import read_examples
-from understudy.tables.table import write_table
+from understudy.tables.write import write_table
 
 ROWS = 90
 

@@ -16,11 +16,11 @@ import sys
 import numpy as np, torch
 from benchmarks.large_pool import MemoryWatch, private_megabytes
 torch.set_num_threads(1)
-import understudy.data.paging as paging
+import understudy.data.memory as memory
 from understudy.active.scores import score
 from understudy.acquisition.select import select
 from understudy.models import linear
-paging.LARGE = 1 << 20
+memory.LARGE = 1 << 20
 x, net = np.load(sys.argv[1], mmap_mode="r"), linear(1024, 10)
 score(net, x[:64]), select("badge", 3, **score(net, x[:64]).arrays())
 before = private_megabytes()

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
+from understudy.data import memory
 from understudy.featurise.request import Request
-from understudy.tables import limits
 from understudy.tables.read import read_examples
 from understudy.tables.readers import parquet
 from understudy.tables.table import read_table
@@ -28,12 +28,12 @@ FREE = 2 << 20
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    before = limits.available_memory
-    limits.available_memory = parquet.available_memory = lambda: FREE  # type: ignore[attr-defined]
+    before = memory.available_memory
+    memory.available_memory = parquet.available_memory = lambda: FREE  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        limits.available_memory = parquet.available_memory = before  # type: ignore[attr-defined]
+        memory.available_memory = parquet.available_memory = before  # type: ignore[attr-defined]
 
 
 def read_all(path: Path) -> None:

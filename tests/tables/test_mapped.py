@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import understudy as us
-import understudy.data.paging as paging
+import understudy.data.memory as memory
 import understudy.tables.mapped as module
 from understudy.errors import UnderstudyError
 from understudy.tables.mapped import map_column
@@ -145,11 +145,11 @@ def test_a_killed_process_leaves_only_a_temporary_name(tmp_path: Path, cache: Pa
 
 def test_a_full_disk_is_refused_beforehand(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _write(tmp_path / "x.parquet", np.arange(1000.0))
-    monkeypatch.setattr(paging, "disk_usage", lambda folder: Usage(10**9, 10**9, 7999))
+    monkeypatch.setattr(memory, "disk_usage", lambda folder: Usage(10**9, 10**9, 7999))
     with pytest.raises(UnderstudyError, match=r"column 'x' needs .* free some space"):
         map_column([file], "x", cache=cache)
     assert list(cache.iterdir()) == []
-    monkeypatch.setattr(paging, "disk_usage", lambda folder: Usage(10**9, 0, 10**9))
+    monkeypatch.setattr(memory, "disk_usage", lambda folder: Usage(10**9, 0, 10**9))
     assert len(map_column([file], "x", cache=cache)) == 1000
 
 

@@ -9,13 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.request import Request
 from understudy.labels.forms import Hard, Soft
-from understudy.tables.raw import features_of, load_featuriser
-from understudy.tables.read import Shelf, read_examples, to_gold, to_pool
-from understudy.tables.table import Table, read_table, write_table
+from understudy.tables.inputs import features_of, load_featuriser
+from understudy.tables.read import PoolFile, read_examples, to_gold, to_pool
+from understudy.tables.table import Table, read_table
+from understudy.tables.write import write_table
 
 SUFFIXES = [".npz", ".parquet"]
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
@@ -32,7 +34,7 @@ def gold_of(table: Table) -> Any:
 
 
 def pool_of(table: Table) -> Any:
-    return to_pool(Shelf.of(table, fitted(table)))
+    return to_pool(PoolFile.read(table, fitted(table)))
 
 
 @pytest.fixture
@@ -114,9 +116,10 @@ def test_gold_with_features_takes_the_teachers_word_from_the_pool(save: Any) -> 
 
 def test_integers_become_floats_and_images_keep_their_shape(save: Any) -> None:
     table = read_table(save("p.npz", x=np.arange(24, dtype=np.uint8).reshape(2, 3, 4)))
-    x = features_of(table, fitted(table))
-    assert isinstance(x, np.ndarray)
-    assert x.dtype == np.float32 and x.shape == (2, 3, 4)
+    rows = features_of(table, fitted(table))
+    assert isinstance(rows, TensorRows)
+    x = rows.x
+    assert x.dtype == torch.float32 and x.shape == (2, 3, 4)
 
 
 def test_empty_cells_mean_no_teacher_label(tmp_path: Path) -> None:
@@ -243,8 +246,8 @@ def test_gaps_in_parquet_are_named(column: str, values: list[Any], said: str, tm
 def test_runs_of_before_tell_their_columns(tmp_path: Path, save: Any) -> None:
     table = read_table(save("t.npz", b=[1.0, 2.0], a=[3, 4], x=X[:2]))
     for features, expected in [(["a", "b"], [[3, 1], [4, 2]]), ("x", X[:2].tolist()), (None, X[:2].tolist())]:
-        x = features_of(table, load_featuriser(tmp_path, {"features": features}, table))
-        assert isinstance(x, np.ndarray) and x.tolist() == expected
+        rows = features_of(table, load_featuriser(tmp_path, {"features": features}, table))
+        assert isinstance(rows, TensorRows) and rows.x.tolist() == expected
     with pytest.raises(UnderstudyError, match=r"t\.npz has no column 'y'"):
         load_featuriser(tmp_path, {"features": "y"}, table)
 

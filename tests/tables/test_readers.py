@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.tables.readers import jsonl, parquet
-from understudy.tables.table import read_table, write_table
+from understudy.tables.table import read_table
+from understudy.tables.write import write_table
 
 ROWS = [
     {"id": "a", "text": 'one, two\n"three"', "f": 1.5, "n": 3, "x": [1.0, 2.0], "label": "neg"},

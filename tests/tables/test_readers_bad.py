@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from understudy.data import memory
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.request import Request
-from understudy.tables import limits
-from understudy.tables.raw import features_of
-from understudy.tables.table import read_table, write_table
+from understudy.tables.inputs import features_of
+from understudy.tables.table import read_table
+from understudy.tables.write import write_table
 
 
 def read_all(path: Path) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch
         for _ in range(64):
             file.write(bytes(1 << 20))
     assert (tmp_path / "t.npz").stat().st_size < 1 << 20
-    monkeypatch.setattr(limits, "available_memory", lambda: 32 << 20)
+    monkeypatch.setattr(memory, "available_memory", lambda: 32 << 20)
     refused(tmp_path / "t.npz", "column 'x' would take 64.0 MB, 32.0 MB are free")
 
 
@@ -115,7 +116,7 @@ def test_absurd_sizes_are_refused_before_memory_is_taken(tmp_path: Path, monkeyp
     column = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(1 << 20, np.float32)), 8)
     pq.write_table(pa.table({"x": column, "text": ["y"] * (1 << 17)}), tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 1 << 16
-    monkeypatch.setattr(limits, "available_memory", lambda: 1 << 20)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1 << 20)
     with pytest.raises(UnderstudyError, match=r"column 'x' would take 4\.0 MB, 1\.0 MB are free"):
         read_table(tmp_path / "t.parquet").columns["x"]
     header = {"descr": "<f8", "fortran_order": False, "shape": (1 << 60, 8)}
@@ -136,7 +137,7 @@ def test_images_outside_their_folder_are_refused(path: str, tmp_path: Path) -> N
     (folder / "away").symlink_to(tmp_path)
     (folder / "rows.jsonl").write_text(json.dumps({"image": path, "teacher_label": 0}) + "\n")
     table = read_table(folder / "rows.jsonl")
-    from understudy.tables.raw import fit_featuriser
+    from understudy.tables.inputs import fit_featuriser
 
     with pytest.raises(UnderstudyError, match=r"column 'image' row 0: .* leads out of"):
         fit_featuriser(Request(image="image"), None, table, [])

@@ -6,9 +6,8 @@ from typing import Annotated
 import torch
 import typer
 
-from understudy.data.rows import as_rows
 from understudy.inference.export import ROWS, export
-from understudy.tables.raw import rows_for
+from understudy.tables.inputs import rows_for
 from understudy.tables.table import read_table
 from understudy.training.run import Run
 
@@ -38,7 +37,7 @@ def export_command(
         loaded.student = loaded.selected()
     example = None
     if rows is not None:
-        found = as_rows(rows_for(run, loaded.config, read_table(rows, columns=loaded.config.get("columns"))), f"{rows}")
+        found = rows_for(run, loaded.config, read_table(rows, columns=loaded.config.get("columns")))
         example = found.take(torch.arange(min(ROWS, len(found))))
     export(loaded, out, example=example)
     typer.echo(f"student: {out}")

@@ -8,8 +8,9 @@ import typer
 from understudy.errors import UnderstudyError
 from understudy.labels.llm.answers import FORMS, Answers, read_answers
 from understudy.labels.llm.columns import label_columns
-from understudy.tables.join import read_ids
-from understudy.tables.table import Array, check_new_table, read_table, write_table
+from understudy.store.arrow import Array
+from understudy.tables.table import read_table
+from understudy.tables.write import check_new_table, write_table
 
 _READABLE = (".parquet", ".jsonl", ".npz")
 
@@ -78,7 +79,7 @@ def _joined(answers: Answers, path: Path) -> dict[str, Array]:
     said = [name for name in pool.columns if name.startswith("teacher_")]
     if said:
         raise UnderstudyError(f"{pool.where(said[0])} holds labels already; remove it, or import without --pool")
-    ids = read_ids(pool)
+    ids = pool.ids
     if ids is None:
         raise UnderstudyError(f"{path} has no column 'id' to join the answers by; add it")
     labels = answers.aligned(ids)

@@ -9,13 +9,14 @@ import typer
 
 from understudy.cli import options as shared
 from understudy.comparison.interval import percent
-from understudy.data.rows import Rows, as_rows
+from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import predict
+from understudy.store.arrow import Array
 from understudy.tables.classes import ClassNames
-from understudy.tables.join import read_ids
-from understudy.tables.raw import rows_for
-from understudy.tables.table import Array, Table, check_new_table, read_table, write_table
+from understudy.tables.inputs import rows_for
+from understudy.tables.table import Table, read_table
+from understudy.tables.write import check_new_table, write_table
 from understudy.training.run import Run
 
 
@@ -43,7 +44,7 @@ def predict_command(
     rows = fitting_rows(run, loaded, table, student)
     probs = predict(student, rows, batch_size=batch_size)
     confidence, label = probs.max(-1)
-    names, ids = class_names(loaded), read_ids(table)
+    names, ids = class_names(loaded), table.ids
     write_table(
         out,
         {
@@ -87,7 +88,7 @@ def named(labels: Array, names: ClassNames | None) -> Array:
 
 def fitting_rows(folder: Path, run: Run, table: Table, student: torch.nn.Module) -> Rows:
     """The rows, if the student can take them."""
-    rows = as_rows(rows_for(folder, run.config, table), f"{table.path}")
+    rows = rows_for(folder, run.config, table)
     first: Any = rows.take(torch.arange(1))
     try:
         predict(student, first)

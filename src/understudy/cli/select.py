@@ -19,7 +19,6 @@ from understudy.errors import UnderstudyError
 from understudy.store.console import complain
 from understudy.tables.answers import SKIPPED, class_number, text_columns
 from understudy.tables.classes import ClassNames
-from understudy.tables.join import read_ids
 from understudy.tables.table import Table
 from understudy.training.ema import EMA
 from understudy.training.ema import FILE as EMA_FILE
@@ -59,7 +58,7 @@ def select_command(
     loaded = Run.load(run)
     columns, names = mapping_for(loaded, column), class_names(loaded)
     table = read_rows(pool, columns, column)
-    ids = read_ids(table)
+    ids = table.ids
     taken, rows, labels = _labelled_rows(labelled or [], table, ids, names, columns)
     ema = _average(run, loaded, strategy) if wants_ema else None
     scores = score(loaded.student, fitting_rows(run, loaded, table, loaded.student), ema=ema)

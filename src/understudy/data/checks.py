@@ -40,6 +40,23 @@ def to_tensor(values: Any, where: str) -> Tensor:
         raise UnderstudyError(f"{where} is not a numeric array: {error}; pass a tensor or ndarray") from error
 
 
+def is_reserved(column: str) -> bool:
+    """Whether a column's name has a meaning of its own, so that it is never a feature."""
+    return column in ("id", "label") or column.startswith("teacher_")
+
+
+def describe(column: np.ndarray[Any, Any]) -> str:
+    """What a column holds, as messages say it."""
+    kinds = {"b": "true or false", "i": "whole numbers", "u": "whole numbers", "f": "fractions", "M": "dates"}
+    if column.dtype.names:
+        return "records"
+    is_text = column.dtype.kind in "UT" or (column.dtype == object and any(isinstance(v, str) for v in column.flat))
+    kind = "texts" if is_text else "objects" if column.dtype == object else None
+    if column.ndim > 1:
+        return f"arrays of {kind or column.dtype}"
+    return kind or kinds.get(column.dtype.kind, f"{column.dtype} values")
+
+
 def check_class_count(classes: Any, where: str) -> int:
     if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or not 2 <= classes <= MAX_CLASSES:
         raise UnderstudyError(f"{where}: classes={classes!r} must be a whole number, 2 to {MAX_CLASSES:,}")

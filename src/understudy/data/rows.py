@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from understudy.data.checks import check_finite, check_length, to_tensor
-from understudy.data.paging import COMFORTABLE, Readahead, block_rows, total_memory
+from understudy.data.memory import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.errors import UnderstudyError
 from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
 

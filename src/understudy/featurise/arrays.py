@@ -4,7 +4,8 @@ from typing import Any, Self
 
 from understudy.errors import UnderstudyError
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
+from understudy.store.arrow import Array
 
 
 class Arrays(Part):

@@ -12,7 +12,8 @@ import numpy as np
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw, describe, kind_of
+from understudy.featurise.raw import Raw, describe, kind_of
+from understudy.store.arrow import Array
 
 
 class Categories(Part):

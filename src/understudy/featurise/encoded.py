@@ -15,8 +15,9 @@ from rich.progress import track
 from understudy.errors import UnderstudyError
 from understudy.featurise.encoder import Encoder
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
 from understudy.featurise.store import EmbeddingStore, key_of
+from understudy.store.arrow import Array
 from understudy.store.files import cache_path
 
 # So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.

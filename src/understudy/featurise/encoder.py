@@ -21,7 +21,7 @@ import torch
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.featurise.pooling import Layout, read_layout
-from understudy.featurise.raw import Array
+from understudy.store.arrow import Array
 
 BATCH = 32
 # What an encoder is made of; its README and other formats of its weights are not.

@@ -24,10 +24,11 @@ from understudy.featurise.encoded import Encoded
 from understudy.featurise.images import Images
 from understudy.featurise.numbers import Numbers
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
 from understudy.featurise.request import Request
 from understudy.featurise.sparse import side_by_side
 from understudy.featurise.tfidf import Tfidf
+from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json
 
 VERSION = 1

@@ -14,7 +14,8 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.featurise.part import Part
 from understudy.featurise.pixels import Source, as_source, open_image, to_pixels
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
+from understudy.store.arrow import Array
 
 KEPT_BYTES = 1 << 30
 # A batch of 128 such images is 400 MB; what is larger must be asked for.

@@ -10,7 +10,8 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
+from understudy.store.arrow import Array
 
 
 class Numbers(Part):

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 from scipy import sparse
 
 from understudy.data.rows import Rows
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
+from understudy.store.arrow import Array
 
 Block = Array | sparse.csr_matrix[Any] | Rows
 """A part's numbers for some rows. Sparse blocks and arrays of two axes can stand side by side."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.raw import Array
+from understudy.store.arrow import Array
 
 Source = Path | bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UnderstudyError
-
-Array = np.ndarray[Any, Any]
+from understudy.store.arrow import Array
 
 
 @dataclass(frozen=True)

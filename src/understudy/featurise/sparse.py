@@ -12,7 +12,7 @@ from torch import Tensor
 
 from understudy.data.rows import Rows
 from understudy.featurise.part import Block
-from understudy.featurise.raw import Array
+from understudy.store.arrow import Array
 
 
 class SparseRows(Rows):

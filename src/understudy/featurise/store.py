@@ -18,7 +18,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.raw import Array
+from understudy.store.arrow import Array
 from understudy.store.files import write_bytes
 
 KEY_BYTES = 32

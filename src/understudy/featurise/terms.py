@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from understudy.featurise.raw import Array
+from understudy.store.arrow import Array
 
 WORD = re.compile(r"\b\w\w+\b")
 # Keeps what a count needs in passing near 200 MB for reviews of 230 words.

@@ -12,8 +12,9 @@ from scipy import sparse
 
 from understudy.errors import UnderstudyError
 from understudy.featurise.part import Part
-from understudy.featurise.raw import Array, Raw
+from understudy.featurise.raw import Raw
 from understudy.featurise.terms import Terms, choose_terms
+from understudy.store.arrow import Array
 
 # From so many texts on, a term that only one of them has is noise and a waste of a place.
 ROWS_FOR_PRUNING = 100

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.data.paging import room_for
+from understudy.data.memory import room_for
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.features import FeatureTap, forward
@@ -59,7 +59,7 @@ def over_rows(
     The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` a plain
     function of the user's is asked, whose batches and modes are left alone. ``index``: the rows to ask about (all), and
     the place where several processes can take a share each. Each result lies on the CPU in one tensor of its final
-    size, a large one in a file that vanishes with it (``data/paging.py``): a pass over any pool costs memory for a
+    size, a large one in a file that vanishes with it (``data/memory.py``): a pass over any pool costs memory for a
     batch only.
     """
     rows = as_rows(x, "x")

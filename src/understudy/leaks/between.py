@@ -31,8 +31,8 @@ from understudy.leaks.report import (
     Leaks,
     severity,
 )  # fmt: skip
-from understudy.leaks.row_hash import Array
 from understudy.leaks.rows import Source, looks_like_images, read_sources
+from understudy.store.arrow import Array
 
 __all__ = ["Leak", "Leaks", "Source", "find_leaks", "leaks_between"]
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.leaks.lookalikes import Lookalike
-from understudy.leaks.row_hash import Array, NumberRows
+from understudy.leaks.row_hash import NumberRows
+from understudy.store.arrow import Array
 
 # "Clearly": more than this part of the image's range, so that noise on a plain background flips no bits.
 CLEARLY = 0.03

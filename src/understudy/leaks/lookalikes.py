@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.leaks.row_hash import Array, NumberRows
+from understudy.leaks.row_hash import NumberRows
+from understudy.store.arrow import Array
 
 TOLERANCE = 1e-3
 TABLES, PROJECTIONS = 8, 4

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from understudy.data.rows import Rows, TensorRows
 from understudy.errors import UnderstudyError
-
-Array = np.ndarray[Any, Any]
+from understudy.store.arrow import Array
 
 # What is looked at together: memory stays bounded whatever the width of a row.
 CHUNK_BYTES = 1 << 25

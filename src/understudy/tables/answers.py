@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
+from understudy.store.arrow import Array
 from understudy.tables.classes import ClassNames
-from understudy.tables.table import Array, Table, read_table
+from understudy.tables.table import Table, read_table
 
 SKIPPED = {"skip", "-1", "−1", "nan"}
 
@@ -60,8 +61,8 @@ def text_columns(path: Path) -> dict[str, list[str]]:
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (".csv", ".parquet"):
         table = read_table(path)
-        found = [name for name in ("id", "label", "chosen") if name in table]
-        return {name: [str(cell) for cell in table.columns[name].tolist()] for name in found}
+        names = [name for name in ("id", "label", "chosen") if name in table]
+        return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
     try:
         if suffix == ".parquet":
             columns = pq.read_table(path).to_pydict()
@@ -78,7 +79,7 @@ def text_columns(path: Path) -> dict[str, list[str]]:
     for number, line in enumerate(body):
         if len(line) != len(header):
             raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
-    return {name: [line[place] for line in body] for place, name in enumerate(header)}
+    return {name: [line[number] for line in body] for number, name in enumerate(header)}
 
 
 def class_number(text: str, names: ClassNames | None, where: str) -> int:
@@ -86,8 +87,7 @@ def class_number(text: str, names: ClassNames | None, where: str) -> int:
     if names is None:
         return whole_number(text, where)
     if text not in names.names:
-        shown = ", ".join(names.names[:8]) + (" …" if len(names) > 8 else "")
-        raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({shown}), or skip")
+        raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({names}), or skip")
     return names.names.index(text)
 
 

@@ -4,11 +4,11 @@
     names.numbers(column, "gold.csv: column 'label'")       # ["pos", "neg"] -> [1, 0]
 
 The order is the alphabet's, or the one the user gives; it is stored in the run. Files whose labels are whole numbers
-need no names.
+need no names. The classes of all files together are found once, before any label is read: ``find_labelling``.
 """
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.tables.readers.records import text_array
-from understudy.tables.table import Array, Table
+from understudy.maths.dawid_skene import DawidSkene
+from understudy.store.arrow import Array
+from understudy.tables.readers.arrow import text_array
+from understudy.tables.table import Table
 
 PROB_PREFIX, VOTE_PREFIX = "teacher_prob_", "teacher_vote_"
 # Beyond this a column of labels is more likely a column of something else.
-MOST = 10_000
+MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class ClassNames:
             raise UnderstudyError(f"there is one class only ({', '.join(self.names)}); two or more are needed")
         if len(set(self.names)) < len(self.names) or not all(self.names):
             raise UnderstudyError(f"class names are empty or repeated ({', '.join(self.names)}); name each class once")
-        if len(self.names) > MOST:
+        if len(self.names) > MOST_CLASSES:
             raise UnderstudyError(
                 f"{len(self.names)} different labels ({self.names[0]!r}, {self.names[1]!r} …) are too many classes; "
                 "is another column the label?"
@@ -48,44 +50,101 @@ class ClassNames:
         if column.dtype.kind not in "OU":
             return self._of_numbers(column, where, missing)
         values = text_array(column.reshape(-1), where)
-        found = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
-        place: Array = pc.fill_null(found.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
+        index = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
+        numbers: Array = pc.fill_null(index.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
         if missing:
-            place[pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)] = -1
-        self._refuse_unknown(place, column, where)
-        return place.reshape(column.shape)
+            numbers[pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)] = -1
+        self._refuse_unknown(numbers, column, where)
+        return numbers.reshape(column.shape)
 
     def _of_numbers(self, column: Array, where: str, missing: bool) -> Array:
         """Numbers that are the names themselves ("1", "2"), where there are such names; else places in the order."""
         if column.dtype.kind not in "biuf":
             raise UnderstudyError(f"{where} holds {column.dtype} values; labels are class names or numbers")
         if not any(is_number(name) for name in self.names):
-            place = np.where((column >= len(self.names)) | (column < -1) | (column != np.floor(column)), -2, column)
+            numbers = np.where((column >= len(self.names)) | (column < -1) | (column != np.floor(column)), -2, column)
         else:
-            flat = column.reshape(-1).tolist()
-            known = {float(name): place for place, name in enumerate(self.names) if is_number(name)} | {-1.0: -1}
-            place = np.array([known.get(value, -2) for value in flat]).reshape(column.shape)
-        place = place.astype(np.int64)
+            known = {float(name): number for number, name in enumerate(self.names) if is_number(name)} | {-1.0: -1}
+            numbers = np.array([known.get(value, -2) for value in column.reshape(-1).tolist()]).reshape(column.shape)
+        numbers = numbers.astype(np.int64)
         if not missing:
-            place = np.where(place == -1, -2, place)
-        self._refuse_unknown(place.reshape(-1), column, where)
-        return place
+            numbers = np.where(numbers == -1, -2, numbers)
+        self._refuse_unknown(numbers.reshape(-1), column, where)
+        return numbers
 
-    def _refuse_unknown(self, place: Array, column: Array, where: str) -> None:
-        unknown = np.flatnonzero(place == -2)
+    def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
+        unknown = np.flatnonzero(numbers == -2)
         if not len(unknown):
             return
         row = int(unknown[0]) // max(1, column[:1].size)
-        said = column.reshape(-1)[unknown[0]]
-        if isinstance(said, str) and not said.strip():
+        label = column.reshape(-1)[unknown[0]]
+        if isinstance(label, str) and not label.strip():
             raise UnderstudyError(f"{where} row {row} is empty; write its class")
-        said = said if isinstance(said, str) else said.item()
-        shown = ", ".join(self.names[:8]) + (" …" if len(self.names) > 8 else "")
-        raise UnderstudyError(f"{where} row {row} is {said!r}, which is not one of the classes ({shown}); correct it")
+        label = label if isinstance(label, str) else label.item()
+        raise UnderstudyError(f"{where} row {row} is {label!r}, which is not one of the classes ({self}); correct it")
+
+    def __str__(self) -> str:
+        return ", ".join(self.names[:8]) + (" …" if len(self.names) > 8 else "")
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """How labels are read: the classes, and how votes are weighed."""
+
+    names: ClassNames | None = None
+    classes: int | None = None
+    """How many, where the form needs to know."""
+    ordered: bool = False
+    """Whether the user gave the order of the names, which lists of probabilities then follow."""
+    votes: str | DawidSkene = "majority"
+
+    def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
+        """A column of labels as class numbers."""
+        values = table.columns[column]
+        if self.names is not None:
+            return self.names.numbers(values, table.where(column), missing=missing)
+        if values.dtype.kind in "OU" and missing and not np.any(values != ""):
+            return np.full(values.shape, -1)
+        return table.numbers(column)
 
 
 def is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
+
+
+def find_labelling(
+    tables: Mapping[str, Table],
+    pool: Table | None,
+    classes: int | Sequence[str] | None,
+    votes: str,
+    *,
+    answers: Collection[str] = (),
+) -> Labelling:
+    """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
+    given = None if classes is None or isinstance(classes, int) else classes
+    golds = [tables["gold"]] if "gold" in tables else []
+    names = find_names(golds, pool, given=given, answers=answers)
+    if names is not None and isinstance(classes, int) and classes != len(names):
+        raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
+    count = classes if isinstance(classes, int) else _count([*tables.values()], pool, names)
+    return Labelling(names, count, ordered=given is not None, votes=votes)
+
+
+def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) -> int | None:
+    """How many classes there are, where top-k lists or votes are read, which do not tell."""
+    if names is not None:
+        return len(names)
+    every = [*tables, *([] if pool is None else [pool])]
+    if not any(name.startswith(("teacher_topk", "teacher_vote")) for table in every for name in table.columns):
+        return None
+    largest = 1
+    for table in every:
+        for name in _label_columns(table, with_truth=table is not pool):
+            values = table.columns[name]
+            if values.dtype.kind in "iuf":
+                # NaN and infinity are refused where the labels are read.
+                largest = max(largest, int(values.max(initial=1, where=np.isfinite(values))))
+    return largest + 1
 
 
 def find_names(
@@ -117,22 +176,22 @@ def find_names(
     # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
     if not any_text and all(map(is_number, texts)):
         return None
-    for where, found in numbers.items():
-        if found and not found & texts:
+    for where, values_there in numbers.items():
+        if values_there and not values_there & texts:
             raise UnderstudyError(
                 f"{where} holds numbers, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
                 "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
             )
-        texts |= found
-    _warn_of_twins(texts)
+        texts |= values_there
+    _warn_of_near_names(texts)
     return ClassNames(tuple(sorted(texts)))
 
 
-def _warn_of_twins(names: set[str]) -> None:
+def _warn_of_near_names(names: set[str]) -> None:
     """A capital or a space too many makes another class, which is hardly ever meant."""
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in sorted(names):
-        other = seen.setdefault(" ".join(name.casefold().split()), name)
+        other = spellings.setdefault(" ".join(name.casefold().split()), name)
         if other != name:
             warnings.warn(
                 f"{other!r} and {name!r} are two classes, which differ in capitals or spaces only; correct one in the "

@@ -22,11 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from understudy.data.paging import check_space
+from understudy.data.memory import check_space
 from understudy.errors import UnderstudyError
+from understudy.store.arrow import Array
 from understudy.store.files import appearing_whole, cache_folder
-
-Array = np.ndarray[Any, Any]
 
 # Rows read together hold about so many bytes.
 _PIECE = 8 << 20

@@ -5,7 +5,7 @@
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
 ``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's word in one of the forms of
-``data/teacher.py``. Files that call them otherwise are read with ``columns={"label": "their_name"}``.
+``tables/teacher.py``. Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
 The common case is a pool file with everything and a small gold file of ``id, label``: such rows take their features
 and the teacher's word from the pool file. Whatever serves as gold, test or selection leaves the pool.
@@ -21,20 +21,20 @@ import torch
 from understudy.data.checks import check_labels
 from understudy.data.combined import SubsetRows
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.request import Request
 from understudy.labels.forms import Labels
 from understudy.labels.votes import Votes
 from understudy.leaks.between import Leaks, Source, find_leaks, leaks_between
-from understudy.leaks.files import text_sources
-from understudy.tables.answers import read_chosen
-from understudy.tables.join import check_apart, no_such_id, places, read_ids, rows_elsewhere
-from understudy.tables.labelling import find_labelling
-from understudy.tables.raw import features_of, fit_featuriser
-from understudy.tables.table import Array, Table, read_table
-from understudy.tables.teacher import Labelling, read_teacher
+from understudy.store.arrow import Array
+from understudy.tables.answers import named_answers, read_chosen
+from understudy.tables.classes import Labelling, find_labelling
+from understudy.tables.ids import check_apart, find_rows, no_such_id, rows_elsewhere
+from understudy.tables.inputs import features_of, fit_featuriser
+from understudy.tables.table import Table, read_table
+from understudy.tables.teacher import read_teacher
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_examples(
 ) -> Examples:
     """Every file that a training needs, joined by id and checked against the others.
 
-    ``chosen``: answers to batches picked for labelling (`data/answers.py`); these rows train and never estimate.
+    ``chosen``: answers to batches picked for labelling (`tables/answers.py`); these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order. ``features``: which
     columns become the student's input. ``votes``: how several annotators' votes are weighed.
     """
@@ -103,79 +103,82 @@ def read_examples(
     for one, other in (("gold", "test"), ("gold", "select"), ("test", "select")):
         if one in tables and other in tables:
             check_apart(tables[one], tables[other])
-    how = find_labelling(tables, pool_table, chosen, classes, votes)
+    answers = named_answers(chosen) if chosen else ()
+    how = find_labelling(tables, pool_table, classes, votes, answers=answers)
     held_out = [table for role, table in tables.items() if role != "gold"]
     featuriser = fit_featuriser(features or Request(), tables.get("gold"), pool_table, held_out)
-    shelf = None if pool_table is None else Shelf.of(pool_table, featuriser, how)
-    if shelf is not None and isinstance(shelf.teacher, Votes) and votes == "dawid_skene":
+    source = None if pool_table is None else PoolFile.read(pool_table, featuriser, how)
+    if source is not None and isinstance(source.teacher, Votes) and votes == "dawid_skene":
         # One model must speak for gold and pool: it is fitted where the votes are many.
-        how = replace(how, votes=shelf.teacher.dawid_skene())
-    sets = {role: to_gold(table, shelf, featuriser=featuriser, how=how) for role, table in tables.items()}
+        how = replace(how, votes=source.teacher.dawid_skene())
+    sets = {role: to_gold(table, source, featuriser=featuriser, how=how) for role, table in tables.items()}
     for number, path in enumerate(chosen):
-        if shelf is None:
+        if source is None:
             raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
-        answers = read_chosen(path, shelf.table, how.names)
+        answered = read_chosen(path, source.table, how.names)
         for table in tables.values():
-            check_apart(answers, table)
+            check_apart(answered, table)
         # Their labels are numbers already.
-        labelled = to_gold(answers, shelf, featuriser=featuriser, how=replace(how, names=None))
-        labelled.chosen = torch.from_numpy(answers.columns["chosen"])
-        sets["gold"] = sets["gold"] + labelled if "gold" in sets else labelled
-        tables[f"answers {number}"] = answers
+        labelled = to_gold(answered, source, featuriser=featuriser, how=replace(how, names=None))
+        labelled.chosen = torch.from_numpy(answered.columns["chosen"])
+        sets["gold"] = sets["gold"].joined_to(labelled) if "gold" in sets else labelled
+        tables[f"answers {number}"] = answered
+    text = None if features is None else features.text
     return Examples(
         gold=sets.get("gold"),
-        pool=None if shelf is None else to_pool(shelf, without=list(tables.values())),
+        pool=None if source is None else to_pool(source, without=list(tables.values())),
         test=sets.get("test"),
         select=sets.get("select"),
         featuriser=featuriser,
         class_names=None if how.names is None else how.names.names,
-        texts=None if features is None or features.text is None else text_sources(features.text, tables, pool_table),
+        texts=None if text is None else _text_sets(text, tables, pool_table),
     )
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """The pool file, read once: where gold rows of ``id, label`` find their features and the teacher's word."""
+class PoolFile:
+    """The pool file, read once: where gold rows of ``id, label`` find their features and the teacher's labels."""
 
     table: Table
-    x: Array | Rows
+    rows: Rows
     teacher: Labels | None
 
     @classmethod
-    def of(cls, table: Table, featuriser: Featuriser, how: Labelling | None = None) -> "Shelf":
+    def read(cls, table: Table, featuriser: Featuriser, how: Labelling | None = None) -> "PoolFile":
         return cls(table, features_of(table, featuriser), read_teacher(table, how))
 
 
-def to_gold(table: Table, shelf: Shelf | None = None, *, featuriser: Featuriser, how: Labelling | None = None) -> Gold:
-    """A table with ``label`` as gold; what it lacks (features, the teacher's word) comes from the pool by id."""
+def to_gold(
+    table: Table, pool: PoolFile | None = None, *, featuriser: Featuriser, how: Labelling | None = None
+) -> Gold:
+    """A table with ``label`` as gold; what it lacks (features, the teacher's labels) comes from the pool by id."""
     how = how or Labelling()
     if "label" not in table:
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
     y = check_labels(how.numbers(table, "label"), table.where("label"))
-    ids, word = read_ids(table), read_teacher(table, how)
+    teacher = read_teacher(table, how)
     if _has_features(table, featuriser):
-        x = features_of(table, featuriser)
-        gold = Gold(x, y, teacher=word, ids=ids)
-        return gold if shelf is None or word is not None else _with_word_of_pool(gold, x, table, shelf, featuriser)
-    if shelf is None:
+        gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
+        return gold if pool is None or teacher is not None else _with_labels_of_pool(gold, table, pool, featuriser)
+    if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
-    place = places(table, shelf.table)
-    if (place < 0).any():
-        raise no_such_id(table, int((place < 0).argmax()), shelf.table)
-    if word is None and shelf.teacher is not None:
-        word = shelf.teacher.take(torch.from_numpy(place))
-    return Gold(_take(shelf.x, place), y, teacher=word, ids=ids)
+    index = find_rows(table, pool.table)
+    if (index < 0).any():
+        raise no_such_id(table, int((index < 0).argmax()), pool.table)
+    if teacher is None and pool.teacher is not None:
+        teacher = pool.teacher.take(torch.from_numpy(index))
+    return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
 
 
-def to_pool(shelf: Shelf, *, without: Sequence[Table] = ()) -> Pool:
+def to_pool(pool: PoolFile, *, without: Sequence[Table] = ()) -> Pool:
     """The pool less the rows whose id is in one of the tables ``without``. ``label`` is never looked at."""
-    pool = Pool(shelf.x, shelf.teacher, ids=read_ids(shelf.table))
-    stays = ~rows_elsewhere(shelf.table, list(without))
+    stays = ~rows_elsewhere(pool.table, without)
     if not stays.any():
         raise UnderstudyError(
-            f"{shelf.table.path}: every row also serves as gold, test or selection; add other pool rows"
+            f"{pool.table.path}: every row also serves as gold, test or selection; add other pool rows"
         )
-    return pool if stays.all() else pool.take(torch.from_numpy(np.flatnonzero(stays)))
+    whole = Pool.of(pool.rows, pool.teacher, pool.table.ids)
+    return whole if stays.all() else whole.take(torch.from_numpy(np.flatnonzero(stays)))
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
@@ -186,21 +189,20 @@ def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> N
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
 
 
-def _with_word_of_pool(gold: Gold, x: Array | Rows, table: Table, shelf: Shelf, featuriser: Featuriser) -> Gold:
-    """Gold with features of its own, and the teacher's word on those of its rows that are in the pool file too."""
-    if gold.ids is None or "id" not in shelf.table:
+def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, featuriser: Featuriser) -> Gold:
+    """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too."""
+    if gold.ids is None or pool.table.ids is None:
         return gold
-    place = places(table, shelf.table)
-    found = np.flatnonzero(place >= 0)
-    if not len(found):
+    index = find_rows(table, pool.table)
+    here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
+    if not len(here):
         return gold
-    _check_same_rows(table, shelf.table, found, place[found], featuriser)
-    if shelf.teacher is None:
+    _check_same_rows(table, pool.table, here, index[here], featuriser)
+    if pool.teacher is None:
         return gold
-    word = shelf.teacher.take(torch.from_numpy(place[found]))
-    known = Gold(_take(x, found), gold.y[found], teacher=word, ids=gold.ids[found])
-    rest = np.flatnonzero(place < 0)
-    return known + gold.take(torch.from_numpy(rest)) if len(rest) else known
+    teacher = pool.teacher.take(torch.from_numpy(index[here]))
+    known = Gold.of(_take(gold.rows, here), gold.y[here], teacher, ids=gold.ids[here])
+    return known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known
 
 
 def _check_same_rows(table: Table, pool: Table, here: Array, there: Array, featuriser: Featuriser) -> None:
@@ -219,8 +221,9 @@ def _check_same_rows(table: Table, pool: Table, here: Array, there: Array, featu
             )
 
 
-def _take(x: Array | Rows, index: Array) -> Array | Rows:
-    return SubsetRows(x, torch.from_numpy(index)) if isinstance(x, Rows) else x[index]
+def _take(rows: Rows, index: Array) -> Rows:
+    chosen = torch.from_numpy(index)
+    return TensorRows(rows.x[chosen]) if isinstance(rows, TensorRows) else SubsetRows(rows, chosen)
 
 
 def _has_features(table: Table, featuriser: Featuriser) -> bool:
@@ -230,3 +233,18 @@ def _has_features(table: Table, featuriser: Featuriser) -> bool:
         missing = next(name for name in featuriser.names if name not in table)
         raise UnderstudyError(f"{table.path} has no column {missing!r}, but other features; add it, or leave all out")
     return bool(present)
+
+
+def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> dict[str, Source]:
+    """Every file's texts with their ids; rows of ``id, label`` have theirs in the pool file, which they leave."""
+    sets = {}
+    texts = pool.columns[column] if pool is not None and column in pool else None
+    for role, table in tables.items():
+        if column in table:
+            sets[role] = Source(table.columns[column], table.ids)
+        elif pool is not None and texts is not None:
+            sets[role] = Source(texts[find_rows(table, pool)], table.ids)
+    if pool is not None and texts is not None:
+        stays = np.flatnonzero(~rows_elsewhere(pool, tables.values()))
+        sets["pool"] = Source(texts[stays], None if pool.ids is None else pool.ids[stays])
+    return sets

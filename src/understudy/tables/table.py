@@ -4,24 +4,29 @@
     table.columns["teacher_probs"]                                # a NumPy array whose first axis is the rows
     read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
 
-A kind of file is one module in ``data/readers``; what the columns mean is decided in ``data/read.py``. A column is read
-when it is first asked for. Nothing is unpickled.
+A kind of file is one module in ``tables/readers``; what the columns mean is decided in ``tables/read.py``. A column is
+read when it is first asked for, and ids are checked when they are. Nothing is unpickled.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
-from understudy.tables.readers.csv import BY_THE_LETTER, csv_source
+from understudy.store.arrow import Array
+from understudy.tables.readers.arrow import text_array
+from understudy.tables.readers.csv import AS_WRITTEN, csv_source
 from understudy.tables.readers.images import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
 from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.tables.readers.parquet import parquet_source
-from understudy.tables.readers.source import Array, Source
-from understudy.tables.write import check_new_table, write_table
-
-__all__ = ["READERS", "Array", "Table", "check_new_table", "read_table", "write_table"]
+from understudy.tables.readers.source import Source
 
 READERS: dict[str, Callable[[Path], Source]] = {
     ".parquet": parquet_source,
@@ -41,7 +46,7 @@ class Table:
     """What a column is called in the file, where that differs."""
 
     def __len__(self) -> int:
-        return self.columns.rows if isinstance(self.columns, Lazy) else len(next(iter(self.columns.values())))
+        return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
 
     def __contains__(self, name: str) -> bool:
         return name in self.columns
@@ -55,9 +60,44 @@ class Table:
         """What paths in this file are relative to."""
         return self.path if self.path.is_dir() else self.path.parent
 
+    def numbers(self, name: str) -> Array:
+        column = self.columns[name]
+        if column.dtype.kind not in "biuf":
+            raise UnderstudyError(
+                f"{self.where(name)} holds {describe(column)}; it must hold numbers (classes count from 0)"
+            )
+        return column
 
-class Lazy(Mapping[str, Array]):
-    """Columns that are read when first asked for, and then kept."""
+    @property
+    def ids(self) -> Array | None:
+        """The names of the rows, whole numbers or text, each of them once; None where the file has none."""
+        return None if "id" not in self.columns or self.arrow_ids is None else self.columns["id"]
+
+    @cached_property
+    def arrow_ids(self) -> Any:
+        """The ids as Arrow has them; here they are checked, once for each file."""
+        ids, where = self.columns["id"], self.where("id")
+        if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
+            raise UnderstudyError(f"{where} holds {describe(ids)}; ids are whole numbers or text, one per row")
+        is_text = ids.dtype.kind in "UO"
+        try:
+            values = text_array(ids, where) if is_text else pa.array(ids, pa.int64())
+        except (pa.ArrowException, OverflowError) as error:
+            raise UnderstudyError(f"{where} holds numbers beyond 64 bits; use smaller ones, or text") from error
+        empty = pc.index(values, "").as_py() if is_text else -1
+        if empty >= 0:
+            raise UnderstudyError(f"{where} row {empty} is empty; give the row an id, or leave the column out")
+        if len(pc.unique(values)) < len(values):
+            known: set[Any] = set()
+            for row, value in enumerate(ids.tolist()):
+                if value in known:
+                    raise UnderstudyError(f"{where} row {row} repeats {value!r}; ids must be unique")
+                known.add(value)
+        return values
+
+
+class LazyColumns(Mapping[str, Array]):
+    """Columns that are read when first asked for, and then held."""
 
     def __init__(self, source: Source, theirs: Mapping[str, str]) -> None:
         self.rows, self._source, self._theirs = source.rows, source, theirs
@@ -87,19 +127,15 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
         raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
     if not source.rows:
         raise UnderstudyError(f"{path} holds no rows; check how it was written")
-    _refuse_two_names(columns)
-    renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
-    # A column that another one takes the name of is left out.
-    names = {renamed.get(name, name): name for name in source.names if name in renamed or name not in renamed.values()}
-    changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
-    return Table(path, Lazy(source, names), changed)
-
-
-def _refuse_two_names(columns: Mapping[str, str]) -> None:
     given = list(columns.values())
     twice = next((theirs for theirs in given if given.count(theirs) > 1), None)
     if twice is not None:
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
+    renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
+    # A column that another one takes the name of is left out.
+    names = {renamed.get(name, name): name for name in source.names if name in renamed or name not in renamed.values()}
+    changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
+    return Table(path, LazyColumns(source, names), changed)
 
 
 def _source(path: Path, columns: Mapping[str, str]) -> Source:
@@ -114,7 +150,7 @@ def _source(path: Path, columns: Mapping[str, str]) -> Source:
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
     if reader is csv_source:
-        return csv_source(path, [columns.get(name, name) for name in BY_THE_LETTER])
+        return csv_source(path, [columns.get(name, name) for name in AS_WRITTEN])
     return reader(path)
 
 
@@ -126,9 +162,9 @@ def _folder_source(path: Path) -> Source:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the folder") from error
     shards = [file for file in files if file.suffix.lower() == ".parquet"]
     arrays = [file for file in files if file.suffix.lower() == ".npy"]
-    for found, what in ((shards, ".parquet shards"), (arrays, ".npy columns")):
-        if found and len(found) < len(files):
-            other = next(file for file in files if file not in found)
+    for alike, what in ((shards, ".parquet shards"), (arrays, ".npy columns")):
+        if alike and len(alike) < len(files):
+            other = next(file for file in files if file not in alike)
             raise UnderstudyError(f"{path} holds {what} and {other.name}; keep one kind of files in a folder")
     if shards:
         return parquet_source(path, shards)

@@ -9,7 +9,6 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,31 +16,9 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft
 from understudy.labels.topk import TopK
 from understudy.labels.votes import Votes
-from understudy.maths.dawid_skene import DawidSkene
-from understudy.tables.classes import PROB_PREFIX, VOTE_PREFIX, ClassNames, is_number
-from understudy.tables.join import kind_of
-from understudy.tables.table import Array, Table
-
-
-@dataclass(frozen=True)
-class Labelling:
-    """How labels are read: the classes, and how votes are weighed."""
-
-    names: ClassNames | None = None
-    classes: int | None = None
-    """How many, where the form needs to know."""
-    ordered: bool = False
-    """Whether the user gave the order of the names, which lists of probabilities then follow."""
-    votes: str | DawidSkene = "majority"
-
-    def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
-        """A column of labels as class numbers."""
-        values, where = table.columns[column], table.where(column)
-        if self.names is not None:
-            return self.names.numbers(values, where, missing=missing)
-        if values.dtype.kind in "OU" and missing and not np.any(values != ""):
-            return np.full(values.shape, -1)
-        return numbers(table, column)
+from understudy.store.arrow import Array
+from understudy.tables.classes import PROB_PREFIX, VOTE_PREFIX, Labelling, is_number
+from understudy.tables.table import Table
 
 
 def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
@@ -64,15 +41,6 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     return FORMS[forms[0]](table, how) if forms else None
 
 
-def numbers(table: Table, name: str) -> Array:
-    column = table.columns[name]
-    if column.dtype.kind not in "biuf":
-        raise UnderstudyError(
-            f"{table.where(name)} holds {kind_of(column)}; it must hold numbers (classes count from 0)"
-        )
-    return column
-
-
 def _has(table: Table, form: str) -> bool:
     prefix = SPREAD.get(form)
     return form in table or (prefix is not None and any(name.startswith(prefix) for name in table.columns))
@@ -80,7 +48,7 @@ def _has(table: Table, form: str) -> bool:
 
 def _soft(table: Table, how: Labelling) -> Labels:
     if "teacher_probs" not in table:
-        columns = {name: numbers(table, name) for name in table.columns if name.startswith(PROB_PREFIX)}
+        columns = {name: table.numbers(name) for name in table.columns if name.startswith(PROB_PREFIX)}
         probs = _by_class({name.removeprefix(PROB_PREFIX): column for name, column in columns.items()}, table, how)
         return Soft(probs, where=table.where(next(iter(columns))))
     column, where = table.columns["teacher_probs"], table.where("teacher_probs")
@@ -90,7 +58,7 @@ def _soft(table: Table, how: Labelling) -> Labels:
         raise UnderstudyError(
             f"{where} holds lists; say which class comes first: --classes {','.join(how.names.names)}"
         )
-    return Soft(numbers(table, "teacher_probs"), where=where)
+    return Soft(table.numbers("teacher_probs"), where=where)
 
 
 def _by_class(given: dict[str, Array], table: Table, how: Labelling) -> Array:
@@ -112,7 +80,7 @@ def _by_class(given: dict[str, Array], table: Table, how: Labelling) -> Array:
 
 
 def _hard(table: Table, how: Labelling) -> Labels:
-    confidence = numbers(table, "teacher_confidence") if "teacher_confidence" in table else None
+    confidence = table.numbers("teacher_confidence") if "teacher_confidence" in table else None
     labels = how.numbers(table, "teacher_label", missing=True)
     count = None if how.names is None else len(how.names)
     return Hard(labels, confidence, classes=count, where=table.where("teacher_label"))
@@ -121,11 +89,11 @@ def _hard(table: Table, how: Labelling) -> Labels:
 def _topk(table: Table, how: Labelling) -> Labels:
     if "teacher_topk_prob" not in table:
         raise UnderstudyError(f"{table.where('teacher_topk_index')} stands alone; add 'teacher_topk_prob'")
-    tail = numbers(table, "teacher_topk_tail") if "teacher_topk_tail" in table else None
+    tail = table.numbers("teacher_topk_tail") if "teacher_topk_tail" in table else None
     assert how.classes is not None
     return TopK(
         how.numbers(table, "teacher_topk_index", missing=True),
-        numbers(table, "teacher_topk_prob"),
+        table.numbers("teacher_topk_prob"),
         how.classes,
         tail,
         where=table.where("teacher_topk_index"),

@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.store.arrow import to_arrow
+from understudy.store.arrow import Array, to_arrow
 from understudy.store.files import appearing_whole
-from understudy.tables.readers.source import Array
 
 # Rows that are Python objects at one time.
 _ROWS = 1 << 14

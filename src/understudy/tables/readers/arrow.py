@@ -1,7 +1,8 @@
 """Arrow columns as NumPy arrays, batch by batch, so that a large column is in memory once.
 
 Lists of one length become further axes; text becomes an object array of ``str`` whose repeated values are one object;
-records (structs, maps) of numbers become a structured array. In ids and labels an empty cell is an error that names the
+records (structs, maps) of numbers, as class probabilities by name are, become a structured array:
+``column["positive"]`` is the column of that class. In ids and labels an empty cell is an error that names the
 row, except where it means something: a label nobody gave. In other columns it is NaN or None, and what becomes of it is
 for the features to say.
 """
@@ -13,21 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.data.checks import is_reserved
+from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
-from understudy.tables.limits import check_memory
-from understudy.tables.readers.records import is_text, maps, records, refuse_empty, strings
-from understudy.tables.readers.source import Array
+from understudy.store.arrow import Array
 
 # What an empty cell means in these columns: as a number, and as text.
 EMPTY_NUMBER: dict[str, float] = {"teacher_label": -1, "teacher_confidence": float("nan"), "teacher_votes": -1}
 EMPTY_TEXT = {"teacher_label": "", "teacher_votes": "", "teacher_topk_index": ""}
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
 PADDING: dict[str, Any] = {"teacher_topk_index": -1, "teacher_topk_prob": 0.0}
-
-
-def is_reserved(role: str) -> bool:
-    """Whether a column's name has a meaning of its own, so that it is never a feature."""
-    return role in ("id", "label") or role.startswith("teacher_")
 
 
 def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) -> Array:
@@ -81,11 +77,11 @@ def to_array(values: Any, *, role: str, where: str, start: int = 0) -> Array:
     if is_text(kind):
         return _text(values, role, where, start)
     if pa.types.is_map(kind):
-        return maps(values, where, start)
+        return _maps(values, where, start)
     if pa.types.is_struct(kind):
-        if not is_reserved(role) and any(pa.types.is_binary(field.type) for field in kind):
-            return _objects(values)
-        return records(values, where, start)
+        # Image files with their paths, say.
+        has_bytes = any(pa.types.is_binary(field.type) for field in kind)
+        return _objects(values.to_pylist()) if has_bytes and not is_reserved(role) else _records(values, where, start)
     if is_list(kind):
         return _lists(values, role, where, start)
     return _numbers(values, role, where, start)
@@ -100,11 +96,13 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
     if pa.types.is_null(kind) and role in EMPTY_TEXT:
         return np.full(len(values), "", dtype=object)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return _bytes(values, role, where)
+        if is_reserved(role):
+            raise UnderstudyError(f"{where} holds bytes; ids and labels are numbers or UTF-8 text")
+        return _objects(values.to_pylist())
     if values.null_count and is_reserved(role):
         whole = pa.types.is_integer(kind)
         if role not in EMPTY_NUMBER or not (whole or pa.types.is_floating(kind)):
-            refuse_empty(values, where, start)
+            _refuse_empty(values, where, start)
         values = pc.fill_null(values.cast(pa.int64() if whole else pa.float64()), EMPTY_NUMBER[role])
     elif role in EMPTY_NUMBER and pa.types.is_integer(kind):
         # Other batches of the same column may have gaps: one type for all of them.
@@ -115,27 +113,18 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
     return array
 
 
-def _bytes(values: Any, role: str, where: str) -> Array:
-    """The content of image files, say."""
-    if is_reserved(role):
-        raise UnderstudyError(f"{where} holds bytes; ids and labels are numbers or UTF-8 text")
-    return _objects(values)
-
-
-def _objects(values: Any) -> Array:
+def _objects(values: list[Any]) -> Array:
     array = np.empty(len(values), dtype=object)
-    array[:] = values.to_pylist()
+    array[:] = values
     return array
 
 
 def _text(values: Any, role: str, where: str, start: int) -> Array:
     if values.null_count and is_reserved(role):
         if role not in EMPTY_TEXT:
-            refuse_empty(values, where, start)
+            _refuse_empty(values, where, start)
         values = pc.fill_null(values, EMPTY_TEXT[role])
-    array = np.empty(len(values), dtype=object)
-    array[:] = strings(values, where)
-    return array
+    return _objects(_strings(values, where))
 
 
 def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
@@ -143,18 +132,17 @@ def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
     if not is_text(values.type.value_type):
         return to_array(values.dictionary_decode(), role=role, where=where, start=start)
     if values.null_count and is_reserved(role) and role not in EMPTY_TEXT:
-        refuse_empty(values, where, start)
-    words = np.empty(len(values.dictionary) + 1, dtype=object)
-    words[:-1], words[-1] = strings(values.dictionary, where), EMPTY_TEXT.get(role)
-    places = pc.fill_null(values.indices.cast(pa.int64()), len(words) - 1).to_numpy(zero_copy_only=False)
-    array: Array = words[places]
+        _refuse_empty(values, where, start)
+    texts = _objects([*_strings(values.dictionary, where), EMPTY_TEXT.get(role)])
+    index = pc.fill_null(values.indices.cast(pa.int64()), len(texts) - 1).to_numpy(zero_copy_only=False)
+    array: Array = texts[index]
     return array
 
 
 def _lists(values: Any, role: str, where: str, start: int) -> Array:
     """Lists of one length as ``(rows, length, …)``; top-k lists are filled up."""
     if values.null_count:
-        refuse_empty(values, where, start)
+        _refuse_empty(values, where, start)
     if not len(values):
         return np.empty((0, 0))
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
@@ -163,9 +151,8 @@ def _lists(values: Any, role: str, where: str, start: int) -> Array:
         raise UnderstudyError(_uneven(where, start + int(odd[0]), int(lengths[odd[0]]), int(lengths[0]), start))
     inner = values.flatten()
     if inner.null_count and role not in EMPTY_NUMBER and role not in EMPTY_TEXT:
-        ends = np.cumsum(lengths)
-        place = int(pc.index(pc.is_null(inner), True).as_py())
-        row = start + int(np.searchsorted(ends, place, side="right"))
+        first = pc.index(pc.is_null(inner), True).as_py()
+        row = start + int(np.searchsorted(np.cumsum(lengths), first, side="right"))
         raise UnderstudyError(f"{where} row {row} has an empty entry; fill it in or remove the row")
     flat = to_array(inner, role=role, where=where, start=start)
     if len(odd):
@@ -199,3 +186,68 @@ def _padded(pieces: list[Array], role: str) -> Array:
 
 def _uneven(where: str, row: int, length: int, usual: int, first: int = 0) -> str:
     return f"{where} row {row} holds {length} values, row {first} holds {usual}; lists must all have one length"
+
+
+def _records(values: Any, where: str, start: int) -> Array:
+    """A struct of numbers; a field that a row lacks counts as 0 (whether the rest adds up is checked at its use)."""
+    if values.null_count:
+        _refuse_empty(values, where, start)
+    names = [field.name for field in values.type]
+    if not names or len(set(names)) < len(names) or "" in names:
+        raise UnderstudyError(f"{where} holds records with unnamed or repeated fields; give each field one name")
+    record = np.zeros(len(values), dtype=[(name, np.float64) for name in names])
+    for name, field in zip(names, values.flatten(), strict=True):
+        if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_null(field.type)):
+            raise UnderstudyError(f"{where} holds records whose {name!r} is {field.type}; records hold numbers only")
+        record[name] = pc.fill_null(field.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    return record
+
+
+def _maps(values: Any, where: str, start: int) -> Array:
+    """Maps from names to numbers, as records with every name that occurs."""
+    if values.null_count:
+        _refuse_empty(values, where, start)
+    sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False))
+    first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
+    keys, items = values.keys.slice(first, last - first), values.items.slice(first, last - first)
+    if not is_text(keys.type) or not (pa.types.is_floating(items.type) or pa.types.is_integer(items.type)):
+        raise UnderstudyError(f"{where} maps {keys.type} to {items.type}; maps go from names to numbers")
+    words = keys.dictionary_encode()
+    names = _strings(words.dictionary, where)
+    if not names or "" in names:
+        raise UnderstudyError(f"{where} holds maps without names; name every entry")
+    table = np.zeros((len(values), len(names)))
+    rows = np.repeat(np.arange(len(values)), sizes)
+    fields = words.indices.to_numpy(zero_copy_only=False)
+    twice = np.flatnonzero(np.bincount(rows * len(names) + fields, minlength=1) > 1)
+    if len(twice):
+        raise UnderstudyError(f"{where} row {start + twice[0] // len(names)} names an entry twice; merge them")
+    table[rows, fields] = pc.fill_null(items.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    return table.view([(name, np.float64) for name in names])[:, 0]
+
+
+def is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _strings(values: Any, where: str) -> list[str]:
+    try:
+        texts: list[str] = values.to_pylist()
+    except UnicodeDecodeError as error:
+        raise UnderstudyError(f"{where} holds bytes that are not UTF-8 text; save it as UTF-8") from error
+    return texts
+
+
+def text_array(values: Array, where: str) -> Any:
+    """A column of texts as Arrow has it."""
+    try:
+        return pa.array(values, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
+    except pa.ArrowException as error:
+        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
+
+
+def _refuse_empty(values: Any, where: str, start: int) -> None:
+    row = start + int(pc.index(pc.is_null(values), True).as_py())
+    raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")

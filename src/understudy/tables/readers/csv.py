@@ -1,7 +1,7 @@
 """CSV, read by pyarrow: a header, commas, quotes where a cell holds a comma or a line break, UTF-8 with or without BOM.
 
-Ids and labels are taken by the letter: ``007`` stays text, and only a column of plain whole numbers becomes numbers.
-Other columns are numbers where every cell is one.
+Ids and labels are taken as they are written: ``007`` stays text, and only a column of plain whole numbers becomes
+numbers. Other columns are numbers where every cell is one.
 """
 
 from collections.abc import Collection
@@ -12,20 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
-from understudy.tables.limits import check_memory
+from understudy.store.arrow import Array
 from understudy.tables.readers.arrow import join_batches
-from understudy.tables.readers.source import Array, Source, reading, refuse_twins
+from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 # Spreadsheets and data frames with gaps write 3 as 3.0. Nor does a NaN among numbers make a class named so.
 _NUMBER = r"(?i)^(-?[0-9]{1,18}(\.[0-9]*)?|-?inf(inity)?|nan)$"
-BY_THE_LETTER = ("id", "label", "teacher_label")
+AS_WRITTEN = ("id", "label", "teacher_label")
 
 
-def csv_source(path: Path, by_the_letter: Collection[str] = BY_THE_LETTER) -> Source:
-    """``by_the_letter``: the columns that serve as ids and labels, by the names they have in the file."""
+def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
+    """``as_written``: the columns that serve as ids and labels, by the names they have in the file."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
     check_memory(2 * path.stat().st_size, f"{path}")
     with reading(path, "CSV"):
@@ -34,10 +35,10 @@ def csv_source(path: Path, by_the_letter: Collection[str] = BY_THE_LETTER) -> So
             # One thread: only then do messages name the line.
             read_options=pyarrow.csv.ReadOptions(use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(by_the_letter, pa.string())),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(as_written, pa.string())),
         )
         names = table.column_names
-    refuse_twins(names, path)
+    refuse_repeated(names, path)
     columns = dict(zip(names, table.columns, strict=True))
     for name, column in columns.items():
         if pa.types.is_binary(column.type):
@@ -49,7 +50,7 @@ def csv_source(path: Path, by_the_letter: Collection[str] = BY_THE_LETTER) -> So
         # A column is asked for once; its Arrow form is of no use afterwards.
         values = columns.pop(name)
         with reading(path, "CSV"):
-            if name in by_the_letter:
+            if name in as_written:
                 values = _as_meant(values, role)
             return join_batches(values.chunks, len(values), role=role, where=f"{path}: column {name!r}")
 

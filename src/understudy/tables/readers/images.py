@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.tables.readers.source import Array, Source
+from understudy.store.arrow import Array
+from understudy.tables.readers.source import Source
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
-from understudy.tables.limits import check_memory
-from understudy.tables.readers.source import Array, Source, reading, refuse_twins
+from understudy.store.arrow import Array
+from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 
 def npz_source(path: Path) -> Source:
@@ -28,7 +29,7 @@ def npz_source(path: Path) -> Source:
             raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez, or as .npy")
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
-        refuse_twins(names, path)
+        refuse_repeated(names, path)
         shapes = {name: _member_header(archive, path, name)[0] for name in names}
     rows = _one_length(shapes, path)
 

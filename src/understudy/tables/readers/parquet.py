@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
-from understudy.tables.limits import available_memory, check_memory
+from understudy.store.arrow import Array
 from understudy.tables.mapped import map_column
-from understudy.tables.readers.arrow import EMPTY_NUMBER, PADDING, is_list, join_batches
-from understudy.tables.readers.records import is_text
-from understudy.tables.readers.source import Array, Source, reading, refuse_twins
+from understudy.tables.readers.arrow import EMPTY_NUMBER, PADDING, is_list, is_text, join_batches
+from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -32,7 +32,7 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
             found, count = opened.schema_arrow, opened.metadata.num_rows
         if count < 0:
             raise UnderstudyError(f"{file} announces {count} rows; write it again")
-        refuse_twins(found.names, file)
+        refuse_repeated(found.names, file)
         if schema is None:
             schema = found
         _same_schema(schema, found, files[0], file)

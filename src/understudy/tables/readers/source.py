@@ -10,18 +10,16 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError, first_line
-
-Array = np.ndarray[Any, Any]
+from understudy.store.arrow import Array
 
 # What pyarrow, zipfile and NumPy raise on damaged files. Anything else is a bug and must be seen.
 DAMAGE = (
@@ -48,9 +46,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again") from error
 
 
-def refuse_twins(names: Sequence[str], path: Path) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")
-        seen.add(name)
+def refuse_repeated(names: Sequence[str], path: Path) -> None:
+    """A table has one column of a name."""
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data.checks import check_finite, to_tensor
-from understudy.data.rows import Rows
+from understudy.data.memory import check_memory
+from understudy.data.rows import Rows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.featurise.arrays import Arrays
 from understudy.featurise.featuriser import VALUES_FILE, Featuriser
 from understudy.featurise.images import Images
 from understudy.featurise.numbers import Numbers
 from understudy.featurise.request import Request
-from understudy.tables.join import places, rows_elsewhere
-from understudy.tables.limits import check_memory
+from understudy.store.arrow import Array
+from understudy.tables.ids import find_rows, rows_elsewhere
 from understudy.tables.readers.images import refuse_escapes
-from understudy.tables.table import Array, Table
+from understudy.tables.table import Table
 
 
 def fit_featuriser(request: Request, gold: Table | None, pool: Table | None, held_out: list[Table]) -> Featuriser:
@@ -29,8 +29,8 @@ def fit_featuriser(request: Request, gold: Table | None, pool: Table | None, hel
     return Featuriser.fit(columns, request, where=f"{main.path}", folder=main.folder)
 
 
-def features_of(table: Table, featuriser: Featuriser) -> Array | Rows:
-    """The student's input for every row of a table."""
+def features_of(table: Table, featuriser: Featuriser) -> Rows:
+    """The student's input for every row of a table, checked."""
     for part in featuriser.parts:
         if isinstance(part, Images):
             _check_image_paths(table, part.names[0])
@@ -41,11 +41,8 @@ def features_of(table: Table, featuriser: Featuriser) -> Array | Rows:
         raise UnderstudyError(f"{table.path}: the rows of {featuriser.names[0]!r} are empty; give at least one number")
     if x.dtype.kind != "f":
         check_memory(4 * x.size, f"{table.path}: column {featuriser.names[0]!r} as 32-bit floats", cure="store floats")
-        return np.asarray(x, dtype=np.float32)
-    # A map is only read as far as it is used.
-    if not isinstance(x, np.memmap):
-        _refuse_gaps(x, table, featuriser)
-    return x
+        x = np.asarray(x, dtype=np.float32)
+    return as_rows(x, table.where(featuriser.names[0]))
 
 
 def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Featuriser:
@@ -60,17 +57,17 @@ def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Fe
     if features is not None:
         zeros = np.zeros(len(features))
         return Featuriser([Numbers(tuple(features), zeros, zeros, scale=False, missing="error")])
-    found = Featuriser.fit(table.columns, Request(scale=False), where=f"{table.path}", folder=table.folder)
-    learned = [part.names[0] for part in found.parts if not isinstance(part, Arrays | Numbers)]
+    featuriser = Featuriser.fit(table.columns, Request(scale=False), where=f"{table.path}", folder=table.folder)
+    learned = [part.names[0] for part in featuriser.parts if not isinstance(part, Arrays | Numbers)]
     if learned:
         raise UnderstudyError(
             f"{folder} does not say how column {learned[0]!r} of {table.path} becomes numbers; give a column x of "
             "numbers per row, as the student takes them"
         )
-    return found
+    return featuriser
 
 
-def rows_for(run: Path, config: Mapping[str, Any], table: Table) -> Array | Rows:
+def rows_for(run: Path, config: Mapping[str, Any], table: Table) -> Rows:
     """A table's rows as the student of a run (its folder and its config) takes them."""
     return features_of(table, load_featuriser(run, config, table))
 
@@ -85,7 +82,7 @@ class TrainingColumns(Mapping[str, Array]):
         self.gold, self.own = gold, None
         if gold is not None:
             joined = "id" in gold and "id" in main
-            self.own = np.flatnonzero(places(gold, main) < 0) if joined else np.arange(len(gold))
+            self.own = np.flatnonzero(find_rows(gold, main) < 0) if joined else np.arange(len(gold))
 
     def __getitem__(self, name: str) -> Array:
         column = self.main.columns[name]
@@ -115,7 +112,3 @@ class TrainingColumns(Mapping[str, Array]):
 def _check_image_paths(table: Table, column: str | None) -> None:
     if column is not None and column in table and table.columns[column].dtype.kind in "OU":
         refuse_escapes(table.columns[column].tolist(), table.folder, table.where(column))
-
-
-def _refuse_gaps(x: Array, table: Table, featuriser: Featuriser) -> None:
-    check_finite(to_tensor(x, "x"), table.where(featuriser.names[0]))

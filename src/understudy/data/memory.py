@@ -4,6 +4,10 @@ A memory-mapped array costs no memory of the process: the kernel keeps as much o
 whole file fits, any row is a memory access away; beyond that a random row is a read from disk, and rows should be asked
 for in blocks. Which of the two it is depends on the machine's memory and the file's size alone, not on the moment, so
 that a training repeated on one machine draws the same batches.
+
+Sizes are looked at before memory is taken: what a file declares need not be what a machine can hold.
+
+    check_memory(rows * width * 4, "pool.parquet: column 'x'")
 """
 
 import contextlib
@@ -22,14 +26,14 @@ from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.store.files import cache_folder
 
-Array = np.ndarray[Any, Any]
-
 # A disk that takes 1 ms to find a place reads 256 KB in about as long; the kernel's own readahead is 128 KB.
 BLOCK_BYTES = 256 << 10
 # Files up to this share of the memory stay in it once read, beside what the training itself needs.
 COMFORTABLE = 0.5
 # Results of a pass up to this size are ordinary memory.
 LARGE = 256 << 20
+# What one column may take of the memory that is free; the rest is left to everything else.
+SHARE = 0.9
 
 
 def total_memory() -> int:
@@ -39,6 +43,50 @@ def total_memory() -> int:
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"
             limits.append(int(Path(limit).read_text()))
     return min(limits)
+
+
+def available_memory() -> int | None:
+    """Bytes that can still be had: of the machine, or of the container where that is less; None where nobody says."""
+    known = [value for value in (_of_machine(), _of_container()) if value is not None]
+    return min(known, default=None)
+
+
+def check_memory(wanted: int, where: str, *, cure: str = "split the file, or use a machine with more memory") -> None:
+    free = available_memory()
+    if free is not None and wanted > SHARE * free:
+        raise UnderstudyError(f"{where} would take {in_words(wanted)}, {in_words(free)} are free; {cure}")
+
+
+def in_words(size: int) -> str:
+    for unit, scale in (("TB", 40), ("GB", 30), ("MB", 20)):
+        if size >= 1 << scale:
+            return f"{size / (1 << scale):,.1f} {unit}"
+    return f"{size / 1024:,.1f} kB"
+
+
+def _of_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _of_container() -> int | None:
+    """What a control group leaves; the file cache counts as used there but is given up on demand."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return max(0, most - used + int(kinds.get("file", 0)))
+    except (OSError, ValueError):
+        return None
 
 
 def block_rows(row_bytes: int) -> int:
@@ -84,7 +132,7 @@ class Readahead:
     def __init__(self, array: np.memmap[Any, Any]) -> None:
         self.path = getattr(array, "filename", None)
         self.row_bytes = array.nbytes // max(1, len(array))
-        self.start = _place_in_file(array)
+        self.start = _offset_in_file(array)
         self.contiguous = bool(array.flags.c_contiguous)
 
     def whole(self, rows: int) -> None:
@@ -109,7 +157,7 @@ class Readahead:
                 os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
 
 
-def _place_in_file(array: np.memmap[Any, Any]) -> int:
+def _offset_in_file(array: np.memmap[Any, Any]) -> int:
     """Where the array's first byte lies; ``offset`` is that of the map it is a slice of."""
     root: Any = array
     while isinstance(root.base, np.memmap):

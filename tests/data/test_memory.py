@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-import understudy.data.paging as module
+import understudy.data.memory as module
 from understudy.active.scores import score
-from understudy.data.paging import Readahead, block_rows, room_for, total_memory
+from understudy.data.memory import Readahead, block_rows, room_for, total_memory
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import penultimate, predict
 from understudy.models import mlp
