@@ -19,13 +19,12 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.maths.confidence import entropy, margin
+from understudy.maths.confidence import MEASURES
 from understudy.maths.ranking import Leading, Ranked, leading, places, rank
 from understudy.store.settings import Above, Hash, add, add_parts
 
 # Rows per look where every class needs a comparison.
 _WIDE = 1 << 12
-MEASURES = {"margin": margin, "entropy": entropy}
 
 
 class Labels(ABC):

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import MEASURES, Hard, Labels, Ranking, same_classes
+from understudy.labels.forms import Hard, Labels, Ranking, same_classes
+from understudy.maths.confidence import MEASURES
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.ranking import Ranked, places, rank
 

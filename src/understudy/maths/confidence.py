@@ -4,6 +4,8 @@ Estimators sort and compare these numbers, and LLM confidences lie close togethe
 double precision (in float32, values closer than about 1e-6 would merge). Labels are never tempered here.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
@@ -35,3 +37,7 @@ def grouped_entropy(probs: Tensor, k: int) -> Tensor:
     head = ranked[..., :k].sum(-1)
     tail = ranked[..., k:]
     return -(head.xlogy(head) + tail.xlogy(tail).sum(-1))
+
+
+MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"margin": margin, "entropy": entropy}
+"""How confidence can be measured, by name."""

@@ -22,10 +22,12 @@ from understudy.objective import Columns, Context, Objective, Step, TeacherTarge
 __all__ = ["class_ratio", "class_ratio_weight"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClassRatioWeight(Weight):
-    clean_share: Any
-    name: str
+    """The weight as a slot."""
+
+    clean_share: Any = None
+    name: str = "class_ratio"
     can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
@@ -47,8 +49,8 @@ class ClassRatioWeight(Weight):
 
     def _on_gold(self, context: Context, labels: Tensor) -> Tensor:
         gold, teacher = context.estimates
-        said = teacher.top1()
-        named = torch.bincount(said, minlength=context.classes)
+        answers = teacher.top1()
+        named = torch.bincount(answers, minlength=context.classes)
         used = torch.bincount(labels, minlength=context.classes) > 0
         missing = (used & (named == 0)).nonzero().squeeze(1).tolist()
         if missing:
@@ -56,16 +58,14 @@ class ClassRatioWeight(Weight):
                 f"class_ratio measures on gold how often each label is right, but the teacher named no gold row class "
                 f"{missing[0]}; add gold rows, or pass clean_share="
             )
-        right = torch.bincount(said, weights=(said == gold.y).double(), minlength=context.classes)
+        right = torch.bincount(answers, weights=(answers == gold.y).double(), minlength=context.classes)
         return right / named.clamp(min=1)
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         return step.columns[f"{self.name}.weight"]
 
 
-def class_ratio_weight(*, clean_share: Any = None, name: str = "class_ratio") -> Weight:
-    """The weight as a slot."""
-    return ClassRatioWeight(clean_share, name)
+class_ratio_weight = ClassRatioWeight
 
 
 @method

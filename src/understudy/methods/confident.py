@@ -10,14 +10,15 @@ is nothing to rank by, which is an error.
     us.train(student, gold, pool, us.confident(share=0.5, measure="entropy"), epochs=30)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import MEASURES, Hard
+from understudy.labels.forms import Hard
+from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
@@ -28,11 +29,19 @@ __all__ = ["confident", "confident_weight"]
 
 @dataclass(frozen=True)
 class ConfidentWeight(Weight):
-    share: float
-    measure: str
-    name: str
+    """The filter as a slot: ``us.slam(weight=us.confident_weight(0.8))``."""
+
+    share: float = 0.5
+    measure: str = "margin"
+    name: str = field(default="confident", kw_only=True)
 
     can_vanish = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UnderstudyError(f"confident(share={self.share}) must be above 0 and at most 1")
+        if self.measure not in MEASURES:
+            raise UnderstudyError(f"confident(measure={self.measure!r}) is unknown; use one of {', '.join(MEASURES)}")
 
     def prepare(self, context: Context) -> Columns:
         plain = context.teacher.simplest()
@@ -55,13 +64,7 @@ class ConfidentWeight(Weight):
         return step.own(normalise(step.gather(step.columns[f"{self.name}.kept"])))
 
 
-def confident_weight(share: float = 0.5, measure: str = "margin", *, name: str = "confident") -> Weight:
-    """The filter as a slot: ``us.slam(weight=us.confident_weight(0.8))``."""
-    if not 0 < share <= 1:
-        raise UnderstudyError(f"confident(share={share}) must be above 0 and at most 1")
-    if measure not in MEASURES:
-        raise UnderstudyError(f"confident(measure={measure!r}) is unknown; use one of {', '.join(MEASURES)}")
-    return ConfidentWeight(share, measure, name)
+confident_weight = ConfidentWeight
 
 
 @method

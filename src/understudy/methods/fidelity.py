@@ -34,9 +34,17 @@ __all__ = ["fidelity", "fidelity_weight"]
 
 @dataclass(frozen=True, eq=False)
 class FidelityWeight(Weight):
-    beta: float
-    uncertainty: Any = field(repr=False)
-    name: str
+    """The weight as a slot. ``uncertainty``: (N,) mean class variance of the teacher, None for its labels' entropy."""
+
+    beta: float = 1.0
+    uncertainty: Any = field(default=None, repr=False)
+    name: str = field(default="fidelity", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < math.inf:
+            raise UnderstudyError(
+                f"fidelity(beta={self.beta}) must be 0 or more; a negative one would favour doubtful labels"
+            )
 
     def prepare(self, context: Context) -> Columns:
         uncertainty = _own_doubt(context.teacher) if self.uncertainty is None else self._given(context)
@@ -74,11 +82,7 @@ def _own_doubt(teacher: Labels) -> Tensor:
     return 1 - teacher.given
 
 
-def fidelity_weight(beta: float = 1.0, uncertainty: Any = None, *, name: str = "fidelity") -> Weight:
-    """The weight as a slot. ``uncertainty``: (N,) mean class variance of the teacher, None for its labels' entropy."""
-    if not 0 <= beta < math.inf:
-        raise UnderstudyError(f"fidelity(beta={beta}) must be 0 or more; a negative one would favour doubtful labels")
-    return FidelityWeight(beta, uncertainty, name)
+fidelity_weight = FidelityWeight
 
 
 @method

@@ -44,8 +44,8 @@ class Transition(nn.Module):
 
 def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forward") -> Tensor:
     """T (C, C): the teacher's mean label on the gold rows of each class; an error where a class has none."""
-    gold, said = context.estimates
-    labels = said.dense(torch.arange(len(said)), context.classes).double()
+    gold, teacher = context.estimates
+    labels = teacher.dense(torch.arange(len(teacher)), context.classes).double()
     if hard:
         labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
     counts = torch.bincount(gold.y, minlength=context.classes)
@@ -61,18 +61,28 @@ def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forw
 
 def transition_at_anchors(noisy_probs: Tensor, quantile: float = 0.97) -> Tensor:
     """T (C, C) from predictions of the noisy label (N, C): row i is the prediction at the quantile of column i."""
-    place = round(quantile * (len(noisy_probs) - 1))
-    anchors = noisy_probs.argsort(dim=0, stable=True)[place]
+    rank = round(quantile * (len(noisy_probs) - 1))
+    anchors = noisy_probs.argsort(dim=0, stable=True)[rank]
     return noisy_probs.double()[anchors]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ForwardLink(Link):
-    transition: Any
-    noisy_probs: Any
-    quantile: float
-    hard: bool
-    name: str
+    """The correction as a slot."""
+
+    transition: Any = None
+    noisy_probs: Any = None
+    quantile: float = 0.97
+    hard: bool = False
+    name: str = "transition"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.transition, str) and self.transition != "anchor":
+            raise UnderstudyError(
+                f"forward(transition={self.transition!r}): use None (from gold), a (C, C) matrix, or 'anchor'"
+            )
+        if not 0 <= self.quantile <= 1:
+            raise UnderstudyError(f"forward(quantile={self.quantile}) must lie in [0, 1]")
 
     def module(self, context: Context) -> nn.Module:
         if isinstance(self.transition, str):
@@ -124,20 +134,7 @@ def _checked_matrix(transition: Any, classes: int) -> Tensor:
     return matrix
 
 
-def forward_link(
-    *,
-    transition: Any = None,
-    noisy_probs: Any = None,
-    quantile: float = 0.97,
-    hard: bool = False,
-    name: str = "transition",
-) -> Link:
-    """The correction as a slot."""
-    if isinstance(transition, str) and transition != "anchor":
-        raise UnderstudyError(f"forward(transition={transition!r}): use None (from gold), a (C, C) matrix, or 'anchor'")
-    if not 0 <= quantile <= 1:
-        raise UnderstudyError(f"forward(quantile={quantile}) must lie in [0, 1]")
-    return ForwardLink(transition, noisy_probs, quantile, hard, name)
+forward_link = ForwardLink
 
 
 @method

@@ -25,18 +25,25 @@ from understudy.objective import Loss, Objective, Step, TeacherTarget, Weight
 __all__ = ["gce", "gce_loss", "truncation_weight"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TruncationWeight(Weight):
-    threshold: float
-    warmup: float
-    name: str
+    """0 where the student gives the label at most ``threshold``, from ``warmup`` (a share of training) on; else 1."""
+
+    threshold: float = 0.5
+    warmup: float = 1 / 3
+    name: str = "truncation"
     can_vanish = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < 1:
+            raise UnderstudyError(f"gce(threshold={self.threshold}) must lie in [0, 1): it bounds a probability")
+        if not 0 <= self.warmup <= 1:
+            raise UnderstudyError(f"gce(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         f = (step.outputs.logits.detach() / step.temperature).softmax(-1)
         on_label = f.gather(-1, step.teacher.argmax(-1, keepdim=True)).squeeze(-1)
-        kept = (on_label > self.threshold) | (step.progress < self.warmup)
-        return kept.to(losses.dtype)
+        return ((on_label > self.threshold) | (step.progress < self.warmup)).to(losses.dtype)
 
 
 def gce_loss(g: float = 0.7) -> Loss:
@@ -46,13 +53,7 @@ def gce_loss(g: float = 0.7) -> Loss:
     return partial(losses.gce, g=g)
 
 
-def truncation_weight(*, threshold: float = 0.5, warmup: float = 1 / 3, name: str = "truncation") -> Weight:
-    """0 where the student gives the label at most ``threshold``, from ``warmup`` (a share of training) on; else 1."""
-    if not 0 <= threshold < 1:
-        raise UnderstudyError(f"gce(threshold={threshold}) must lie in [0, 1): it bounds a probability")
-    if not 0 <= warmup <= 1:
-        raise UnderstudyError(f"gce(warmup={warmup}) must lie in [0, 1]: it is a share of training")
-    return TruncationWeight(threshold, warmup, name)
+truncation_weight = TruncationWeight
 
 
 @method

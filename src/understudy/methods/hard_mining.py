@@ -8,7 +8,7 @@ rows makes no step; where no class is rare there is nothing to mine and every ro
     us.train(student, gold, us.Pool(x, labels), us.hard_mining(), epochs=30)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
@@ -30,7 +30,9 @@ def mined(losses: Tensor, rare: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class HardMiningWeight(Weight):
-    name: str
+    """The weight as a slot."""
+
+    name: str = field(default="hard_mining", kw_only=True)
     can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
@@ -46,9 +48,7 @@ class HardMiningWeight(Weight):
         return step.own(normalise(mined(step.gather(losses), rare)))
 
 
-def hard_mining_weight(*, name: str = "hard_mining") -> Weight:
-    """The weight as a slot."""
-    return HardMiningWeight(name)
+hard_mining_weight = HardMiningWeight
 
 
 @method

@@ -41,13 +41,25 @@ class MovingPercentile(nn.Module):
         return self.level
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CurriculumWeight(Weight):
-    percentile: float
-    decay: float
-    warmup: float
-    name: str
+    """The curriculum as a slot."""
+
+    percentile: float = 0.75
+    decay: float = 0.9
+    warmup: float = 0.1
+    name: str = "mentornet"
     can_vanish = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percentile <= 1:
+            raise UnderstudyError(
+                f"mentornet_pd(percentile={self.percentile}) must lie in (0, 1]: the share of rows to keep"
+            )
+        if not 0 <= self.decay < 1:
+            raise UnderstudyError(f"mentornet_pd(decay={self.decay}) must lie in [0, 1)")
+        if not 0 <= self.warmup <= 1:
+            raise UnderstudyError(f"mentornet_pd(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
 
     def module(self, context: Context) -> nn.Module:
         return MovingPercentile()
@@ -61,17 +73,7 @@ class CurriculumWeight(Weight):
         return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
 
 
-def curriculum_weight(
-    *, percentile: float = 0.75, decay: float = 0.9, warmup: float = 0.1, name: str = "mentornet"
-) -> Weight:
-    """The curriculum as a slot."""
-    if not 0 < percentile <= 1:
-        raise UnderstudyError(f"mentornet_pd(percentile={percentile}) must lie in (0, 1]: the share of rows to keep")
-    if not 0 <= decay < 1:
-        raise UnderstudyError(f"mentornet_pd(decay={decay}) must lie in [0, 1)")
-    if not 0 <= warmup <= 1:
-        raise UnderstudyError(f"mentornet_pd(warmup={warmup}) must lie in [0, 1]: it is a share of training")
-    return CurriculumWeight(percentile, decay, warmup, name)
+curriculum_weight = CurriculumWeight
 
 
 @method

@@ -25,8 +25,10 @@ __all__ = ["oracle", "oracle_weight"]
 
 @dataclass(frozen=True, eq=False)
 class OracleWeight(Weight):
-    truth: Any = field(repr=False)
-    name: str
+    """The filter as a slot: ``us.slam(weight=us.oracle_weight(y_pool))``."""
+
+    truth: Any = field(default=None, repr=False)
+    name: str = field(default="oracle", kw_only=True)
 
     can_vanish = True
 
@@ -44,9 +46,7 @@ class OracleWeight(Weight):
         return step.own(normalise(step.gather(step.columns[f"{self.name}.right"])))
 
 
-def oracle_weight(truth: Any = None, *, name: str = "oracle") -> Weight:
-    """The filter as a slot: ``us.slam(weight=us.oracle_weight(y_pool))``."""
-    return OracleWeight(truth, name)
+oracle_weight = OracleWeight
 
 
 @method

@@ -28,19 +28,21 @@ __all__ = ["poly", "poly_loss"]
 
 @dataclass(frozen=True)
 class PolyLoss:
-    epsilon: float
+    """The loss as a slot."""
+
+    epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.epsilon < math.inf:
+            raise UnderstudyError(
+                f"poly(epsilon={self.epsilon}) must be a number of at least −1; below it, being sure is punished"
+            )
 
     def __call__(self, log_prediction: Tensor, target: Tensor) -> Tensor:
         return losses.poly(log_prediction, target, epsilon=self.epsilon)
 
 
-def poly_loss(epsilon: float = 1.0) -> PolyLoss:
-    """The loss as a slot."""
-    if not -1 <= epsilon < math.inf:
-        raise UnderstudyError(
-            f"poly(epsilon={epsilon}) must be a number of at least −1; below it, being sure is punished"
-        )
-    return PolyLoss(epsilon)
+poly_loss = PolyLoss
 
 
 @method

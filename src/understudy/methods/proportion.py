@@ -7,7 +7,7 @@ teacher's best classes on the pool.
     us.train(student, gold, us.Pool(x, labels), us.proportion(), epochs=30)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
@@ -28,7 +28,9 @@ def inverse_frequency(labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ProportionWeight(Weight):
-    name: str
+    """The weight as a slot."""
+
+    name: str = field(default="proportion", kw_only=True)
 
     def prepare(self, context: Context) -> Columns:
         weight = inverse_frequency(context.teacher.top1())
@@ -39,9 +41,7 @@ class ProportionWeight(Weight):
         return step.columns[f"{self.name}.weight"]
 
 
-def proportion_weight(*, name: str = "proportion") -> Weight:
-    """The weight as a slot."""
-    return ProportionWeight(name)
+proportion_weight = ProportionWeight
 
 
 @method

@@ -7,7 +7,7 @@ the epoch alone, so a training repeats bit by bit and the order within a batch d
     us.train(student, None, us.Pool(x, labels), us.random_weights(), epochs=30)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
@@ -42,7 +42,9 @@ def gaussian(key: Tensor, epoch: int) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomWeight(Weight):
-    name: str
+    """The weight as a slot."""
+
+    name: str = field(default="random", kw_only=True)
     can_vanish = True
 
     def prepare(self, context: Context) -> Columns:
@@ -54,9 +56,7 @@ class RandomWeight(Weight):
         return step.own(normalise(step.gather(drawn)))
 
 
-def random_weight(*, name: str = "random") -> Weight:
-    """The weight as a slot."""
-    return RandomWeight(name)
+random_weight = RandomWeight
 
 
 @method

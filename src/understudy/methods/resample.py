@@ -7,7 +7,7 @@ exactly balanced). An epoch still has as many draws as the pool has rows; rare r
     us.train(student, gold, us.Pool(x, labels), us.resample(), epochs=30)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import torch
@@ -22,9 +22,9 @@ __all__ = ["balanced_sampling", "resample"]
 
 @dataclass(frozen=True)
 class BalancedSampling(Weight):
-    """Weighs nothing: its column tells the loop how to draw."""
+    """Class-balanced drawing as a slot, to combine with any method. Weighs nothing: its column says how to draw."""
 
-    name: str
+    name: str = field(default="resample", kw_only=True)
 
     def prepare(self, context: Context) -> Columns:
         return {"sampling": inverse_frequency(context.teacher.top1()).float()}
@@ -33,9 +33,7 @@ class BalancedSampling(Weight):
         return torch.ones_like(losses)
 
 
-def balanced_sampling(*, name: str = "resample") -> Weight:
-    """Class-balanced drawing as a slot, to combine with any method."""
-    return BalancedSampling(name)
+balanced_sampling = BalancedSampling
 
 
 @method

@@ -35,12 +35,22 @@ class TransitionLayer(nn.Module):
         return self.weight.softmax(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SModelLink(Link):
-    init: str
-    smoothing: float
-    hard: bool
-    name: str
+    """The layer as a slot."""
+
+    init: str = "identity"
+    smoothing: float = 0.1
+    hard: bool = False
+    name: str = "s_model"
+
+    def __post_init__(self) -> None:
+        if self.init not in ("identity", "confusion"):
+            raise UnderstudyError(f"s_model(init={self.init!r}): use 'identity' or 'confusion' (estimated on gold)")
+        if not 0 < self.smoothing <= 1:
+            raise UnderstudyError(
+                f"s_model(smoothing={self.smoothing}) must lie in (0, 1]; at 0 the layer cannot learn"
+            )
 
     def module(self, context: Context) -> nn.Module:
         start = torch.eye(context.classes, dtype=torch.float64)
@@ -54,13 +64,7 @@ class SModelLink(Link):
         return forward_correction(logits, layer.transition())
 
 
-def s_model_link(*, init: str = "identity", smoothing: float = 0.1, hard: bool = False, name: str = "s_model") -> Link:
-    """The layer as a slot."""
-    if init not in ("identity", "confusion"):
-        raise UnderstudyError(f"s_model(init={init!r}): use 'identity' or 'confusion' (estimated on gold)")
-    if not 0 < smoothing <= 1:
-        raise UnderstudyError(f"s_model(smoothing={smoothing}) must lie in (0, 1]; at 0 the layer cannot learn")
-    return SModelLink(init, smoothing, hard, name)
+s_model_link = SModelLink
 
 
 @method

@@ -44,16 +44,30 @@ from understudy.objective import (
 __all__ = ["slam", "slam_link"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SlamLink(Link):
-    lower_bound: float
-    threshold: float
-    k: int | str | None
-    normalise: bool
-    covariate: str
-    estimator: str
-    alpha: Any
-    name: str
+    """The mixing link as a slot."""
+
+    lower_bound: float = 0.5
+    threshold: float = 0.9
+    k: int | str | None = None
+    normalise: bool = False
+    covariate: str = "margin"
+    estimator: str = "isotonic"
+    alpha: Any = None
+    name: str = "slam"
+
+    def __post_init__(self) -> None:
+        if self.lower_bound < 0.5 and not self.normalise:
+            raise UnderstudyError(
+                f"slam(lower_bound={self.lower_bound}) flips the gradient where alpha < 0.5; "
+                "use normalise=True below 0.5"
+            )
+        k = self.k
+        if k is not None and k != "auto" and not isinstance(k, int):
+            raise UnderstudyError(f"slam(k={k!r}): use None (estimated per row), a whole number, or 'auto'")
+        if isinstance(k, int) and k < 2:
+            raise UnderstudyError(f"slam(k={k}): the mixture needs at least 2 candidate classes")
 
     def prepare(self, context: Context) -> Columns:
         teacher = context.teacher.simplest()
@@ -98,15 +112,15 @@ class SlamLink(Link):
         return alpha
 
     def _fit(self, context: Context) -> Reliability:
-        gold, said = context.estimates
+        gold, teacher = context.estimates
         # Gold and pool labels come from one teacher: if the pool's are hard, so are these.
-        said = said if isinstance(context.teacher.simplest(), Ranking) else said.simplest()
+        teacher = teacher if isinstance(context.teacher.simplest(), Ranking) else teacher.simplest()
         fit = partial(
             Reliability.fit, lower_bound=self.lower_bound, threshold=self.threshold, covariate=self.covariate,
             estimator=self.estimator, classes=context.classes,
         )  # fmt: skip
         assert context.gold is not None  # else there were no estimates
-        return context.gold.once(("reliability", type(said), *fit.keywords.values()), lambda: fit(said, gold.y))
+        return context.gold.once(("reliability", type(teacher), *fit.keywords.values()), lambda: fit(teacher, gold.y))
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         top = top_mask(step.teacher, step.columns[f"{self.name}.k"])
@@ -126,33 +140,11 @@ class TopTarget(Target):
         yield from self.base.slots()
 
     def __call__(self, step: Step) -> Tensor:
-        kept = self.base(step) * top_mask(step.teacher, step.columns[f"{self.link}.k"])
-        return kept / kept.sum(-1, keepdim=True)
+        head = self.base(step) * top_mask(step.teacher, step.columns[f"{self.link}.k"])
+        return head / head.sum(-1, keepdim=True)
 
 
-def slam_link(
-    *,
-    lower_bound: float = 0.5,
-    threshold: float = 0.9,
-    k: int | str | None = None,
-    normalise: bool = False,
-    covariate: str = "margin",
-    estimator: str = "isotonic",
-    alpha: Any = None,
-    name: str = "slam",
-) -> Link:
-    """The mixing link as a slot."""
-    if lower_bound < 0.5 and not normalise:
-        raise UnderstudyError(
-            f"slam(lower_bound={lower_bound}) flips the gradient where alpha < 0.5; use normalise=True below 0.5"
-        )
-    if k is not None and not isinstance(k, int | str):
-        raise UnderstudyError(f"slam(k={k!r}): use None (estimated per row), a whole number, or 'auto'")
-    if isinstance(k, int) and k < 2:
-        raise UnderstudyError(f"slam(k={k}): the mixture needs at least 2 candidate classes")
-    if isinstance(k, str) and k != "auto":
-        raise UnderstudyError(f"slam(k={k!r}): use None (estimated per row), a number, or 'auto'")
-    return SlamLink(lower_bound, threshold, k, normalise, covariate, estimator, alpha, name)
+slam_link = SlamLink
 
 
 @method

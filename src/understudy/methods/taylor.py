@@ -28,17 +28,19 @@ __all__ = ["taylor", "taylor_loss"]
 
 @dataclass(frozen=True)
 class TaylorLoss:
-    degree: int
+    """The loss as a slot."""
+
+    degree: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.degree, int) or self.degree < 1:
+            raise UnderstudyError(f"taylor(degree={self.degree}): the number of terms is a whole number of at least 1")
 
     def __call__(self, log_prediction: Tensor, target: Tensor) -> Tensor:
         return losses.taylor(log_prediction, target, degree=self.degree)
 
 
-def taylor_loss(degree: int = 2) -> TaylorLoss:
-    """The loss as a slot."""
-    if not isinstance(degree, int) or degree < 1:
-        raise UnderstudyError(f"taylor(degree={degree}): the number of terms is a whole number of at least 1")
-    return TaylorLoss(degree)
+taylor_loss = TaylorLoss
 
 
 @method

@@ -68,11 +68,17 @@ class VidHead(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class VidTerm(Term):
-    teacher_features: Any = field(repr=False)
-    strength: float
-    name: str
+    """The extra cost as a slot, for any method: ``us.slam(terms=(us.vid_term(features),))``."""
+
+    teacher_features: Any = field(default=None, repr=False)
+    strength: float = 1.0
+    name: str = field(default="vid", kw_only=True)
 
     wants_features = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < math.inf:
+            raise UnderstudyError(f"vid(strength={self.strength}) must be 0 or more")
 
     def prepare(self, context: Context) -> Columns:
         features = context.per_row(self._features(), "vid(teacher_features=…)")
@@ -102,11 +108,7 @@ class VidTerm(Term):
         return self.strength * cost
 
 
-def vid_term(teacher_features: Any = None, strength: float = 1.0, *, name: str = "vid") -> Term:
-    """The extra cost as a slot, for any method: ``us.slam(terms=(us.vid_term(features),))``."""
-    if not 0 <= strength < math.inf:
-        raise UnderstudyError(f"vid(strength={strength}) must be 0 or more")
-    return VidTerm(teacher_features, strength, name)
+vid_term = VidTerm
 
 
 @method

@@ -20,28 +20,36 @@ from torch import Tensor
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
 from understudy.data.combined import SubsetRows
 from understudy.errors import UnderstudyError
-from understudy.maths.weights import CONFIDENCES, debias_in_plane, distortion_of
+from understudy.maths.confidence import MEASURES
+from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DebiasWeight(Weight):
-    confidence: str
-    k: int | None
-    hard: bool
-    name: str
+    """The debiasing weight as a slot, to combine with any method: ``us.vanilla(weight=us.debias_weight())``."""
+
+    confidence: str = "entropy"
+    k: int | None = None
+    hard: bool = False
+    name: str = "debias"
+
+    def __post_init__(self) -> None:
+        _measure(self.confidence)
+        if self.k is not None and self.k < 1:
+            raise UnderstudyError(f"k={self.k}: at least 1 neighbour is needed")
 
     def prepare(self, context: Context) -> Columns:
-        gold, said = context.estimates
-        measure = CONFIDENCES[self.confidence]
-        labels = said.dense(torch.arange(len(said)), context.classes)
+        gold, teacher = context.estimates
+        measure = MEASURES[self.confidence]
+        labels = teacher.dense(torch.arange(len(teacher)), context.classes)
         if self.hard:
             labels = torch.zeros_like(labels).scatter_(1, labels.argmax(1, keepdim=True), 1.0)
         wrong, distortion = distortion_of(labels, gold.y, context.student_on_estimates)
-        gold_plane = torch.stack([said.confidence(self.confidence), measure(context.student_on_estimates)], dim=1)
+        gold_plane = torch.stack([teacher.confidence(self.confidence), measure(context.student_on_estimates)], dim=1)
         pool_plane = torch.stack([context.teacher.confidence(self.confidence), _on_pool(measure, context)], dim=1)
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())
@@ -58,14 +66,7 @@ def _on_pool(measure: Callable[[Tensor], Tensor], context: Context) -> Tensor:
     return torch.cat([measure(context.predict(SubsetRows(rows, chunk))) for chunk in chunks])
 
 
-def debias_weight(
-    *, confidence: str = "entropy", k: int | None = None, hard: bool = False, name: str = "debias"
-) -> Weight:
-    """The debiasing weight as a slot, to combine with any method: ``us.vanilla(weight=us.debias_weight())``."""
-    _measure(confidence)
-    if k is not None and k < 1:
-        raise UnderstudyError(f"k={k}: at least 1 neighbour is needed")
-    return DebiasWeight(confidence, k, hard, name)
+debias_weight = DebiasWeight
 
 
 @method
@@ -122,6 +123,6 @@ def debias_weights(
 
 
 def _measure(confidence: str) -> Callable[[Tensor], Tensor]:
-    if confidence not in CONFIDENCES:
-        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(CONFIDENCES)}")
-    return CONFIDENCES[confidence]
+    if confidence not in MEASURES:
+        raise UnderstudyError(f"confidence={confidence!r} is unknown; use one of {', '.join(MEASURES)}")
+    return MEASURES[confidence]
