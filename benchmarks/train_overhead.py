@@ -15,7 +15,6 @@ from torch import nn
 import understudy as us
 from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
-from understudy.training.scoring import Scorer
 
 ROWS, GOLD, BATCH = 20_000, 500, 128
 
@@ -32,7 +31,7 @@ def figures(repeats: int = 15) -> list[Figure]:
         us.train(student, gold, pool, us.vanilla(), epochs=1, batch_size=BATCH, progress=False)
 
     def weights() -> None:
-        Scorer(student, us.weighted(), gold, pool, classes=10, device=torch.device("cpu"), seed=0).prepare(0)
+        us.Session(student, gold, pool, us.weighted()).prepare()
 
     def bare(fused: bool) -> None:
         model = us.models.mlp(inputs=784, hidden=(256, 256), classes=10)

@@ -32,15 +32,18 @@ from understudy.maths.alignment.aligner import alignment
 from understudy.methods import METHODS, PUBLIC
 from understudy.objective import Objective
 from understudy.tables.read import read_examples
+from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
 from understudy.training.loop import train
 from understudy.training.run import Run
+from understudy.training.session import Session
 
 __version__ = "0.1.0"
 
 __all__ = [
     "EMA",
     "METHODS",
+    "Callback",
     "Gold",
     "Hard",
     "LabelStore",
@@ -49,6 +52,7 @@ __all__ = [
     "Pool",
     "Reliability",
     "Run",
+    "Session",
     "Soft",
     "Splits",
     "TopK",

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,77 @@ class Step:
     def own(self, values: Tensor) -> Tensor:
         """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
         return values
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The rows of one batch, gold rows first."""
+
+    x: Any
+    gold_rows: Tensor
+    pool_rows: Tensor
+    step_rows: int
+    """Rows of the step this batch belongs to: its own, unless several batches make one step."""
+    epoch: int = 0
+    number: int = 0
+    """Which batch of its epoch this is, counted from 0."""
+    progress: float = float("nan")
+    """The share of training that is done, 0 … 1; NaN where nobody said how long it is."""
+    ends_step: bool = True
+    ends_epoch: bool = False
+
+    def __len__(self) -> int:
+        return len(self.gold_rows) + len(self.pool_rows)
+
+
+class Losses(NamedTuple):
+    """What a net costs on a batch, per example, before anything is weighed or summed."""
+
+    gold: Tensor
+    pool: Tensor
+    step: Step | None
+    """What the slots see; None where the batch has no pool rows."""
+    alignment: Tensor | None = None
+
+
+class Scored(NamedTuple):
+    """A batch's loss, and what became of its pool rows."""
+
+    total: Tensor
+    """Summed weighted loss, with its graph."""
+    moves: bool = True
+    """False where every weight is zero and no gold row is in the batch: the student must stay as it is."""
+    logits: Tensor | None = None
+    weights: Tensor | None = None
+
+
+class Learner(Protocol):
+    """One net under an objective: what its slots prepared for it, and its losses."""
+
+    student: nn.Module
+    objective: "Objective"
+    gold: Gold | None
+    gold_weight: float
+    seed: int
+    columns: Columns
+    modules: dict[str, nn.Module]
+    facts: dict[str, float]
+
+    def prepare(self, epoch: int) -> None: ...
+    def losses(self, model: Any, batch: Batch) -> Losses: ...
+    def with_student(self, student: nn.Module) -> "Learner": ...
+
+
+class Scorer(Protocol):
+    """Turns a batch into one number."""
+
+    @property
+    def learners(self) -> Mapping[str, Learner]:
+        """The nets it trains, by name; "" is the student's."""
+        ...
+
+    def prepare(self, epoch: int) -> None: ...
+    def score(self, model: Any, batch: Batch) -> Scored: ...
 
 
 class Context:
@@ -135,6 +206,11 @@ class Slot(ABC):
     name: str
     wants_features: bool = False
     """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether it reads ``step.progress``, so that the length of training must be known."""
+        return False
 
     def prepare(self, context: Context) -> Columns:
         """Columns for the pool rows, filed under ``name.column``. Runs before training and at every refresh."""
@@ -256,8 +332,8 @@ class Objective:
     """Prepare the columns again every so many epochs, with the student as it then is."""
     gold_trains: bool = True
     """Whether gold rows join the batches (learning to reweight only steers by them)."""
-    scorer: Callable[..., Any] | None = None
-    """For a method whose step has another shape (Co-teaching trains two nets): a ``scoring.Scorer`` of its own."""
+    scorer: Callable[[Learner], Scorer] | None = None
+    """For a method whose step has another shape (Co-teaching trains two nets): what makes its scorer."""
     traits: frozenset[str] = frozenset()
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
@@ -311,6 +387,11 @@ class Objective:
         if self.weight is None:
             return None
         return self.weight(losses.detach(), replace(step, alignment=alignment)).detach()
+
+    @property
+    def can_vanish(self) -> bool:
+        """Whether a whole batch may get weight 0."""
+        return any(isinstance(slot, Weight) and slot.can_vanish for slot in self.slots())
 
     @property
     def alignment_rows(self) -> int:

@@ -11,7 +11,7 @@ from understudy import cli
 from understudy.comparison import executors
 from understudy.comparison.pilot import Pilot
 from understudy.store.files import locked
-from understudy.training.keeper import Keeper
+from understudy.training.state import Checkpoints
 
 
 @pytest.fixture
@@ -39,18 +39,18 @@ TRAIN = "train --gold gold.npz --pool pool.npz --test {test} --epochs 4 --studen
 def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = TRAIN.format(test="test.npz") + " --checkpoint-every 2"
     understudy(f"{line} --out whole")
-    real, calls = Keeper.save, 0
+    real, calls = Checkpoints.save, 0
 
-    def stop(self: Keeper, *rest: object) -> None:
+    def stop(self: Checkpoints, *rest: object) -> None:
         nonlocal calls
         calls += 1
         if calls == 6:
             raise KeyboardInterrupt
         real(self, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Keeper, "save", stop)
+    monkeypatch.setattr(Checkpoints, "save", stop)
     understudy(f"{line} --out stopped", code=130)
-    monkeypatch.setattr(Keeper, "save", real)
+    monkeypatch.setattr(Checkpoints, "save", real)
     understudy("predict stopped test.npz --out early.csv", code=2)
     understudy("train --resume --out stopped")
     for name in ("student.safetensors", "columns.parquet", "ema.safetensors"):

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import understudy as us
 from understudy.data.batches import epoch_seed, plan_epoch
-from understudy.methods.co_teaching import CoTeachingScorer, forget_rate_at, fresh_copy, small_loss_weights
-from understudy.objective import Step, Weight
+from understudy.methods.co_teaching import forget_rate_at, fresh_copy, small_loss_weights
+from understudy.objective import Batch, Step, Weight
 
 
 def _pool(rows: int = 60) -> us.Pool:
@@ -74,16 +74,12 @@ def test_training_equals_a_plain_loop_over_two_nets() -> None:
 
 def test_gold_trains_both_nets_whole() -> None:
     pool, gold = _pool(), us.Gold(torch.randn(4, 4), [0, 1, 2, 0])
-    scorer = CoTeachingScorer(
-        _net(), us.co_teaching(0.5), gold, pool, classes=3, device=torch.device("cpu"), seed=0,
-        forget_rate=0.5, gradual_epochs=1,
-    )  # fmt: skip
-    scorer.prepare(0)
+    session = us.Session(_net(), gold, pool, us.co_teaching(0.5, gradual_epochs=1))
+    session.prepare()
     rows = torch.arange(8)
     x = torch.cat([gold.x, pool.x[rows]])
-    scored = scorer.score(x, torch.arange(4), rows, epoch=1, progress=0.5)
-    assert scorer.peer is not None
-    nets = [scorer.student, scorer.peer.student]
+    scored = session.score(session.student, Batch(x, torch.arange(4), rows, step_rows=12, epoch=1))
+    nets = [learner.student for learner in session.scorer.learners.values()]
     on_gold = sum(F.cross_entropy(one(gold.x), gold.y, reduction="sum") for one in nets)
     labels = pool.teacher.top1()[rows]  # type: ignore[union-attr]
     losses = [F.cross_entropy(one(pool.x[rows]), labels, reduction="none") for one in nets]

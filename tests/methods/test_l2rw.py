@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import understudy as us
-from understudy.objective import Outputs, Step, Weight
-from understudy.training.scoring import Scorer
+from understudy.objective import Batch, Outputs, Step, Weight
 
 
 def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:
@@ -46,8 +45,8 @@ def test_a_step_scores_as_the_papers_double_backward(batch_norm: bool) -> None:
     """Weights through ∂ (gold loss after one virtual SGD step on Σ ε ℓ) / ∂ε at 0; BatchNorm in train mode."""
     gold, pool = _pool_and_gold()
     net = _net(batch_norm=batch_norm).train()
-    scorer = Scorer(net, us.l2rw(), gold, pool, classes=3, device=torch.device("cpu"), seed=0)
-    scorer.prepare(0)
+    session = us.Session(net, gold, pool, us.l2rw())
+    session.prepare()
     rows = torch.arange(20)
     noisy = pool.teacher.top1()[rows]  # type: ignore[union-attr]
 
@@ -67,7 +66,7 @@ def test_a_step_scores_as_the_papers_double_backward(batch_norm: bool) -> None:
     assert 0 < int((weights == 0).sum()) < 20
     total = (weights.detach() * on_pool).sum()
 
-    scored = scorer.score(pool.x[rows], torch.empty(0, dtype=torch.long), rows, epoch=0, progress=0.0)
+    scored = session.score(net, Batch(pool.x[rows], torch.empty(0, dtype=torch.long), rows, step_rows=20))
     torch.testing.assert_close(scored.total.double(), total, rtol=1e-5, atol=1e-5)
     # The backward pass of the same forward pass is that of the weighted loss, with the weights constant.
     scored.total.backward()

@@ -12,7 +12,7 @@ import understudy as us
 from understudy.comparison.outcome import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
-from understudy.training.refine import Refinery
+from understudy.training.refine import RefinedLabels
 
 
 def _logits(*probs: float) -> Tensor:
@@ -21,7 +21,7 @@ def _logits(*probs: float) -> Tensor:
 
 def test_columns_by_hand() -> None:
     """Row 0 says class 0 with 0.9 and 0.3, row 2 with 0.2 once; labels 0 and 0: wrong 1 − 0.6 and 1 − 0.2."""
-    refinery = Refinery(3, 2)
+    refinery = RefinedLabels(3, 2)
     refinery.add(torch.tensor([0, 2]), _logits(0.9, 0.2), torch.tensor([2.0, 0.5]))
     refinery.add(torch.tensor([0]), _logits(0.3), torch.tensor([1.0]))
     columns = refinery.columns(us.Hard([0, 1, 0]))
@@ -31,7 +31,7 @@ def test_columns_by_hand() -> None:
 
 
 def test_a_row_twice_in_a_batch_counts_twice() -> None:
-    refinery = Refinery(2, 2)
+    refinery = RefinedLabels(2, 2)
     refinery.add(torch.tensor([1, 1, 0]), _logits(0.8, 0.4, 0.5), None)
     columns = refinery.columns(us.Hard([0, 0]))
     torch.testing.assert_close(columns["refined.wrong"], torch.tensor([0.5, 0.4]))
@@ -39,7 +39,7 @@ def test_a_row_twice_in_a_batch_counts_twice() -> None:
 
 
 def test_soft_labels_are_judged_by_their_best_class() -> None:
-    refinery = Refinery(1, 2)
+    refinery = RefinedLabels(1, 2)
     refinery.add(torch.tensor([0]), _logits(0.7), None)
     columns = refinery.columns(us.Soft(torch.tensor([[0.4, 0.6]])))
     torch.testing.assert_close(columns["refined.wrong"], torch.tensor([0.7]))
@@ -110,7 +110,7 @@ def test_refine_can_be_left_out() -> None:
     pool = us.Pool(torch.randn(6, 2), us.Hard([0, 1] * 3, classes=2))
     run = us.train(us.models.linear(2, 2), None, pool, us.vanilla(), epochs=1, refine=False, progress=False)
     assert not [name for name in run.columns if name.startswith("refined.")]
-    assert Refinery.fits(1000, 10) and not Refinery.fits(200_000_000, 10)
+    assert RefinedLabels.fits(1000, 10) and not RefinedLabels.fits(200_000_000, 10)
 
 
 # Early stopping and fine-tuning, alone and together: the options that the noisy-label papers add to every method.

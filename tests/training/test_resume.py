@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.store.files import locked
-from understudy.training.checkpoints import Checkpoints
-from understudy.training.keeper import Keeper
+from understudy.training.run import read_state
+from understudy.training.state import CheckpointFiles, Checkpoints
 
 CLASSES = 3
 
@@ -156,11 +156,11 @@ def test_when_every_checkpoint_is_damaged_it_says_so(tmp_path: Path) -> None:
 
 
 def test_damaged_columns_count_as_damage(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    first = checkpoints.keep_columns({"a": torch.ones(3)})
-    checkpoints.save({}, {"columns": first, "number": 1})
-    second = checkpoints.keep_columns({"a": torch.zeros(3)})
-    checkpoints.save({}, {"columns": second, "number": 2})
+    checkpoints = CheckpointFiles(tmp_path)
+    first = checkpoints.write_columns({"a": torch.ones(3)})
+    checkpoints.write({}, {"columns": first, "number": 1})
+    second = checkpoints.write_columns({"a": torch.zeros(3)})
+    checkpoints.write({}, {"columns": second, "number": 2})
     (tmp_path / second).write_bytes(b"")
     with pytest.warns(us.UnderstudyWarning, match="columns"):
         found = checkpoints.latest()
@@ -170,22 +170,22 @@ def test_damaged_columns_count_as_damage(tmp_path: Path) -> None:
 def test_checkpoints_come_as_often_as_asked_whatever_a_step_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 3 batches, a checkpoint every 2: at each step, not only at every sixth batch."""
     at: list[int] = []
-    real = Keeper.save
+    real = Checkpoints.save
 
-    def save(self: Keeper, *rest: Any) -> None:
-        at.append(self.progress.batch)
-        real(self, *rest)
+    def save(self: Checkpoints, parts: Any, session: us.Session) -> None:
+        at.append(parts["progress"].batch)
+        real(self, parts, session)
 
-    monkeypatch.setattr(Keeper, "save", save)
+    monkeypatch.setattr(Checkpoints, "save", save)
     train(tmp_path / "run", accumulate=3, epochs=1)
     assert at == [3, 0]  # six batches: after the second step the epoch is over
 
 
 def test_old_checkpoints_and_columns_are_dropped(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = CheckpointFiles(tmp_path)
     for number in range(5):
-        columns = checkpoints.keep_columns({"a": torch.full((3,), float(number // 2))})
-        checkpoints.save({"w": torch.ones(2)}, {"columns": columns, "number": number})
+        columns = checkpoints.write_columns({"a": torch.full((3,), float(number // 2))})
+        checkpoints.write({"w": torch.ones(2)}, {"columns": columns, "number": number})
     assert len(list(tmp_path.glob("0*.safetensors"))) == 2
     assert len(list(tmp_path.glob("columns-*"))) == 2
     found = checkpoints.latest()
@@ -277,26 +277,26 @@ def test_killed_after_the_last_write_nothing_is_missing(tmp_path: Path, monkeypa
 
 
 def test_a_damaged_checkpoint_takes_no_place(tmp_path: Path) -> None:
-    before = Checkpoints(tmp_path)
+    before = CheckpointFiles(tmp_path)
     for number in range(2):
-        before.save({}, {"number": number})
+        before.write({}, {"number": number})
     sorted(tmp_path.glob("0*"))[1].write_bytes(b"torn")
-    after = Checkpoints(tmp_path)
+    after = CheckpointFiles(tmp_path)
     with pytest.warns(us.UnderstudyWarning):
         after.latest()
-    after.save({}, {"number": 2})
+    after.write({}, {"number": 2})
     sorted(tmp_path.glob("0*"))[-1].write_bytes(b"torn as well")
     with pytest.warns(us.UnderstudyWarning):
-        found = Checkpoints(tmp_path).latest()
+        found = CheckpointFiles(tmp_path).latest()
     assert found is not None and found[1]["number"] == 0
 
 
 def test_damaged_columns_are_written_again(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    name = checkpoints.keep_columns({"a": torch.ones(3)})
+    checkpoints = CheckpointFiles(tmp_path)
+    name = checkpoints.write_columns({"a": torch.ones(3)})
     (tmp_path / name).write_bytes(b"torn")
-    assert checkpoints.keep_columns({"a": torch.ones(3)}) == name
-    assert checkpoints.columns(name)["a"].equal(torch.ones(3))
+    assert checkpoints.write_columns({"a": torch.ones(3)}) == name
+    assert read_state(tmp_path / name)["a"].equal(torch.ones(3))
 
 
 def test_what_can_be_resumed_is_said(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from understudy.active.question import write_columns
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.training.ema import EMA
-from understudy.training.ema import FILE as EMA_FILE
-from understudy.training.run import Run, read_state, state_to_bytes
+from understudy.training.run import EMA_FILE, Run, read_state, state_to_bytes
 
 FORMAT = 1
 # A loop may be continued with other values of these.

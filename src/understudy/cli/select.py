@@ -21,8 +21,7 @@ from understudy.tables.answers import SKIPPED, class_number, text_columns
 from understudy.tables.classes import ClassNames
 from understudy.tables.table import Table
 from understudy.training.ema import EMA
-from understudy.training.ema import FILE as EMA_FILE
-from understudy.training.run import Run, read_state
+from understudy.training.run import EMA_FILE, Run, read_state
 
 
 def select_command(

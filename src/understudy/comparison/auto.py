@@ -26,12 +26,12 @@ from understudy.comparison.pilot import Pilot, forget
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json
+from understudy.store.settings import check_same
 from understudy.training.checks import drop_unlabelled, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.loop import train
-from understudy.training.recipe import pythons
+from understudy.training.recipe import plain
 from understudy.training.run import Run
-from understudy.training.snapshot import check_same
 
 
 def auto(
@@ -71,7 +71,7 @@ def auto(
         raise TypeError(f"auto() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
-    folds, pilot_rows, pilot_epochs = map(pythons, (folds, pilot_rows, pilot_epochs))
+    folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
     executor = executor_for(workers, executor)
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)

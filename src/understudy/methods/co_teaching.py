@@ -13,17 +13,15 @@ and fine-tuning on gold are the first net's alone.
 
 import copy
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import to_device
-from understudy.maths.losses import cross_entropy
-from understudy.objective import Columns, Loss, Objective, Outputs, Step, TeacherTarget, Term, Weight
-from understudy.training.scoring import Scored, Scorer
+from understudy.method_options import Slots, method
+from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget
 
 __all__ = ["co_teaching"]
 
@@ -60,108 +58,60 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
     return peer
 
 
-class NetScorer(Scorer):
-    """One of the two nets: its losses on a batch, before anything is chosen or summed."""
-
-    def parts(
-        self, x: Any, gold_rows: Tensor, pool_rows: Tensor, *, epoch: int, progress: float
-    ) -> tuple[Tensor, Tensor, Step]:
-        """The summed gold loss, the pool losses ``(B,)``, and the step they come from."""
-        split = len(gold_rows)
-        outputs = self._forward(to_device(x, self.device))
-        features = None if outputs.features is None else outputs.features[split:]
-        step = self._step(Outputs(outputs.logits[split:], features), pool_rows, epoch, progress)
-        gold_loss = outputs.logits.new_zeros(())
-        if split:
-            gold_loss = self.gold_weight * self._gold_losses(outputs.logits[:split], gold_rows).sum()
-        return gold_loss, self.objective.pool_losses(step), step
-
-    def weights(self, chosen: Tensor, losses: Tensor, step: Step) -> Tensor:
-        """The peer's choice times the objective's own weights."""
-        others = self.objective.pool_weights(losses, step)
-        return chosen if others is None else chosen * others
-
-
-class CoTeachingScorer(NetScorer):
+class CoTeaching:
     """Scores a batch with both nets; the loop sees one sum and one optimizer."""
 
-    def __init__(
-        self,
-        student: nn.Module,
-        objective: Objective,
-        *args: Any,
-        forget_rate: float | None,
-        gradual_epochs: int,
-        seed: int,
-        **options: Any,
-    ) -> None:
-        super().__init__(student, objective, *args, seed=seed, **options)
-        if self.aligner is not None:
+    def __init__(self, learner: Learner, *, forget_rate: float | None, gradual_epochs: int) -> None:
+        if learner.objective.alignment_rows:
             raise UnderstudyError("co_teaching cannot be combined with l2rw_weight: its weights are for one net")
-        self.forget_rate, self.gradual_epochs = forget_rate, gradual_epochs
-        self.peer: NetScorer | None = None
-        if self.pool is not None:
-            self.peer = NetScorer(
-                fresh_copy(student, seed + 1), objective, *args, seed=seed, **(options | {"refine": False})
-            )
+        self.learner, self.forget_rate, self.gradual_epochs = learner, forget_rate, gradual_epochs
+        self.peer = learner.with_student(fresh_copy(learner.student, learner.seed + 1))
+        self.learners = {"": learner, "peer": self.peer}
 
     def prepare(self, epoch: int) -> None:
-        super().prepare(epoch)
-        if self.peer is None:
-            return
+        self.learner.prepare(epoch)
         self.peer.prepare(epoch)
         if epoch == 0:
-            self.modules["peer"] = nn.ModuleDict({"student": self.peer.student, **self.peer.modules})
+            self.learner.modules["peer"] = nn.ModuleDict({"student": self.peer.student, **self.peer.modules})
             if self.forget_rate is None:
                 self.forget_rate = self._teacher_error()
-            self.facts["co_teaching.forget_rate"] = self.forget_rate
-
-    def all_columns(self) -> Columns:
-        """Where columns are refreshed, each net has its own."""
-        theirs = {} if self.peer is None else self.peer.columns
-        return self.columns | {f"peer {name}": column for name, column in theirs.items()}
-
-    def put_back_columns(self, columns: Columns) -> None:
-        for name, column in columns.items():
-            if not name.startswith("peer "):
-                self.columns[name] = column
-            elif self.peer is not None:
-                self.peer.columns[name.removeprefix("peer ")] = column
+            self.learner.facts["co_teaching.forget_rate"] = self.forget_rate
 
     def _teacher_error(self) -> float:
-        rows, said = (torch.empty(0), None) if self.gold is None else self.gold.estimates()
-        if self.gold is None or said is None or not len(rows):
+        gold = self.learner.gold
+        rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+        if gold is None or labels is None or not len(rows):
             raise UnderstudyError(
                 "co_teaching must know how many labels are wrong: pass forget_rate=, or gold rows with teacher="
             )
-        return float((said.top1() != self.gold.y[rows]).double().mean())
+        return float((labels.top1() != gold.y[rows]).double().mean())
 
-    def score(self, x: Any, gold_rows: Tensor, pool_rows: Tensor, *, epoch: int, progress: float) -> Scored:
-        if self.peer is None or not len(pool_rows):
-            return super().score(x, gold_rows, pool_rows, epoch=epoch, progress=progress)
+    def score(self, model: Any, batch: Batch) -> Scored:
+        own = self.learner.losses(model, batch)
+        own_gold = self.learner.gold_weight * own.gold.sum()
+        if own.step is None:
+            return Scored(own_gold)
         assert self.forget_rate is not None
         self.peer.student.train()
-        own_gold, own_losses, own_step = self.parts(x, gold_rows, pool_rows, epoch=epoch, progress=progress)
-        peer_gold, peer_losses, peer_step = self.peer.parts(x, gold_rows, pool_rows, epoch=epoch, progress=progress)
-        rate = forget_rate_at(epoch, self.forget_rate, self.gradual_epochs)
-        own_weights = self.weights(small_loss_weights(peer_losses.detach(), rate), own_losses, own_step)
-        peer_weights = self.peer.weights(small_loss_weights(own_losses.detach(), rate), peer_losses, peer_step)
-        if self.refinery is not None:
-            self.refinery.add(pool_rows, own_step.outputs.logits, own_weights)
-        pool_loss = (own_weights * own_losses).sum() + (peer_weights * peer_losses).sum()
-        return Scored(own_gold + peer_gold + pool_loss, True)
+        peer = self.peer.losses(self.peer.student, batch)
+        rate = forget_rate_at(batch.epoch, self.forget_rate, self.gradual_epochs)
+        own_weights = self._weights(own, chosen_by=peer, rate=rate)
+        peer_weights = self._weights(peer, chosen_by=own, rate=rate)
+        gold_loss = own_gold + self.peer.gold_weight * peer.gold.sum()
+        pool_loss = (own_weights * own.pool).sum() + (peer_weights * peer.pool).sum()
+        return Scored(gold_loss + pool_loss, True, own.step.outputs.logits, own_weights)
+
+    def _weights(self, losses: Losses, *, chosen_by: Losses, rate: float) -> Tensor:
+        """The peer's choice times the objective's own weights."""
+        assert losses.step is not None
+        chosen = small_loss_weights(chosen_by.pool.detach(), rate)
+        others = self.learner.objective.pool_weights(losses.pool, losses.step)
+        return chosen if others is None else chosen * others
 
 
+@method
 def co_teaching(
-    forget_rate: float | None = None,
-    *,
-    gradual_epochs: int = 10,
-    hard: bool = False,
-    loss: Loss = cross_entropy,
-    weight: Weight | None = None,
-    terms: tuple[Term, ...] = (),
-    temperature: float | tuple[float, float] = 1.0,
-    temperature_scale: bool | None = None,
+    forget_rate: float | None = None, *, gradual_epochs: int = 10, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
     if forget_rate is not None and not 0 <= forget_rate < 1:
         raise UnderstudyError(f"co_teaching(forget_rate={forget_rate}) must lie in [0, 1): the share of rows to drop")
@@ -170,10 +120,6 @@ def co_teaching(
     return Objective(
         name="co_teaching",
         target=TeacherTarget(hard=hard),
-        loss=loss,
-        weight=weight,
-        terms=terms,
-        temperature=temperature,
-        temperature_scale=temperature_scale,
-        scorer=partial(CoTeachingScorer, forget_rate=forget_rate, gradual_epochs=gradual_epochs),
+        scorer=partial(CoTeaching, forget_rate=forget_rate, gradual_epochs=gradual_epochs),
+        **slots,
     )

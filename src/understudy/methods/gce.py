@@ -40,6 +40,10 @@ class TruncationWeight(Weight):
         if not 0 <= self.warmup <= 1:
             raise UnderstudyError(f"gce(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
 
+    @property
+    def wants_progress(self) -> bool:
+        return self.warmup > 0
+
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         f = (step.outputs.logits.detach() / step.temperature).softmax(-1)
         on_label = f.gather(-1, step.teacher.argmax(-1, keepdim=True)).squeeze(-1)

@@ -39,6 +39,10 @@ class SelfDistillationTarget(Target):
     target_temperature: float
     name: str
 
+    @property
+    def wants_progress(self) -> bool:
+        return self.schedule is not None
+
     def trust(self, step: Step) -> Tensor:
         """1 − α_t: the share of the target that is the student's own prediction."""
         if self.schedule is not None:

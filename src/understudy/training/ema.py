@@ -24,9 +24,6 @@ from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
 
-FILE = "ema.safetensors"
-"""Its name in the folder of a run."""
-
 
 class EMA:
     """`module` holds the averaged parameters; `updates` counts how many went in."""

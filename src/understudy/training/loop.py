@@ -1,12 +1,8 @@
-"""The training loop: ``train`` sets the stage, ``_epochs`` is the loop, both read from top to bottom.
+"""The one training loop: ``us.train``.
 
-    run = us.train(student, gold, pool, us.slam(), epochs=30, test=(x_test, y_test))
-    run.student, run.history, run.columns
-
-The student that is passed in stays as it is; a copy is trained. The same seed gives the same bits (on one thread), and
-the caller's random state and thread setting are left alone. With ``out=`` a checkpoint is written after every epoch
-(and every ``checkpoint_every`` batches); killed at any moment, the same call with ``resume=True`` ends with the bits of
-an undisturbed training. Datasets that draw at random in worker processes are the one exception.
+Read from top to bottom: what is asked for is checked, the session prepares the columns, then each epoch visits every
+pool row once and every gold row ``gold_repeat`` times, in an order that depends on the seed and the epoch alone.
+What a batch costs is the session's matter (``training/session.py``); losses are per example until it sums them.
 """
 
 import copy
@@ -14,67 +10,52 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.metrics import evaluate
+from understudy.inference.passes import device_of
 from understudy.objective import Columns, Objective
-from understudy.store.files import locked, write_bytes
+from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
-from understudy.training.checks import check_outputs, drop_unlabelled, report_gold, usable_device, usable_folder
+from understudy.training.callbacks import Callback, Callbacks
+from understudy.training.checks import check_outputs, usable_device, usable_folder
 from understudy.training.ema import EMA
-from understudy.training.ema import FILE as EMA_FILE
-from understudy.training.keeper import Keeper, drop_checkpoints
-from understudy.training.optim import Schedule, make_optimizer
-from understudy.training.recipe import Augment, Recipe, check_phases, pythons
-from understudy.training.run import Run, read_state, state_to_bytes
-from understudy.training.scoring import Scorer
-from understudy.training.snapshot import Progress, check_same, settings_of
+from understudy.training.optim import make_optimizer
+from understudy.training.recipe import Recipe, RecipeOptions, takes_recipe
+from understudy.training.run import Run
+from understudy.training.session import Session
+from understudy.training.state import (
+    Checkpoints,
+    OptimizerState,
+    Progress,
+    check_same_training,
+    drop_checkpoints,
+    settings_of,
+)
 
 
+@takes_recipe()
 def train(
     student: nn.Module | Callable[[], nn.Module],
     gold: Gold | None,
     pool: Pool | None,
     objective: Objective,
     *,
-    epochs: int,
-    batch_size: int = 128,
-    lr: float = 1e-3,
-    seed: int = 0,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | tuple[Any, Any] | None = None,
-    patience: int | None = None,
     out: str | Path | None = None,
-    optimizer: str = "adam",
-    weight_decay: float = 0.0,
-    momentum: float = 0.9,
-    schedule: str | Schedule | Sequence[tuple[float, float]] = "constant",
-    gold_repeat: int = 1,
-    gold_weight: float = 1.0,
-    pretrain_epochs: int = 0,
-    finetune_epochs: int = 0,
-    clip: float | None = None,
-    accumulate: int = 1,
-    augment: Augment | None = None,
-    feature_layer: str | None = None,
-    device: str | torch.device | None = None,
-    autocast: torch.dtype | None = None,
-    compile: bool = False,
-    workers: int = 0,
-    refine: bool = True,
-    ema: EMA | None = None,
-    checkpoint_every: int | None = None,
     resume: bool = False,
     notes: Mapping[str, Any] | None = None,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+    **options: Unpack[RecipeOptions],
 ) -> Run:
     """Train a student on gold ∪ pool under an objective.
 
@@ -89,202 +70,208 @@ def train(
     a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
     ``resume=True`` goes on from the latest (from the start where there is none; a finished run is just loaded).
     ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives ``understudy predict`` names.
+    ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/recipe.py``.
     """
     started = time.perf_counter()
-    recipe = Recipe(
-        epochs=epochs, batch_size=batch_size, lr=lr, seed=seed, optimizer=optimizer, weight_decay=weight_decay,
-        momentum=momentum, schedule=schedule, gold_repeat=gold_repeat, patience=patience, clip=clip,
-        accumulate=accumulate, augment=augment, workers=workers,
-    )  # fmt: skip
-    seed = recipe.seed
-    pretrain_epochs, finetune_epochs, gold_weight = map(pythons, (pretrain_epochs, finetune_epochs, gold_weight))
-    if checkpoint_every is not None and (not isinstance(checkpoint_every, int) or checkpoint_every < 1):
-        raise UnderstudyError(f"checkpoint_every={checkpoint_every} must be a whole number of batches, at least 1")
-    check_phases(pretrain_epochs=pretrain_epochs, finetune_epochs=finetune_epochs, gold_weight=gold_weight, gold=gold)
-    if not isinstance(objective, Objective):
-        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
-    if gold is None and pool is None:
-        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-    if patience is not None and select is None:
+    recipe = Recipe(**options)
+    if recipe.patience is not None and select is None:
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
-    folder = usable_folder(out, resume=resume)
-    test, select = _as_gold(test, "test"), _as_gold(select, "select")
-    full_pool = pool
-    pool, kept = drop_unlabelled(pool)
-    if pool is not None and not objective.gold_trains:
-        recipe = replace(recipe, gold_repeat=0)
-    if pool is None and recipe.gold_repeat == 0:
-        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
+    if gold is None and (recipe.pretrain_epochs or recipe.finetune_epochs):
+        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    device = usable_device(device)
-
+    folder = usable_folder(out, resume=resume)
+    test, select = _as_gold(test, "test"), _as_gold(select, "select")
+    device = usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
-        torch.manual_seed(seed)
+        torch.manual_seed(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        classes = check_outputs(student, gold, pool, test=test, select=select)
-        config = {
-            "objective": objective.name, "classes": classes, **recipe.as_config(), "gold_weight": gold_weight,
-            "pretrain_epochs": pretrain_epochs, "finetune_epochs": finetune_epochs,
-        }  # fmt: skip
-        settings: dict[str, Any] = {}
-        if folder is not None:
-            given = {"gold": gold, "pool": pool, "test": test, "select": select}
-            kinds = {
-                "refine": refine, "ema": None if ema is None else ema.decay, "feature_layer": feature_layer,
-                "autocast": None if autocast is None else str(autocast),
-            }  # fmt: skip
-            settings = settings_of(recipe, objective, student, given, config | kinds)
-        if resume and folder is not None and (folder / "config.json").exists():
-            return _finished(folder, student, settings, ema)
-        facts = report_gold(gold, pool, classes, full_pool)
-        scorer: Scorer = (objective.scorer or Scorer)(
-            student, objective, gold, pool, classes=classes, device=next(student.parameters()).device, seed=seed,
-            gold_weight=gold_weight, feature_layer=feature_layer, autocast=autocast, compile=compile, refine=refine,
-            kept=kept, pool_size=None if full_pool is None else len(full_pool),
+        session = Session(
+            student, gold, pool, objective, batch_size=recipe.batch_size, seed=recipe.seed, epochs=recipe.epochs,
+            gold_repeat=recipe.gold_repeat, gold_weight=recipe.gold_weight, accumulate=recipe.accumulate,
+            augment=recipe.augment, feature_layer=recipe.feature_layer, autocast=recipe.autocast,
+            workers=recipe.workers, pass_batch_size=recipe.pass_batch_size, refine=recipe.refine,
         )  # fmt: skip
-        reached = Progress()
-        keeper = Keeper(folder, scorer, reached, ema=ema, settings=settings, every=checkpoint_every, resume=resume)
-        on_gold = replace(recipe, gold_repeat=1, patience=None)
-        if pretrain_epochs and not reached.is_past("pretrain"):
-            _epochs(scorer.on_gold_alone(), replace(on_gold, epochs=pretrain_epochs), keeper, "pretrain")
-        clock = time.perf_counter()
-        # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
-        scorer.prepare(0)
-        facts["prepare_seconds"] = time.perf_counter() - clock
-        if not reached.is_past("train"):
-            keeper.prepared()
-            with EpochProgress(objective.name, epochs, shown=progress) as bar:
-                _epochs(scorer, recipe, keeper, "train", select=select, test=test, bar=bar)
-        if finetune_epochs:
-            if patience is not None and reached.selected_state is not None and not reached.is_past("train"):
-                student.load_state_dict(reached.selected_state)
-            _epochs(scorer.on_gold_alone(), replace(on_gold, epochs=finetune_epochs), keeper, "finetune")
-            if test is not None:
-                facts |= {f"finetuned_test_{key}": value for key, value in evaluate(student, test).items()}
-
-        columns = dict(scorer.columns)
-        if scorer.refinery is not None and pool is not None and pool.teacher is not None:
-            columns |= scorer.refinery.columns(pool.teacher)
-        facts |= scorer.facts | {"train_seconds": time.perf_counter() - started}
-        run = Run(
-            student=student.eval(),
-            history=reached.history,
-            columns=_in_pool_order(columns, kept, full_pool),
-            config={**(notes or {}), **config, **({"settings": settings} if folder is not None else {})},
-            facts=facts,
-            selected_epoch=reached.selected_epoch or None,
-            selected_state=reached.selected_state,
-            modules=scorer.modules,
-            ids=full_pool.ids if full_pool is not None else None,
-        )
+        if test is not None or select is not None:
+            check_outputs(student, None, None, test=test, select=select)
+        recipe = replace(recipe, gold_repeat=session.gold_repeat)
+        config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:
-            # Before the run, whose config.json says that all is there.
-            if ema is not None:
-                write_bytes(folder / EMA_FILE, state_to_bytes(ema.state_dict()))
+            rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
+            config["settings"] = settings_of(recipe, objective, student, session.classes, rows)
+        if resume and folder is not None and (folder / "config.json").exists():
+            return _finished(folder, student, config["settings"], recipe.ema)
+        config = {**(notes or {}), **config}
+        watching = Callbacks(callbacks, student, config, recipe.epochs, folder)
+        checkpoints = Checkpoints(folder, config.get("settings", {}), every=recipe.checkpoint_every)
+        training = Training(session, recipe, checkpoints, watching, test=test, select=select)
+        training.run(resume=resume, bar=EpochProgress(objective.name, recipe.epochs, shown=progress))
+        run = training.result(config, started)
+        if folder is not None:
             run.save(folder)
             drop_checkpoints(folder)
+        watching.call("on_end", run.history, run.facts)
     return run
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
     """The run that is in the folder, if it is the one asked for; a kill may have left its checkpoints."""
     run = Run.load(folder, student=student)
-    check_same(run.config.get("settings", {}), settings, folder)
-    if ema is not None:
-        ema.load_state_dict(read_state(folder / EMA_FILE))
+    check_same_training(run.config.get("settings", {}), settings, folder)
+    if ema is not None and run.ema is not None:
+        ema.load_state_dict(run.ema.state_dict())
+        run.ema = ema
     drop_checkpoints(folder)
     return run
 
 
-def _epochs(
-    scorer: Scorer,
-    recipe: Recipe,
-    keeper: Keeper,
-    phase: str,
-    *,
-    select: Gold | None = None,
-    test: Gold | None = None,
-    bar: EpochProgress | None = None,
-) -> None:
-    """Train ``scorer.student`` in place, epoch by epoch; ``keeper.progress`` says how far it is."""
-    student, gold, pool, objective = scorer.student, scorer.gold, scorer.pool, scorer.objective
-    gold_rows = len(gold) if gold is not None and recipe.gold_repeat else 0
-    gold_source, pool_source = (None if part is None else part.rows for part in (gold, pool))
-    parameters = scorer.parameters()
-    optimizer = make_optimizer(
-        recipe.optimizer, parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
-    )
-    progress, augmentation = keeper.progress, torch.Generator()
-    generators = {"augment": augmentation, "draws": scorer.draws}
-    ema = keeper.ema if phase == "train" else None
-    resumed = keeper.put_back(optimizer, generators)
-    if not resumed:
-        progress.enter(phase)
-        if ema is not None:
-            ema.reset(student)
-    elif bar is not None:
-        bar.skip(progress.history)
-    for epoch in range(progress.epoch, recipe.epochs):
-        if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
-            break
-        clock = time.perf_counter()
-        first = progress.batch
-        if not first and objective.refresh_every and epoch and epoch % objective.refresh_every == 0:
-            scorer.prepare(epoch)
-            keeper.prepared()
-        # Every epoch has random states of its own, so it can be repeated without the ones before it.
-        own_seed = epoch_seed(recipe.seed, epoch)
-        if not first:
-            torch.manual_seed(own_seed)
-            augmentation.manual_seed(own_seed + 1)
-            scorer.start_epoch(own_seed + 2)
-            progress.total = torch.zeros((), device=scorer.device)
-        plan = plan_epoch(
-            gold_rows, len(pool) if pool is not None else 0, batch_size=recipe.batch_size,
-            gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch, sampling=_sampling(scorer.columns),
-            block=None if pool is None else pool.rows.preferred_block,
-        )  # fmt: skip
-        sizes = plan.sizes
-        student.train()
-        moves = False
-        for number, (x, golds, pools) in enumerate(
-            fetch_batches(gold_source, pool_source, plan[first:], workers=recipe.workers), start=first
-        ):
-            done = (epoch + number / len(plan)) / recipe.epochs
-            for group in optimizer.param_groups:
-                group["lr"] = recipe.lr_at(done)
-            if recipe.augment is not None:
-                x = recipe.augment(x, augmentation)
-            scored = scorer.score(x, golds, pools, epoch=epoch, progress=done)
-            # The mean over all rows of the step, however its batches are cut.
-            start = number - number % recipe.accumulate
-            (scored.total / sum(sizes[start : start + recipe.accumulate])).backward()
-            progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves
-            if (number + 1) % recipe.accumulate == 0 or number + 1 == len(plan):
-                if recipe.clip is not None:
-                    nn.utils.clip_grad_norm_(parameters, recipe.clip)
-                # All-zero weights leave the student alone; momentum and weight decay would still move it.
-                if moves:
-                    optimizer.step()
-                    if ema is not None:
-                        ema.update(student)
-                optimizer.zero_grad()
-                moves = False
-                progress.batch = number + 1
-                if keeper.is_due(progress.batch) and progress.batch < len(plan):
-                    keeper.save(optimizer, generators)
+@dataclass
+class Training:
+    """One training under way: pretraining on gold, training on gold and pool, fine-tuning on gold."""
 
-        loss = _finite(float(progress.total), epoch) / sum(sizes)
-        progress.epoch, progress.batch = epoch + 1, 0
-        if phase == "train":
-            record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
-            record["seconds"] = time.perf_counter() - clock
-            _look(student, record, progress, select=select, test=test)
+    session: Session
+    recipe: Recipe
+    checkpoints: Checkpoints
+    callbacks: Callbacks
+    test: Gold | None = None
+    select: Gold | None = None
+
+    def __post_init__(self) -> None:
+        self.progress = Progress()
+        self.student = self.session.student
+        self.model: Any = torch.compile(self.student) if self.recipe.compile else self.student
+        self.facts: dict[str, float] = {}
+
+    def run(self, *, resume: bool, bar: EpochProgress) -> None:
+        recipe, progress = self.recipe, self.progress
+        if resume:
+            progress.phase = self.checkpoints.find() or progress.phase
+        if recipe.pretrain_epochs and not progress.is_past("pretrain"):
+            self._on_gold("pretrain", recipe.pretrain_epochs)
+        clock = time.perf_counter()
+        # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
+        self.session.prepare()
+        self.facts["prepare_seconds"] = time.perf_counter() - clock
+        if not progress.is_past("train"):
+            with bar:
+                self._epochs("train", self.session, recipe, bar)
+        if recipe.finetune_epochs:
+            if recipe.patience is not None and progress.selected_state is not None and not progress.is_past("train"):
+                self.student.load_state_dict(progress.selected_state)
+            self._on_gold("finetune", recipe.finetune_epochs)
+            if self.test is not None:
+                measured = evaluate(self.student, self.test, batch_size=recipe.pass_batch_size)
+                self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
+
+    def _on_gold(self, phase: str, epochs: int) -> None:
+        recipe = replace(self.recipe, epochs=epochs, gold_repeat=1, patience=None)
+        self._epochs(phase, self.session.on_gold_alone(epochs=epochs), recipe)
+
+    def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
+        """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
+        progress, ema = self.progress, recipe.ema if phase == "train" else None
+        parameters = session.parameters()
+        optimizer = make_optimizer(
+            recipe.optimizer, parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
+        )
+        # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
+        parts = {
+            "student": self.student, **self.session.parts(), "random": session.random,
+            "optimizer": OptimizerState(optimizer), "progress": progress, **({} if ema is None else {"ema": ema}),
+        }  # fmt: skip
+        if self.checkpoints.restore(parts, self.session):
+            session.resume_at(progress.epoch, progress.batch)
             if bar is not None:
-                bar.epoch(record)
-        keeper.save(optimizer, generators)
+                bar.skip(progress.history)
+        else:
+            progress.enter(phase)
+            if ema is not None:
+                ema.reset(self.student)
+        if phase == "train":
+            self.callbacks.call("on_start", progress.history, self.session.facts)
+        for epoch in range(progress.epoch, recipe.epochs):
+            if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
+                break
+            clock = time.perf_counter()
+            loss = self._epoch(epoch, session, recipe, parameters, optimizer, parts, ema)
+            if phase == "train":
+                record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
+                record["seconds"] = time.perf_counter() - clock
+                self._look(record)
+                if bar is not None:
+                    bar.epoch(record)
+            self.checkpoints.save(parts, self.session)
+            if phase == "train":
+                self.callbacks.call("on_epoch", progress.history, self.session.facts)
+
+    def _epoch(
+        self,
+        epoch: int,
+        session: Session,
+        recipe: Recipe,
+        parameters: list[nn.Parameter],
+        optimizer: torch.optim.Optimizer,
+        parts: dict[str, Any],
+        ema: EMA | None,
+    ) -> float:
+        """One pass over the rows; the mean loss."""
+        progress = self.progress
+        device = device_of(self.student)
+        progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
+        moves = False
+        for batch in session.batches(epoch):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.lr_at(batch.progress)
+            scored = session.score(self.model, batch)
+            (scored.total / batch.step_rows).backward()
+            progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves
+            if not batch.ends_step:
+                continue
+            if recipe.clip is not None:
+                nn.utils.clip_grad_norm_(parameters, recipe.clip)
+            # All-zero weights leave the student alone; momentum and weight decay would still move it.
+            if moves:
+                optimizer.step()
+                if ema is not None:
+                    ema.update(self.student)
+            optimizer.zero_grad()
+            moves = False
+            progress.batch = session.batch
+            if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
+                self.checkpoints.save(parts, self.session)
+        progress.epoch, progress.batch = epoch + 1, 0
+        return _finite(float(progress.total), epoch) / session.epoch_rows
+
+    def _look(self, record: dict[str, float]) -> None:
+        """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
+        progress = self.progress
+        for name, rows in (("select", self.select), ("test", self.test)):
+            if rows is not None:
+                measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
+                record |= {f"{name}_{key}": value for key, value in measured.items()}
+        progress.history.append(record)
+        if self.select is not None and record["select_accuracy"] > progress.best:
+            progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
+            progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
+
+    def result(self, config: dict[str, Any], started: float) -> Run:
+        session, progress = self.session, self.progress
+        columns, pool = dict(session.learner.columns), session.full_pool
+        if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
+            columns |= session.refined.columns(session.pool.teacher)
+        return Run(
+            student=self.student.eval(),
+            history=progress.history,
+            columns=_in_pool_order(columns, session.labelled, pool),
+            config=config,
+            facts=session.facts | self.facts | {"train_seconds": time.perf_counter() - started},
+            selected_epoch=progress.selected_epoch or None,
+            selected_state=progress.selected_state,
+            modules=session.learner.modules,
+            ids=None if pool is None else pool.ids,
+            ema=self.recipe.ema,
+        )
 
 
 def _finite(total: float, epoch: int) -> float:
@@ -296,36 +283,15 @@ def _finite(total: float, epoch: int) -> float:
     return total
 
 
-def _look(
-    student: nn.Module, record: dict[str, float], progress: Progress, *, select: Gold | None, test: Gold | None
-) -> None:
-    """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
-    for name, rows in (("select", select), ("test", test)):
-        if rows is not None:
-            record |= {f"{name}_{key}": value for key, value in evaluate(student, rows).items()}
-    progress.history.append(record)
-    if select is not None and record["select_accuracy"] > progress.best:
-        progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
-        progress.selected_state = {name: value.clone() for name, value in student.state_dict().items()}
-
-
-def _sampling(columns: Columns) -> Tensor | None:
-    """The column by which a slot wants pool rows drawn (``resample``), if there is one."""
-    found = [name for name in columns if name.endswith(".sampling")]
-    if len(found) > 1:
-        raise UnderstudyError(f"{' and '.join(found)} both say how batches are drawn; use one of them")
-    return columns[found[0]] if found else None
-
-
-def _in_pool_order(columns: Columns, kept: Tensor | None, pool: Pool | None) -> Columns:
+def _in_pool_order(columns: Columns, labelled: Tensor | None, pool: Pool | None) -> Columns:
     """Columns over the whole pool again: NaN (−1 for integers) on the rows that had no label."""
-    if kept is None or pool is None:
+    if labelled is None or pool is None:
         return columns
     full: Columns = {}
     for name, column in columns.items():
         filler = float("nan") if column.is_floating_point() else -1
         full[name] = column.new_full((len(pool), *column.shape[1:]), filler)
-        full[name][kept] = column
+        full[name][labelled] = column
     return full
 
 

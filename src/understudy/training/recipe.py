@@ -1,54 +1,138 @@
-"""How a training goes, apart from what is trained on what: epochs, batches, optimizer, schedule."""
+"""What a training is told, apart from what is trained on what: one frozen dataclass, one field per option.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+``us.train``, ``us.compare``, ``us.auto``, the command line and the request file it writes all read this table: a new
+option is a field here and its line in ``RecipeOptions`` (for type checkers), and whoever uses it. Each field says its
+default, a line of help, the limits of its value, how it is typed on a command line, and whether a training that is
+resumed may differ in it.
+
+    recipe = Recipe(epochs=30, lr=0.01)
+    recipe.lr_at(0.5)                       # half-way through training
+    recipe.arguments()                      # as keyword arguments again
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Required, TypedDict, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.store.settings import fingerprint
+from understudy.training.ema import EMA
 from understudy.training.optim import OPTIMIZERS, Schedule, find_schedule
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
+Schedules = str | Schedule | Sequence[tuple[float, float]]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TRAINING = "Training"
+
+
+class RecipeOptions(TypedDict, total=False):
+    """The fields of ``Recipe`` as keyword arguments."""
+
+    epochs: Required[int]
+    batch_size: int
+    lr: float
+    seed: int
+    patience: int | None
+    optimizer: str
+    weight_decay: float
+    momentum: float
+    schedule: Schedules
+    gold_repeat: int
+    gold_weight: float
+    pretrain_epochs: int
+    finetune_epochs: int
+    clip: float | None
+    accumulate: int
+    augment: Augment | None
+    feature_layer: str | None
+    device: str | torch.device | None
+    autocast: torch.dtype | None
+    compile: bool
+    workers: int
+    pass_batch_size: int
+    refine: bool
+    ema: EMA | None
+    checkpoint_every: int | None
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of an option beside its type and default."""
+
+    help: str
+    typed: Any = None
+    """Its type on a command line; None where only Python can say it."""
+    flag: str | None = None
+    """Its name on a command line where that differs: ``pretrain`` for ``--pretrain``."""
+    panel: str | None = TRAINING
+    least: float | None = None
+    above: float | None = None
+    whole: bool = False
+    may_differ: bool = False
+    """Whether a resumed training may be told otherwise: it changes no result."""
+
+
+def option(default: Any = MISSING, **known: Any) -> Any:
+    return field(default=default, metadata={"option": Option(**known)})
 
 
 @dataclass(frozen=True)
 class Recipe:
-    epochs: int
-    batch_size: int
-    lr: float
-    seed: int
-    optimizer: str
-    weight_decay: float
-    momentum: float
-    schedule: str | Schedule | Sequence[tuple[float, float]]
-    gold_repeat: int
-    patience: int | None
-    clip: float | None
-    accumulate: int
-    augment: Augment | None
-    workers: int
+    epochs: int = option(help="Passes over gold and pool.", typed=int, panel=None, least=1, whole=True)
+    batch_size: int = option(128, help="Rows per step.", typed=int, least=1, whole=True)
+    lr: float = option(1e-3, help="Learning rate.", typed=float, above=0)
+    seed: int = option(0, help="Same seed, same result.", typed=int, panel=None)
+    patience: int | None = option(
+        None, help="Stop after so many epochs that are not better on the select rows.", typed=int | None, least=1,
+        whole=True,
+    )  # fmt: skip
+    optimizer: str = option("adam", help="adam, adamw or sgd.", typed=str)
+    weight_decay: float = option(0.0, help="Weight decay.", typed=float, least=0)
+    momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
+    schedule: Schedules = option("constant", help="constant, cosine, step, papers-cifar or papers-imagenet.", typed=str)
+    gold_repeat: int = option(
+        1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
+        whole=True,
+    )  # fmt: skip
+    gold_weight: float = option(1.0, help="Multiplies the loss of gold rows.", typed=float, least=0)
+    pretrain_epochs: int = option(
+        0, help="Epochs on gold alone, first.", typed=int, flag="pretrain", least=0, whole=True
+    )
+    finetune_epochs: int = option(
+        0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, whole=True
+    )
+    clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
+    accumulate: int = option(1, help="Batches that make one step.", least=1, whole=True)
+    augment: Augment | None = option(None, help="(x, generator) -> x, changes training batches.")
+    feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
+    device: str | torch.device | None = option(None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True)
+    autocast: torch.dtype | None = option(None, help="Mixed precision, e.g. torch.bfloat16 on a GPU.")
+    compile: bool = option(False, help="Run the student through torch.compile.")
+    workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, whole=True, may_differ=True)
+    pass_batch_size: int = option(
+        1024, help="Rows per batch where rows are only looked at.", least=1, whole=True, may_differ=True
+    )
+    refine: bool = option(True, help="Keep, per pool row, what training said of its label.")
+    ema: EMA | None = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
+    checkpoint_every: int | None = option(
+        None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
+        whole=True, may_differ=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            object.__setattr__(self, name, pythons(value))
-        for name in ("epochs", "batch_size", "accumulate"):
-            _whole(name, getattr(self, name), least=1)
-        for name in ("gold_repeat", "workers"):
-            _whole(name, getattr(self, name), least=0)
-        if self.patience is not None:
-            _whole("patience", self.patience, least=1)
+        for each in fields(self):
+            value = plain(getattr(self, each.name))
+            object.__setattr__(self, each.name, value)
+            if not (value is None and each.default is None):
+                _check_limits(each, value)
         _check_seed(self.seed)
-        for name in ("weight_decay", "momentum"):
-            if not (_is_number(getattr(self, name)) and getattr(self, name) >= 0):
-                raise UnderstudyError(f"{name}={getattr(self, name)} must be a number and not negative")
-        if not (_is_number(self.lr) and self.lr > 0):
-            raise UnderstudyError(f"lr={self.lr} must be a number greater than 0")
-        if self.clip is not None and not (_is_number(self.clip) and self.clip > 0):
-            raise UnderstudyError(f"clip={self.clip} must be a number greater than 0, or None")
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
@@ -56,15 +140,36 @@ class Recipe:
     def lr_at(self, progress: float) -> float:
         return self.lr * find_schedule(self.schedule)(progress)
 
+    def arguments(self) -> RecipeOptions:
+        """Keyword arguments that make the same recipe."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[return-value]
+
     def as_config(self) -> dict[str, Any]:
         """What JSON can hold of it."""
-        plain = (int, float, str, type(None))
-        return {name: value for name, value in vars(self).items() if isinstance(value, plain)}
+        return {name: value for name, value in vars(self).items() if isinstance(value, int | float | str | None)}
+
+    def settings(self) -> dict[str, Any]:
+        """What a training that is resumed must share, as values that JSON can hold."""
+        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if not known(each).may_differ}
 
 
-def pythons(value: Any) -> Any:
+def known(each: "Field[Any]") -> Option:
+    """What the table says of a field."""
+    option: Option = each.metadata["option"]
+    return option
+
+
+def plain(value: Any) -> Any:
     """NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, int | float | str | None):
+        return value
+    if isinstance(value, torch.dtype):
+        return str(value)
+    return value.decay if isinstance(value, EMA) else fingerprint(value)
 
 
 def _check_seed(seed: Any) -> None:
@@ -72,19 +177,41 @@ def _check_seed(seed: Any) -> None:
         raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _check_limits(each: "Field[Any]", value: Any) -> None:
+    option, or_none = known(each), ", or None" if each.default is None else ""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if option.above is not None and not (is_number and value > option.above):
+        raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")
+    if option.least is None:
+        return
+    if option.whole and not (is_number and isinstance(value, int) and value >= option.least):
+        raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
+    if not (is_number and value >= option.least):
+        raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
 
 
-def _whole(name: str, value: Any, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UnderstudyError(f"{name}={value} must be a whole number, at least {least}")
+def takes_recipe(*without: str) -> Callable[[Function], Function]:
+    """Shows, in place of ``**options``, the options of a recipe by name and default; ``without`` those named."""
+
+    def spelled_out(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        positional = [each for each in own if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+        others = [each for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        options = [each for each in _parameters(fields(Recipe)) if each.name not in without]
+        function.__signature__ = signature.replace(parameters=[*positional, *options, *others])  # type: ignore[attr-defined]
+        return function
+
+    return spelled_out
 
 
-def check_phases(*, pretrain_epochs: int, finetune_epochs: int, gold_weight: float, gold: Any) -> None:
-    _whole("pretrain_epochs", pretrain_epochs, least=0)
-    _whole("finetune_epochs", finetune_epochs, least=0)
-    if not (_is_number(gold_weight) and gold_weight >= 0):
-        raise UnderstudyError(f"gold_weight={gold_weight} must be a number and not negative")
-    if gold is None and (pretrain_epochs or finetune_epochs):
-        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
+def _parameters(of: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.default is MISSING else each.default,
+            annotation=each.type,
+        )
+        for each in of
+    ]

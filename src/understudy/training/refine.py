@@ -5,6 +5,8 @@ training* therefore tell wrong labels from right ones far better than its last p
 2020, on training dynamics). The forward passes are made anyway; this only adds them up.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from understudy.objective import Columns
 MOST_ENTRIES = 100_000_000
 
 
-class Refinery:
+class RefinedLabels:
     """Sums of the student's predictions and of the example weights, per pool row; a few indexed additions a step."""
 
     def __init__(self, rows: int, classes: int) -> None:
@@ -32,6 +34,13 @@ class Refinery:
         self.probs.index_add_(0, rows, logits.detach().float().softmax(-1).cpu())
         self.weights.index_add_(0, rows, once if weights is None else weights.float().cpu())
         self.visits.index_add_(0, rows, once)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"probs": self.probs, "weights": self.weights, "visits": self.visits}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for name, sums in self.state_dict().items():
+            sums.copy_(state[name])
 
     def columns(self, teacher: Labels) -> Columns:
         """``refined.wrong`` (chance that the label is wrong), ``refined.label`` (suggestion), ``refined.weight``.

@@ -5,6 +5,7 @@
     columns.parquet        per pool row: id, and every column the method prepared
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
+    ema.safetensors        the moving average of the student's weights, where one was asked for
 
 Tensors are safetensors, the rest is JSON and Parquet; nothing is ever unpickled.
 """
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -28,10 +27,12 @@ from understudy import models
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 from understudy.objective import Columns
-from understudy.store.files import read_json, write_bytes, write_json
-from understudy.store.intact import check_seal, sealed
+from understudy.store.arrow import from_parquet, to_parquet
+from understudy.store.files import check_digests, read_json, with_digests, write_bytes, write_json
+from understudy.training.ema import EMA
 
 FORMAT = 1
+EMA_FILE = "ema.safetensors"
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Run:
     """The weights of those modules by name; a loaded run has these alone (``us.VidHead.from_state`` rebuilds one)."""
     ids: np.ndarray[Any, Any] | None = None
     """The pool's ids."""
+    ema: EMA | None = None
+    """The moving average of the student's weights, where one was asked for."""
     path: Path | None = None
 
     def __post_init__(self) -> None:
@@ -97,6 +100,8 @@ class Run:
             files["selected.safetensors"] = state_to_bytes(self.selected_state)
         if self.module_states:
             files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
+        if self.ema is not None:
+            files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
         for name, content in files.items():
             write_bytes(folder / name, content)
         config = {
@@ -106,7 +111,7 @@ class Run:
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
         }
-        write_json(folder / "config.json", sealed(config, files))
+        write_json(folder / "config.json", with_digests(config, files))
         self.path = folder
 
     @classmethod
@@ -125,6 +130,9 @@ class Run:
         load_state(student, folder / "student.safetensors")
         columns, ids = _columns_from_parquet(folder / "columns.parquet")
         selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
+        ema = EMA(student) if (folder / EMA_FILE).exists() else None
+        if ema is not None:
+            ema.load_state_dict(read_state(folder / EMA_FILE))
         return cls(
             student=student.eval(),
             history=_read_history(folder / "metrics.jsonl"),
@@ -135,6 +143,7 @@ class Run:
             selected_state=read_state(selected) if selected.exists() else None,
             module_states=nested(read_state(modules)) if modules.exists() else {},
             ids=ids,
+            ema=ema,
             path=folder,
         )
 
@@ -145,7 +154,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise UnderstudyError(f"{path} is not a run's config; restore it or train again")
     if config.get("format") != FORMAT:
         raise UnderstudyError(f"{path} has run format {config.get('format')}, this version reads {FORMAT}")
-    check_seal(path, config)
+    check_digests(path, config)
     missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
     if missing:
         raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
@@ -175,9 +184,14 @@ def _read_history(path: Path) -> list[dict[str, float]]:
 
 def read_state(path: Path) -> dict[str, Tensor]:
     try:
-        return dict(safetensors.torch.load(path.read_bytes()))
+        return state_from_bytes(path.read_bytes(), path)
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
+
+
+def state_from_bytes(content: bytes, path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(safetensors.torch.load(content))
     except SafetensorError as error:
         raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
 
@@ -211,41 +225,13 @@ def nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> bytes:
-    arrays: dict[str, Any] = {}
     rows = len(next(iter(columns.values()))) if columns else 0
-    if ids is not None:
-        arrays["id"] = pa.array(ids)
-        rows = len(ids)
-    if ids is None:
-        arrays["row"] = pa.array(np.arange(rows))
-    for name, column in columns.items():
-        values = column.cpu().numpy()
-        if values.ndim == 1:
-            arrays[name] = pa.array(values)
-        else:
-            nested = pa.array(values.reshape(-1))
-            for size in reversed(values.shape[1:]):
-                nested = pa.FixedSizeListArray.from_arrays(nested, size)
-            arrays[name] = nested
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays), sink)
-    return bytes(sink.getvalue())
+    first = {"row": np.arange(rows)} if ids is None else {"id": ids}
+    return to_parquet(first | {name: column.cpu().numpy() for name, column in columns.items()})
 
 
 def _columns_from_parquet(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise UnderstudyError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    ids = table["id"].to_numpy() if "id" in table.column_names else None
-    columns: Columns = {}
-    for name in table.column_names:
-        if name in ("id", "row"):
-            continue
-        values = table[name].combine_chunks()
-        shape = [len(values)]
-        while pa.types.is_fixed_size_list(values.type):
-            shape.append(values.type.list_size)
-            values = values.flatten()
-        columns[name] = torch.from_numpy(values.to_numpy(zero_copy_only=False).reshape(shape).copy())
-    return columns, ids
+    stored = from_parquet(path)
+    ids = stored.pop("id", None)
+    stored.pop("row", None)
+    return {name: torch.from_numpy(column) for name, column in stored.items()}, ids

@@ -1,0 +1,161 @@
+"""One net under an objective: the columns and modules its slots prepared, and its losses on a batch.
+
+Everything here is per example; nothing is weighed, summed or stepped. A pass takes the model to call as an argument:
+the student itself, or whatever wraps it (DistributedDataParallel, torch.compile).
+"""
+
+import copy
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.inference.features import FeatureTap, forward
+from understudy.inference.passes import device_of, penultimate, predict, to_device
+from understudy.maths.alignment.aligner import Aligner
+from understudy.objective import Batch, Columns, Context, Losses, Objective, Outputs, Step
+from understudy.training.checks import report_estimates
+
+
+class StudentLearner:
+    """Loss by loss what the objective says of ``student`` on gold and pool rows."""
+
+    def __init__(
+        self,
+        student: nn.Module,
+        objective: Objective,
+        gold: Gold | None,
+        pool: Pool | None,
+        *,
+        classes: int,
+        seed: int = 0,
+        gold_weight: float = 1.0,
+        feature_layer: str | None = None,
+        autocast: torch.dtype | None = None,
+        pass_batch_size: int = 1024,
+        labelled: Tensor | None = None,
+        pool_size: int | None = None,
+    ) -> None:
+        self.objective, self.gold, self.pool, self.classes = objective, gold, pool, classes
+        self.seed, self.gold_weight, self.feature_layer, self.autocast = seed, gold_weight, feature_layer, autocast
+        self.pass_batch_size, self.labelled, self.pool_size = pass_batch_size, labelled, pool_size
+        self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
+        self.draws = torch.Generator()
+        """Which gold rows measure the alignment of a step."""
+        self._own(student)
+
+    def _own(self, student: nn.Module) -> None:
+        """What belongs to this net alone."""
+        self.student = student
+        self.columns: Columns = {}
+        self.modules: dict[str, nn.Module] = {}
+        self.facts: dict[str, float] = {}
+        wants_features = any(slot.wants_features for slot in self.objective.slots())
+        self.tap = FeatureTap(student, self.feature_layer) if wants_features else None
+        self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
+        if self.aligner is not None and self.gold is None:
+            raise UnderstudyError(
+                f"{self.objective.name} weighs examples by the gold gradient, but gold=None; pass gold"
+            )
+
+    def with_student(self, student: nn.Module) -> "StudentLearner":
+        """The same for another net, which prepares for itself."""
+        other = copy.copy(self)
+        other._own(student)
+        return other
+
+    def prepare(self, epoch: int) -> None:
+        """Let every slot look at gold, pool and the student; file what it says under its name."""
+        if self.pool is None:
+            return
+        context = Context(
+            self.gold,
+            self.pool,
+            classes=self.classes,
+            predict=lambda x: predict(self.student, x, batch_size=self.pass_batch_size),
+            features=lambda x: penultimate(self.student, x, layer=self.feature_layer, batch_size=self.pass_batch_size),
+            seed=self.seed,
+            epoch=epoch,
+            kept=self.labelled,
+            pool_size=self.pool_size,
+        )
+        for slot in self.objective.slots():
+            for name, column in slot.prepare(context).items():
+                self.columns[f"{slot.name}.{name}"] = column
+            if epoch == 0 and (module := slot.module(context)) is not None:
+                self.modules[slot.name] = module.to(device_of(self.student))
+        if epoch == 0 and "estimates" in vars(context):
+            # Said only where a slot really measured the teacher on gold.
+            self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
+        self.facts |= context.facts
+
+    def losses(self, model: Any, batch: Batch) -> Losses:
+        """One pass over the whole batch; with the alignment where a weight asks for it."""
+        device = device_of(self.student)
+        x = to_device(batch.x, device)
+        if self.aligner is None or not len(batch.pool_rows):
+            return self._losses(model, x, batch, device)
+        passes: list[Losses] = []
+
+        def pool_losses() -> Tensor:
+            passes[:] = [self._losses(model, x, batch, device)]
+            return passes[0].pool
+
+        direction = self.aligner.direction(lambda: self._steering_loss(model, device))
+        losses, alignment = self.aligner.along(direction, pool_losses)
+        return passes[0]._replace(pool=losses, alignment=alignment)
+
+    def _losses(self, model: Any, x: Any, batch: Batch, device: torch.device) -> Losses:
+        golds, outputs = len(batch.gold_rows), self._forward(model, x, device)
+        gold_losses = outputs.logits.new_zeros(0)
+        if golds:
+            # One split has one backward pass where two slices would have two.
+            gold_logits, logits = outputs.logits.split([golds, len(outputs.logits) - golds])
+            outputs = Outputs(logits, None if outputs.features is None else outputs.features[golds:])
+            gold_losses = self._gold_losses(gold_logits, batch.gold_rows)
+        if not len(batch.pool_rows):
+            return Losses(gold_losses, outputs.logits.new_zeros(0), None)
+        step = self._step(outputs, batch, device)
+        return Losses(gold_losses, self.objective.pool_losses(step), step)
+
+    def _forward(self, model: Any, x: Any, device: torch.device) -> Outputs:
+        precision: AbstractContextManager[Any] = (
+            nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
+        )
+        with precision:
+            logits, features = (forward(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
+        return Outputs(logits if self.autocast is None else logits.float(), features)
+
+    def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
+        assert self.gold_targets is not None
+        return self.objective.gold_losses(logits, self.gold_targets.index_select(0, rows).to(logits.device))
+
+    def _steering_loss(self, model: Any, device: torch.device) -> Tensor:
+        """The mean loss of some gold rows drawn for this step: what learning to reweight wants to go down."""
+        assert self.gold is not None
+        wanted = min(self.objective.alignment_rows, len(self.gold))
+        rows = torch.randperm(len(self.gold), generator=self.draws)[:wanted]
+        x = to_device(self.gold.rows.take(rows), device)
+        return self._gold_losses(self._forward(model, x, device).logits, rows).mean()
+
+    def _step(self, outputs: Outputs, batch: Batch, device: torch.device) -> Step:
+        assert self.pool is not None and self.pool.teacher is not None
+        rows = batch.pool_rows
+        return Step(
+            outputs=outputs,
+            teacher=self.pool.teacher.dense(rows, self.classes).to(device),
+            rows=rows,
+            columns={name: column[rows].to(device) for name, column in self.columns.items()},
+            modules=self.modules,
+            temperature=self.objective.temperatures[1],
+            epoch=batch.epoch,
+            progress=batch.progress,
+        )
+
+
+def _hooked(model: Any) -> Any:
+    """A compiled model runs no hooks; the one it was made from does."""
+    return getattr(model, "_orig_mod", model)

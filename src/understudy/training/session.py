@@ -1,0 +1,305 @@
+"""The public step: what a batch is, and what it costs under an objective, for any training loop.
+
+    session = us.Session(student, gold, pool, us.slam(), batch_size=128, seed=0, epochs=30)
+    optimizer = torch.optim.Adam(session.parameters())
+    for epoch in range(30):
+        for batch in session.batches(epoch):              # prepares and refreshes columns when due
+            loss = session.loss(student, batch)           # or whatever wraps the student: DDP, torch.compile, …
+            loss.backward(); optimizer.step(); optimizer.zero_grad()
+
+``us.train`` is its first user, and such a loop ends with the same bits. An epoch has random states of its own, made of
+seed and epoch: it can be repeated without the ones before it, and the caller's random state is put back when it ends.
+``session.state_dict()``, taken inside the loop after a step (or between epochs), and the student's and the optimizer's
+own are all it takes to go on later, in the middle of an epoch too.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.inference.passes import device_of
+from understudy.objective import Batch, Columns, Learner, Objective, Scored, Scorer
+from understudy.training.checks import check_outputs, drop_unlabelled, report_gold
+from understudy.training.learner import StudentLearner
+from understudy.training.recipe import Augment
+from understudy.training.refine import RefinedLabels
+
+
+class WeightedSum:
+    """The usual scorer: Σ over gold rows of ``gold_weight · loss`` plus Σ over pool rows of ``weight · loss``."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.learners = {"": learner}
+        self.can_vanish = learner.objective.can_vanish
+
+    def prepare(self, epoch: int) -> None:
+        self.learner.prepare(epoch)
+
+    def score(self, model: Any, batch: Batch) -> Scored:
+        losses = self.learner.losses(model, batch)
+        total = self.learner.gold_weight * losses.gold.sum()
+        if losses.step is None:
+            return Scored(total)
+        weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
+        total = total + (losses.pool if weights is None else weights * losses.pool).sum()
+        # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
+        moves = not self.can_vanish or len(batch.gold_rows) > 0 or weights is None or bool((weights != 0).any())
+        return Scored(total, moves, losses.step.outputs.logits, weights)
+
+
+class Session:
+    """Batches and their losses. ``student``: the bare module, trained in place; ``epochs``: how long training will be,
+    for methods that change on the way."""
+
+    def __init__(
+        self,
+        student: nn.Module,
+        gold: Gold | None,
+        pool: Pool | None,
+        objective: Objective,
+        *,
+        batch_size: int = 128,
+        seed: int = 0,
+        epochs: int | None = None,
+        gold_repeat: int = 1,
+        gold_weight: float = 1.0,
+        accumulate: int = 1,
+        augment: Augment | None = None,
+        feature_layer: str | None = None,
+        autocast: torch.dtype | None = None,
+        workers: int = 0,
+        pass_batch_size: int = 1024,
+        refine: bool = True,
+    ) -> None:
+        if not isinstance(objective, Objective):
+            raise UnderstudyError(
+                f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
+            )
+        if not isinstance(student, nn.Module):
+            raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
+        if gold is None and pool is None:
+            raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
+        if epochs is None and any(slot.wants_progress for slot in objective.slots()):
+            raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
+        self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
+        self.pool, self.labelled = drop_unlabelled(pool)
+        self.batch_size, self.seed, self.epochs, self.accumulate = batch_size, seed, epochs, accumulate
+        self.gold_repeat = gold_repeat if self.pool is None or objective.gold_trains else 0
+        if self.pool is None and not gold_repeat:
+            raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
+        self.augment, self.workers = augment, workers
+        self.classes = check_outputs(student, gold, self.pool)
+        self.learner = StudentLearner(
+            student, objective, gold, self.pool, classes=self.classes, seed=seed, gold_weight=gold_weight,
+            feature_layer=feature_layer, autocast=autocast, pass_batch_size=pass_batch_size, labelled=self.labelled,
+            pool_size=None if pool is None else len(pool),
+        )  # fmt: skip
+        own_scorer = objective.scorer if self.pool is not None else None
+        self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
+        self.refined = self._refined_labels() if refine else None
+        self.random = RandomStates(self.learner.draws)
+        self.moves = True
+        """Whether the last loss may move the student; False where every weight of its batch was zero."""
+        self.epoch, self.batch, self.epoch_rows = 0, 0, 0
+        """The epoch under way, how many of its batches are done, and all its rows."""
+        self.prepared = 0
+        """How often columns were prepared."""
+        self.tells = True
+        """Whether it warns where gold misses a class."""
+        self._resumes = False
+
+    def _refined_labels(self) -> RefinedLabels | None:
+        if self.pool is None:
+            return None
+        if RefinedLabels.fits(len(self.pool), self.classes):
+            return RefinedLabels(len(self.pool), self.classes)
+        warnings.warn(
+            f"{len(self.pool):,} rows × {self.classes:,} classes are too many to average predictions over: the run "
+            "will have no refined.* columns; pass refine=False to say you know",
+            UnderstudyWarning,
+            stacklevel=4,
+        )
+        return None
+
+    def prepare(self, epoch: int = 0) -> None:
+        """Let every slot look at gold, pool and the student. Called by itself when it is due."""
+        if not self.prepared:
+            if self.tells:
+                self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
+            with torch.random.fork_rng():
+                torch.manual_seed(self.seed)
+                self.scorer.prepare(0)
+            self.prepared = 1
+        if epoch:
+            self.scorer.prepare(epoch)
+            self.prepared += 1
+
+    def parameters(self) -> list[nn.Parameter]:
+        """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
+        self.prepare()
+        return [*self.student.parameters(), *nn.ModuleDict(self.learner.modules).parameters()]
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The batches of an epoch in their order, from where a loaded state left off."""
+        first = self.batch if self._resumes and epoch == self.epoch else 0
+        every = self.objective.refresh_every
+        self.prepare(epoch if every and not first and epoch % every == 0 else 0)
+        plan = plan_epoch(
+            len(self.gold) if self.gold is not None and self.gold_repeat else 0,
+            0 if self.pool is None else len(self.pool), batch_size=self.batch_size, gold_repeat=self.gold_repeat,
+            seed=self.seed, epoch=epoch, sampling=_sampling(self.learner.columns),
+            block=None if self.pool is None else self.pool.rows.preferred_block,
+        )  # fmt: skip
+        self.epoch, self.batch = epoch, first
+        self.student.train()
+        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.gold, self.pool))
+        sizes = plan.sizes
+        self.epoch_rows = sum(sizes)
+        with self.random.of_epoch(epoch_seed(self.seed, epoch), resumed=bool(first), device=device_of(self.student)):
+            self._resumes = False
+            fetched = fetch_batches(gold_rows, pool_rows, plan[first:], workers=self.workers)
+            for number, (x, golds, pools) in enumerate(fetched, start=first):
+                self.batch = number + 1
+                step = number - number % self.accumulate
+                yield Batch(
+                    x=x if self.augment is None else self.augment(x, self.random.augment),
+                    gold_rows=golds,
+                    pool_rows=pools,
+                    epoch=epoch,
+                    number=number,
+                    progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
+                    step_rows=sum(sizes[step : step + self.accumulate]),
+                    ends_step=number + 1 == min(step + self.accumulate, len(plan)),
+                    ends_epoch=number + 1 == len(plan),
+                )
+        self.epoch, self.batch = epoch + 1, 0
+
+    def score(self, model: Any, batch: Batch) -> Scored:
+        """The batch's summed loss through ``model``; the refined labels take note of it."""
+        scored = self.scorer.score(model, batch)
+        if self.refined is not None and scored.logits is not None:
+            self.refined.add(batch.pool_rows, scored.logits, scored.weights)
+        self.moves = scored.moves
+        return scored
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        """The mean loss over the rows of the step.
+
+        Where all weights are zero it is a zero that no parameter had a part in: no gradient reaches the student, and
+        PyTorch's optimizers leave alone what has none, where momentum or weight decay would still have moved it.
+        """
+        scored = self.score(model, batch)
+        if not scored.moves:
+            return torch.zeros_like(scored.total, requires_grad=True)
+        return scored.total / batch.step_rows
+
+    def on_gold_alone(self, *, epochs: int) -> "Session":
+        """The same student and objective without a pool: for pretraining and fine-tuning."""
+        mine = self.learner
+        alone = Session(
+            self.student, self.gold, None, self.objective, batch_size=self.batch_size, seed=self.seed, epochs=epochs,
+            gold_weight=mine.gold_weight, accumulate=self.accumulate, augment=self.augment, workers=self.workers,
+            feature_layer=mine.feature_layer, autocast=mine.autocast, pass_batch_size=mine.pass_batch_size,
+        )  # fmt: skip
+        alone.tells = False
+        return alone
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Numbers worth telling the user."""
+        return self.learner.facts
+
+    @facts.setter
+    def facts(self, facts: dict[str, float]) -> None:
+        self.learner.facts = facts
+
+    @property
+    def columns(self) -> Columns:
+        """What was prepared: the student's columns by their names, those of other nets with the net's name before."""
+        return {
+            f"{net} {name}" if net else name: column
+            for net, learner in self.scorer.learners.items()
+            for name, column in learner.columns.items()
+        }
+
+    @columns.setter
+    def columns(self, columns: Columns) -> None:
+        learners = self.scorer.learners
+        for name, column in columns.items():
+            net, _, own = name.partition(" ")
+            if net in learners:
+                learners[net].columns[own] = column
+            else:
+                self.learner.columns[name] = column
+
+    def parts(self) -> dict[str, Any]:
+        """What changes as training goes on, apart from student and columns, each with its ``state_dict``."""
+        parts = {"modules": nn.ModuleDict(self.learner.modules), "random": self.random}
+        return parts if self.refined is None else parts | {"refinery": self.refined}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values; inside a loop over ``batches``, the batch in hand counts as done."""
+        states = {name: part.state_dict() for name, part in self.parts().items()}
+        return states | {"columns": self.columns, "facts": self.facts, "epoch": self.epoch, "batch": self.batch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.prepare()  # makes the modules that the method trains
+        for name, part in self.parts().items():
+            part.load_state_dict(state[name])
+        self.columns, self.facts = state["columns"], dict(state["facts"])
+        self.resume_at(state["epoch"], state["batch"])
+
+    def resume_at(self, epoch: int, batch: int) -> None:
+        """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
+        self.epoch, self.batch, self._resumes = epoch, batch, True
+
+
+class RandomStates:
+    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws."""
+
+    def __init__(self, draws: torch.Generator) -> None:
+        self.draws, self.augment = draws, torch.Generator()
+        self.device = torch.device("cpu")
+        self._loaded: dict[str, Tensor] = {}
+
+    @contextmanager
+    def of_epoch(self, seed: int, *, resumed: bool, device: torch.device) -> Iterator[None]:
+        self.device = device
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(cuda):
+            if resumed:
+                torch.set_rng_state(self._loaded["torch"])
+                if cuda and "cuda" in self._loaded:
+                    torch.cuda.set_rng_state(self._loaded["cuda"], device)
+            else:
+                torch.manual_seed(seed)
+                self.augment.manual_seed(seed + 1)
+                self.draws.manual_seed(seed + 2)
+            yield
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {"torch": torch.get_rng_state(), "augment": self.augment.get_state(), "draws": self.draws.get_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._loaded = dict(state)
+        self.augment.set_state(state["augment"])
+        self.draws.set_state(state["draws"])
+
+
+def _sampling(columns: Columns) -> Tensor | None:
+    """The column by which a slot wants pool rows drawn (``resample``), if there is one."""
+    names = [name for name in columns if name.endswith(".sampling")]
+    if len(names) > 1:
+        raise UnderstudyError(f"{' and '.join(names)} both say how batches are drawn; use one of them")
+    return columns[names[0]] if names else None

@@ -1,0 +1,279 @@
+"""All that changes while a training runs, as named parts, and the checkpoints that hold them.
+
+A part is anything with ``state_dict`` and ``load_state_dict``: student, optimizer, moving average, the session's
+modules, random states and refined labels, and ``Progress``. What is *not* a part is made again from the arguments:
+data, objective, schedule, the order of an epoch. With both, a training goes on to the same bits.
+
+    checkpoint/000012-1f3a9c….safetensors    the twelfth of this run; the newest two stay
+    checkpoint/columns-9c0b2e….safetensors   what it refers to: columns are large and change rarely, so they are
+                                             written when they do
+
+A checkpoint is tensors (``part.name``) and a little JSON, which travels as a tensor of bytes. Its name is its checksum:
+a file that does not match was torn or corrupted, and the one before it is used, with a warning.
+"""
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.objective import Columns, Objective
+from understudy.store.files import read_named, write_named
+from understudy.store.settings import check_same, fingerprint
+from understudy.training.recipe import Recipe, known
+from understudy.training.run import nested, state_from_bytes, state_to_bytes, write_history
+from understudy.training.session import Session
+
+PHASES = ("pretrain", "train", "finetune")
+FOLDER = "checkpoint"
+NEWEST = 2
+_JSON = "state.json"
+# Settings that are hashes, which would tell a user nothing.
+_HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {
+    "student": "layers or sizes", "method": "its loss or one of its parts", "augment": "function or settings",
+}  # fmt: skip
+# Older versions wrote down some options that change no result, and left out some that do.
+_MAY_DIFFER = {each.name for each in fields(Recipe) if known(each).may_differ}
+_DEFAULTS = {each.name: each.default for each in fields(Recipe) if each.default is not MISSING}
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    phase: str = PHASES[0]
+    epoch: int = 0
+    """Epochs of this phase that are finished."""
+    batch: int = 0
+    """Batches of the epoch under way that are done."""
+    total: Tensor = field(default_factory=lambda: torch.zeros(()))
+    """Their summed loss."""
+    history: list[dict[str, float]] = field(default_factory=list)
+    selected_epoch: int = 0
+    best: float = -1.0
+    selected_state: dict[str, Tensor] | None = None
+
+    def is_past(self, phase: str) -> bool:
+        return PHASES.index(self.phase) > PHASES.index(phase)
+
+    def enter(self, phase: str) -> None:
+        if self.phase != phase:
+            self.phase, self.epoch, self.batch = phase, 0, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name != "selected_state"}
+        return state | {f"selected.{name}": value for name, value in (self.selected_state or {}).items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        selected = {
+            name.removeprefix("selected."): value for name, value in state.items() if name.startswith("selected.")
+        }
+        for name in state.keys() & vars(self).keys():
+            setattr(self, name, state[name])
+        self.selected_state = selected or None
+
+
+class OptimizerState:
+    """``number of the parameter.name`` -> its state; the groups' settings come from the arguments again."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            f"{number}.{name}": value
+            for number, values in self.optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+            if isinstance(value, Tensor)
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            number, _, name = key.partition(".")
+            parameter = parameters[int(number)]
+            if value.shape == parameter.shape and value.dim():
+                # With the parameter's own strides (channels_last): the fused kernels walk both in memory order.
+                value = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+            state.setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+
+class CheckpointFiles:
+    """The files of a checkpoint folder: written whole, checked against their names, the old ones dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._columns_in_use: list[str] = []
+        self._damaged: list[Path] = []
+
+    def write(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+        """The next one, then drop what none of the newest needs. ``state["columns"]``: from ``write_columns``."""
+        text = torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
+        serial = max((_serial(path) for path in self._files()), default=0) + 1
+        write_named(self.folder / f"{serial:06d}-{{digest}}.safetensors", state_to_bytes({**tensors, _JSON: text}))
+        self._columns_in_use = [*self._columns_in_use, state.get("columns", "")][-NEWEST:]
+        # One that is damaged must not take the place of one that could be needed.
+        whole = [path for path in self._files() if path not in self._damaged]
+        for old in (*self._damaged, *whole[:-NEWEST]):
+            old.unlink(missing_ok=True)
+        if len(self._columns_in_use) == NEWEST:
+            for path in self.folder.glob("columns-*.safetensors"):
+                if path.name not in self._columns_in_use:
+                    path.unlink(missing_ok=True)
+
+    def write_columns(self, columns: Mapping[str, Tensor]) -> str:
+        """Columns beside the checkpoints; their file's name. The same columns are the same file."""
+        return write_named(self.folder / "columns-{digest}.safetensors", state_to_bytes(columns)).name
+
+    def latest(self) -> tuple[dict[str, Tensor], dict[str, Any], Columns] | None:
+        """Tensors, JSON and columns of the newest one that is whole; None where none was ever written."""
+        files = self._files()
+        for path in reversed(files):
+            current = path
+            try:
+                tensors = state_from_bytes(read_named(path), path)
+                state = json.loads(bytes(tensors.pop(_JSON).tolist()))
+                columns: Columns = {}
+                if state.get("columns"):
+                    current = self.folder / state["columns"]
+                    columns = state_from_bytes(read_named(current), current)
+            except (OSError, ValueError):
+                warnings.warn(
+                    f"{current} is damaged or missing; going back to the checkpoint before it",
+                    UnderstudyWarning,
+                    stacklevel=4,
+                )
+                self._damaged.append(path)
+                continue
+            return tensors, state, columns
+        if files:
+            raise UnderstudyError(f"no checkpoint in {self.folder} is whole; train again in a new folder")
+        return None
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]*-*.safetensors"), key=_serial)
+
+
+def _serial(path: Path) -> int:
+    return int(path.name.partition("-")[0])
+
+
+class Checkpoints:
+    """Writes the parts of a training as it goes, and brings them back; without a folder every call does nothing.
+
+    ``every``: how many batches apart they are wanted within an epoch.
+    """
+
+    def __init__(self, run: Path | None, settings: dict[str, Any], *, every: int | None = None) -> None:
+        self.run, self.settings, self.every = run, settings, every
+        self.files = None if run is None else CheckpointFiles(run / FOLDER)
+        self._columns, self._prepared, self._batch = "", 0, 0
+        """The columns' file, how often they had been prepared then, and the batch of the last checkpoint."""
+        self._stored: tuple[dict[str, Tensor], dict[str, Any], Columns] | None = None
+
+    def find(self) -> str | None:
+        """Look for the latest; returns the phase it was taken in."""
+        stored = None if self.files is None else self.files.latest()
+        if stored is None:
+            return None
+        self._stored = _in_parts(*stored)
+        state = self._stored[1]
+        check_same_training(state["settings"], self.settings, self.run)
+        phase: str = state["progress"]["phase"]
+        return phase
+
+    def restore(self, parts: Mapping[str, Any], session: Session) -> bool:
+        """Bring every part to where the checkpoint left it; once, and False where there is none."""
+        if self._stored is None:
+            return False
+        tensors, state, columns = self._stored
+        self._stored = None
+        tensors_of = nested(tensors)
+        for name, part in parts.items():
+            values = {**tensors_of.get(name, {}), **state.get(name, {})}
+            if values:
+                part.load_state_dict(values)
+        session.facts, session.columns = state["facts"], columns
+        self._columns, self._prepared, self._batch = state["columns"], session.prepared, parts["progress"].batch
+        return True
+
+    def is_due(self, batches_done: int) -> bool:
+        # Asked after steps only, which several batches may share.
+        return self.run is not None and self.every is not None and batches_done - self._batch >= self.every
+
+    def save(self, parts: Mapping[str, Any], session: Session) -> None:
+        """Write the next checkpoint. ``session`` is the main phase's, whatever phase is under way."""
+        if self.run is None or self.files is None:
+            return
+        progress: Progress = parts["progress"]
+        self._batch = progress.batch
+        if not progress.batch:
+            write_history(self.run, progress.history)
+        if session.prepared != self._prepared:
+            columns = session.columns
+            self._columns = self.files.write_columns(columns) if columns else ""
+            self._prepared = session.prepared
+        tensors: dict[str, Tensor] = {}
+        state: dict[str, Any] = {"settings": self.settings, "columns": self._columns, "facts": session.facts}
+        for name, part in parts.items():
+            for key, value in part.state_dict().items():
+                if isinstance(value, Tensor):
+                    tensors[f"{name}.{key}"] = value
+                else:
+                    state.setdefault(name, {})[key] = value
+        self.files.write(tensors, state)
+
+
+def drop_checkpoints(run: Path) -> None:
+    """The run is finished and saved: nothing will be resumed."""
+    shutil.rmtree(run / FOLDER, ignore_errors=True)
+
+
+def _in_parts(
+    tensors: dict[str, Tensor], state: dict[str, Any], columns: Columns
+) -> tuple[dict[str, Tensor], dict[str, Any], Columns]:
+    """A checkpoint of version 0.1.0, which had the progress among the rest, as it is written now."""
+    if "phase" in state:
+        names = ("phase", "epoch", "batch", "history", "selected_epoch", "best")
+        state = {**state, "progress": {name: state[name] for name in names}}
+        tensors = {f"progress.{name}" if name.startswith("selected.") else name: v for name, v in tensors.items()}
+    return tensors, state, columns
+
+
+def settings_of(
+    recipe: Recipe, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
+    slots = {
+        f"{objective.name}.{slot.name}.{name}": value
+        for slot in objective.slots()
+        for name, value in vars(slot).items()
+        if isinstance(value, int | float | str | None)
+    }
+    shapes = [(name, list(value.shape)) for name, value in student.state_dict().items()]
+    return {
+        "objective": objective.name,
+        "classes": classes,
+        **recipe.settings(),
+        "temperature": list(objective.temperatures),
+        "refresh_every": objective.refresh_every,
+        **slots,
+        "method": fingerprint(objective),
+        "student": hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16],
+        **{name: fingerprint(examples) for name, examples in rows.items()},
+    }
+
+
+def check_same_training(before: dict[str, Any], now: dict[str, Any], folder: Any) -> None:
+    defaults = {name: value for name, value in _DEFAULTS.items() if name in now}
+    check_same(defaults | before, now, folder, free=_MAY_DIFFER, hints=_HASHED)
