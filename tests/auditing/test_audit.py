@@ -11,9 +11,9 @@ from rich.console import Console
 
 import understudy as us
 from understudy.auditing.calibration import calibration_of
+from understudy.auditing.noise import FEWEST, strata_of
 from understudy.auditing.record import read_record
 from understudy.auditing.result import Audit
-from understudy.auditing.strata import FEWEST, strata_of
 from understudy.auditing.terminal import print_audit
 from understudy.inference.metrics import calibration_error
 from understudy.maths.proportions import exact

@@ -8,8 +8,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
-from understudy.auditing import features, panel
-from understudy.auditing.features import Features
+from understudy.auditing import panel
+from understudy.auditing.panel import Features
 from understudy.auditing.suspects import Suspects
 from understudy.data.rows import TensorRows
 
@@ -77,7 +77,7 @@ def test_a_large_pool_is_sampled_and_streamed(monkeypatch: pytest.MonkeyPatch, t
         return take(self, index)
 
     monkeypatch.setattr(TensorRows, "take", counted)
-    monkeypatch.setattr(features, "BUDGET", 64 * 200)
+    monkeypatch.setattr(panel, "BUDGET", 64 * 200)
     found = us.audit(us.Gold(x[:GOLD], truth_of_digits()[:GOLD], teacher=label[:GOLD]), pool).suspects
     assert found is not None and max(taken) <= 200
     assert roc_auc_score(wrong[GOLD:], found.chance) > 0.97

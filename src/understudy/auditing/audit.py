@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.auditing.accuracy import accuracy_of
+from understudy.auditing.accuracy import accuracy_of, confusion_of
 from understudy.auditing.calibration import calibration_of
-from understudy.auditing.confusion import confusion_of
 from understudy.auditing.expect import expectations_of, votes_gain
 from understudy.auditing.noise import Noise, pool_noise
 from understudy.auditing.record import Record, read_record
@@ -57,7 +56,7 @@ def audit(
     if pool is not None and rows_wrong and trust is not None:
         suspects = find_suspects(gold, pool, record, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
     confident = record.gold.confidence
-    found = Audit(
+    measured = Audit(
         class_names=record.names,
         form=record.form,
         gold_rows=len(record.truth),
@@ -73,8 +72,9 @@ def audit(
         size=_size(record, noise, target),
         suspects=suspects,
     )
-    found = replace(found, warnings=warnings_of(found, record))
-    return replace(found, expectations=expectations_of(found, votes_gain(record)), verdict=verdict_of(found))
+    measured = replace(measured, warnings=warnings_of(measured, record))
+    expected = expectations_of(measured, votes_gain(record))
+    return replace(measured, expectations=expected, verdict=verdict_of(measured))
 
 
 def _curve(record: Record, trust: Reliability, seed: int) -> Curve:

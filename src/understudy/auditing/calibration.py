@@ -4,16 +4,14 @@ The calibration error (ECE, equal bins) is never 0 on few rows, however calibrat
 what a calibrated teacher would show on these very rows: each is right with exactly the probability given.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from understudy.auditing.record import Floats, Ints, Record
+from understudy.comparison.interval import Interval
 from understudy.inference.metrics import CALIBRATION_BINS
 from understudy.labels.forms import Hard, Ranking
-from understudy.maths.proportions import LEVEL
 
 SURE = 0.05
 DRAWS = 1000
@@ -43,33 +41,31 @@ def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
     if sure is None or len(sure) < 2:
         return None
     right = (~record.wrong).astype(np.float64)
-    place = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    error = _error(right, sure, place)
+    bins = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    error = _error(right, sure, bins)
     rng = np.random.default_rng(seed)
-    draws = np.array([_error((rng.random(len(sure)) < sure).astype(np.float64), sure, place) for _ in range(DRAWS)])
-    gaps = sure - right
-    half = float(stdtrit(len(gaps) - 1, (1 + LEVEL) / 2)) * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    gap = float(gaps.mean())
+    draws = np.array([_error((rng.random(len(sure)) < sure).astype(np.float64), sure, bins) for _ in range(DRAWS)])
+    gap = Interval.of((sure - right).tolist())
     return Calibration(
         error=error,
         expected=float(np.median(draws)),
         p_value=float((1 + (draws >= error).sum()) / (1 + DRAWS)),
-        gap=gap,
-        low=gap - half,
-        high=gap + half,
+        gap=gap.mean,
+        low=gap.low,
+        high=gap.high,
     )
 
 
 def _probabilities(record: Record) -> Floats | None:
     """The chance the teacher gave its own answer, where it is one."""
-    said = record.gold.labels
-    if isinstance(said, Ranking):
-        return said.leading(0, len(said), 1).probs[:, 0].double().numpy()
-    if isinstance(said, Hard) and said.given is not None:
-        given = said.given.numpy()
+    labels = record.gold.labels
+    if isinstance(labels, Ranking):
+        return labels.leading(0, len(labels), 1).probs[:, 0].double().numpy()
+    if isinstance(labels, Hard) and labels.given is not None:
+        given = labels.given.numpy()
         return given if given.min() >= 0 and given.max() <= 1 else None
     return None
 
 
-def _error(right: Floats, sure: Floats, place: Ints) -> float:
-    return float(np.abs(np.bincount(place, weights=right - sure, minlength=CALIBRATION_BINS)).sum() / len(right))
+def _error(right: Floats, sure: Floats, bins: Ints) -> float:
+    return float(np.abs(np.bincount(bins, weights=right - sure, minlength=CALIBRATION_BINS)).sum() / len(right))

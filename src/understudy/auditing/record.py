@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Said:
+class Answers:
     """The teacher's labels of some rows."""
 
     labels: Labels
@@ -34,9 +34,9 @@ class Said:
 
 @dataclass(frozen=True)
 class Record:
-    gold: Said
+    gold: Answers
     truth: Ints
-    pool: Said | None
+    pool: Answers | None
     """Only rows with a label."""
     pool_rows: Tensor | None
     """Where these lie in the pool; None: they are all of it."""
@@ -56,20 +56,22 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
     """Gold rows that may estimate the teacher, and the pool rows it labelled."""
     if not isinstance(gold, Gold):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y, teacher=…)")
-    rows, word = gold.estimates()
-    if word is None or not len(rows):
+    rows, on_gold = gold.estimates()
+    if on_gold is None or not len(rows):
         raise UnderstudyError(
             "no gold row carries the teacher's word, so nothing tells how good its labels are; give gold rows it "
             "labelled (ids that are in the pool file, or us.Gold(x, y, teacher=…)) and that were not chosen"
         )
-    said, pool_rows = _of_pool(pool)
+    on_pool, pool_rows = _of_pool(pool)
     # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
-    bare = (said if said is not None else word).simplest()
-    plain = word.simplest() if isinstance(bare, Hard) or isinstance(word.simplest(), Ranking) else word
+    bare = (on_gold if on_pool is None else on_pool).simplest()
+    plain = on_gold.simplest()
+    if not isinstance(bare, Hard) and not isinstance(plain, Ranking):
+        plain = on_gold
     if form_of(plain) != form_of(bare):
         raise UnderstudyError(f"gold holds {form_of(plain)}, the pool {form_of(bare)}; use one form in both")
     truth = gold.y[rows].numpy()
-    measured, theirs = _said(plain), None if said is None else _said(bare)
+    measured, theirs = _answers(plain), None if on_pool is None else _answers(bare)
     seen = int(max(truth.max(), measured.named.max(), -1 if theirs is None else theirs.named.max())) + 1
     return Record(
         gold=measured,
@@ -101,9 +103,9 @@ def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:
     return pool.teacher.take(rows), rows
 
 
-def _said(labels: Labels) -> Said:
+def _answers(labels: Labels) -> Answers:
     bare = isinstance(labels, Hard) and labels.given is None
-    return Said(labels, labels.top1().numpy(), None if bare else labels.confidence("margin").numpy())
+    return Answers(labels, labels.top1().numpy(), None if bare else labels.confidence("margin").numpy())
 
 
 def _names(given: Sequence[Any] | None, seen: int, known: int) -> list[str]:

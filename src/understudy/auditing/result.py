@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.auditing.accuracy import Accuracy
+from understudy.auditing.accuracy import Accuracy, Confusion
 from understudy.auditing.calibration import Calibration
-from understudy.auditing.confusion import Confusion
 from understudy.auditing.noise import Noise
 from understudy.auditing.record import Floats
 from understudy.auditing.suspects import Suspects
@@ -86,11 +85,11 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; without the curve and the chance of every single pool row."""
-        found: dict[str, Any] = _plain(asdict(self))
-        found.pop("curve")
-        if found["suspects"] is not None:
-            found["suspects"].pop("chance")
-        return found
+        values: dict[str, Any] = _plain(asdict(self))
+        values.pop("curve")
+        if values["suspects"] is not None:
+            values["suspects"].pop("chance")
+        return values
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
 from understudy.auditing.panel import Panel
 from understudy.auditing.record import Floats, Record
@@ -119,19 +121,11 @@ def _slope(suspicion: Floats, wrong: NDArray[np.bool_]) -> float:
 
 def _doubt(alpha: Floats) -> Floats:
     """log((1 − alpha) / alpha), bounded: the ends of an isotonic curve rest on few rows and are often 0 or 1."""
-    kept = np.clip(alpha, 0.05, 0.95)
-    return np.log1p(-kept) - np.log(kept)
+    return -logit(np.clip(alpha, 0.05, 0.95))
 
 
 def _with_mean(logits: Floats, mean: float) -> Floats:
-    """Chances with these log-odds up to one shift, which gives them the mean wanted; it is found by halving."""
+    """Chances with these log-odds up to one shift, which gives them the mean wanted."""
     some = logits[:: max(1, len(logits) // _ENOUGH)]
-    low, high = -60.0, 60.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _sigmoid(some + middle).mean() < mean else (low, middle)
-    return _sigmoid(logits + low)
-
-
-def _sigmoid(x: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(x / 2))
+    shift = brentq(lambda shift: float(expit(some + shift).mean()) - mean, -60.0, 60.0)
+    return np.asarray(expit(logits + shift))

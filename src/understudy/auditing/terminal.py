@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from understudy.auditing.result import Audit
-from understudy.auditing.words import percent
+from understudy.auditing.words import auc, percent
 
 # Longer lists are cut; the page shows more.
 CLASSES, SUSPECTS = 20, 10
@@ -14,28 +14,28 @@ _LONGEST = 18
 _WIDTH = 100
 
 
-def print_audit(found: Audit, console: Console | None = None) -> None:
+def print_audit(audit: Audit, console: Console | None = None) -> None:
     out = console or _wide_enough(Console())
-    pool = "" if found.pool_rows is None else f", {found.pool_rows:,} pool rows"
-    left_out = f" ({found.unlabelled:,} more without a label)" if found.unlabelled else ""
+    pool = "" if audit.pool_rows is None else f", {audit.pool_rows:,} pool rows"
+    left_out = f" ({audit.unlabelled:,} more without a label)" if audit.unlabelled else ""
     out.print(
-        f"[bold]Audit[/] {found.form}, {len(found.class_names)} classes, {found.gold_rows:,} gold rows{pool}{left_out}"
+        f"[bold]Audit[/] {audit.form}, {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}{left_out}"
     )
-    for warning in found.warnings:
+    for warning in audit.warnings:
         out.print(f"[yellow]! {escape(warning)}[/]")
-    for sentence in found.verdict:
+    for sentence in audit.verdict:
         out.print(f"• {escape(sentence)}")
-    _show(out, "Right, of the gold rows it calls so; found, of those that are so, with 95% intervals", _classes(found))
-    if found.confusion.flows:
-        _show(out, "The confusion that matters", _flows(found))
-    if found.accuracy.top_k[1:]:
-        shown = "  ".join(f"top {k}: {percent(share)}" for k, share in enumerate(found.accuracy.top_k, start=1))
+    _show(out, "Right, of the gold rows it calls so; found, of those that are so, with 95% intervals", _classes(audit))
+    if audit.confusion.flows:
+        _show(out, "The confusion that matters", _flows(audit))
+    if audit.accuracy.top_k[1:]:
+        shown = "  ".join(f"top {k}: {percent(share)}" for k, share in enumerate(audit.accuracy.top_k, start=1))
         out.print(f"Truth among the teacher's first classes, %: {shown}")
-    if found.suspects is not None and found.suspects.top:
-        roc = found.suspects.roc
-        worth = f"{roc.estimate:.2f}, {roc.low:.2f} to {roc.high:.2f}" if roc.known else "unknown"
-        _show(out, f"Rows most likely wrong (ROC-AUC of the ranking on gold: {worth})", _suspects(found))
-    _show(out, "What to expect of each method", _expectations(found))
+    if audit.suspects is not None and audit.suspects.top:
+        roc = audit.suspects.roc
+        worth = auc(roc) if roc.known else "unknown"
+        _show(out, f"Rows most likely wrong (ROC-AUC of the ranking on gold: {worth})", _suspects(audit))
+    _show(out, "What to expect of each method", _expectations(audit))
 
 
 def _wide_enough(console: Console) -> Console:
@@ -55,9 +55,9 @@ def _table(*headings: str, left: int = 1) -> Table:
     return table
 
 
-def _classes(found: Audit) -> Table:
+def _classes(audit: Audit) -> Table:
     table = _table("class", "called so", "right", "are so", "found", "of the pool")
-    for one in found.accuracy.per_class[:CLASSES]:
+    for one in audit.accuracy.per_class[:CLASSES]:
         share = "" if one.pool_share is None else f"{one.pool_share:.1%}"
         table.add_row(
             _short(one.name),
@@ -67,19 +67,19 @@ def _classes(found: Audit) -> Table:
             percent(one.recall),
             share,
         )
-    if len(found.accuracy.per_class) > CLASSES:
-        table.add_row(f"… {len(found.accuracy.per_class) - CLASSES} more", "", "", "", "", "")
-    accuracy = found.accuracy
+    if len(audit.accuracy.per_class) > CLASSES:
+        table.add_row(f"… {len(audit.accuracy.per_class) - CLASSES} more", "", "", "", "", "")
+    accuracy = audit.accuracy
     table.add_row("mean of classes", "", percent(accuracy.macro_precision), "", percent(accuracy.macro_recall), "")
     return table
 
 
-def _flows(found: Audit) -> Table:
+def _flows(audit: Audit) -> Table:
     table = _table("truth→said", "on gold", "of rows called so", "pool rows", "95% interval")
-    for flow in found.confusion.flows:
+    for flow in audit.confusion.flows:
         wrong = flow.pool_wrong
         table.add_row(
-            f"{_short(found.class_names[flow.truth])}→{_short(found.class_names[flow.named])}",
+            f"{_short(audit.class_names[flow.truth])}→{_short(audit.class_names[flow.named])}",
             f"{flow.gold_rows:,}",
             percent(flow.share),
             *(("", "") if wrong is None else (f"{wrong[0]:,.0f}", f"{wrong[1]:,.0f} to {wrong[2]:,.0f}")),
@@ -87,24 +87,24 @@ def _flows(found: Audit) -> Table:
     return table
 
 
-def _suspects(found: Audit) -> Table:
-    assert found.suspects is not None
+def _suspects(audit: Audit) -> Table:
+    assert audit.suspects is not None
     table = _table("row", "id", "label", "rather", "chance wrong", left=4)
-    for suspect in found.suspects.top[:SUSPECTS]:
+    for suspect in audit.suspects.top[:SUSPECTS]:
         table.add_row(
             f"{suspect.row}",
             "" if suspect.id is None else _short(str(suspect.id), 30),
-            _short(found.class_names[suspect.label]),
-            "" if suspect.suggestion is None else _short(found.class_names[suspect.suggestion]),
+            _short(audit.class_names[suspect.label]),
+            "" if suspect.suggestion is None else _short(audit.class_names[suspect.suggestion]),
             f"{suspect.chance:.0%}",
         )
     return table
 
 
-def _expectations(found: Audit) -> Table:
+def _expectations(audit: Audit) -> Table:
     table = _table("method", "beats vanilla?", left=2)
     table.add_column("because", justify="left")
-    for one in found.expectations:
+    for one in audit.expectations:
         table.add_row(escape(one.method), one.outlook, escape(one.reason))
     return table
 

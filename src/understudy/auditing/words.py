@@ -1,52 +1,54 @@
 """An audit's findings as sentences, the most important first; and what makes them doubtful."""
 
-from understudy.auditing.confusion import Lean
+from understudy.auditing.accuracy import Lean
 from understudy.auditing.record import Record
 from understudy.auditing.result import Audit
 from understudy.labels.votes import Votes
 from understudy.maths.proportions import Share
 
 
-def verdict_of(found: Audit) -> list[str]:
-    said = [_noise(found), _accuracy(found)]
-    said += [_lean(found, lean) for lean in found.confusion.leans[:3] if lean.sure]
-    if found.confusion.leans and not any(lean.sure for lean in found.confusion.leans):
-        said.append("No pair of classes is mistaken in one direction more than chance explains.")
-    if found.calibration is not None:
-        said.append(_calibration(found))
-    if found.telling is not None and found.telling.known:
-        said.append(_telling(found.telling))
-    said.append(_size(found))
-    return said
+def verdict_of(audit: Audit) -> list[str]:
+    sentences = [_noise(audit), _accuracy(audit)]
+    sentences += [_lean(audit, lean) for lean in audit.confusion.leans[:3] if lean.sure]
+    if audit.confusion.leans and not any(lean.sure for lean in audit.confusion.leans):
+        sentences.append("No pair of classes is mistaken in one direction more than chance explains.")
+    if audit.calibration is not None:
+        sentences.append(_calibration(audit))
+    if audit.telling is not None and audit.telling.known:
+        sentences.append(_telling(audit.telling))
+    sentences.append(_size(audit))
+    return sentences
 
 
-def warnings_of(found: Audit, record: Record) -> list[str]:
-    said = []
-    if not found.size.enough:
-        said.append(
-            f"{found.gold_rows} gold rows measure the teacher over {len(found.class_names)} classes; "
-            f"{found.size.wanted} or more are needed for a steady estimate."
+def warnings_of(audit: Audit, record: Record) -> list[str]:
+    sentences = []
+    if not audit.size.enough:
+        sentences.append(
+            f"{audit.gold_rows} gold rows measure the teacher over {len(audit.class_names)} classes; "
+            f"{audit.size.wanted} or more are needed for a steady estimate."
         )
-    missing = [one.name for one in found.accuracy.per_class if not one.gold_true]
+    missing = [one.name for one in audit.accuracy.per_class if not one.gold_true]
     if missing:
-        said.append(f"Gold holds no row of {_listed(missing)}: nothing is known about how the teacher treats them.")
-    shift = found.shift
+        sentences.append(
+            f"Gold holds no row of {_listed(missing)}: nothing is known about how the teacher treats them."
+        )
+    shift = audit.shift
     if shift is not None and shift.alarming:
-        name = found.class_names[shift.most]
-        said.append(
+        name = audit.class_names[shift.most]
+        sentences.append(
             f"Gold is not a random sample of the pool: the teacher says {name} on {shift.gold_share:.0%} of gold and "
             f"{shift.pool_share:.0%} of the pool ({chance(shift.p_value)}). The pool's noise is corrected for this; "
             "the accuracies on gold are not."
         )
-    if found.noise.uncovered > 0.01:
-        said.append(
-            f"{found.noise.uncovered:.0%} of the pool is of classes with fewer than 5 gold rows the teacher named so; "
+    if audit.noise.uncovered > 0.01:
+        sentences.append(
+            f"{audit.noise.uncovered:.0%} of the pool is of classes with fewer than 5 gold rows the teacher named so; "
             "their noise is measured together with others'."
         )
     gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
     if isinstance(gold, Votes) and isinstance(pool, Votes) and not gold.weighed_like(pool):
-        said.append("The votes on gold and pool are weighed by different models; fit one and pass by=fit to both.")
-    return said
+        sentences.append("The votes on gold and pool are weighed by different models; fit one and pass by=fit to both.")
+    return sentences
 
 
 def percent(share: Share) -> str:
@@ -58,41 +60,48 @@ def interval(share: Share) -> str:
     return f"{100 * share.low:.1f} to {100 * share.high:.1f}" if share.known else "–"
 
 
+def auc(share: Share | None) -> str:
+    """ "0.81, 0.74 to 0.88" """
+    if share is None or not share.known:
+        return "no mistake seen"
+    return f"{share.estimate:.2f}, {share.low:.2f} to {share.high:.2f}"
+
+
 def chance(p_value: float) -> str:
     return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
 
 
-def _noise(found: Audit) -> str:
-    noise = found.noise
-    if found.pool_rows is None:
-        return f"{percent(noise.plain)} of the teacher's labels are wrong, on {found.gold_rows:,} gold rows."
-    rows = [round(found.pool_rows * part) for part in (noise.pool.estimate, noise.pool.low, noise.pool.high)]
+def _noise(audit: Audit) -> str:
+    noise = audit.noise
+    if audit.pool_rows is None:
+        return f"{percent(noise.plain)} of the teacher's labels are wrong, on {audit.gold_rows:,} gold rows."
+    rows = [round(audit.pool_rows * part) for part in (noise.pool.estimate, noise.pool.low, noise.pool.high)]
     return (
-        f"About {percent(noise.pool)} of the pool's labels are wrong: {rows[0]:,} of {found.pool_rows:,} rows "
+        f"About {percent(noise.pool)} of the pool's labels are wrong: {rows[0]:,} of {audit.pool_rows:,} rows "
         f"({rows[1]:,} to {rows[2]:,}); {noise.plain.estimate:.1%} on gold as it is."
     )
 
 
-def _accuracy(found: Audit) -> str:
-    known = [one for one in found.accuracy.per_class if one.recall.known]
+def _accuracy(audit: Audit) -> str:
+    known = [one for one in audit.accuracy.per_class if one.recall.known]
     worst = min(known, key=lambda one: one.recall.estimate)
     return (
-        f"The teacher is right on {percent(found.accuracy.overall)} of {found.gold_rows:,} gold rows; least often on "
+        f"The teacher is right on {percent(audit.accuracy.overall)} of {audit.gold_rows:,} gold rows; least often on "
         f"{worst.name}: {percent(worst.recall)} of {worst.gold_true:,}."
     )
 
 
-def _lean(found: Audit, lean: Lean) -> str:
-    back = found.flow_name(lean.named, lean.truth)
+def _lean(audit: Audit, lean: Lean) -> str:
+    back = audit.flow_name(lean.named, lean.truth)
     return (
-        f"Errors lean {found.flow_name(lean.truth, lean.named)}: {lean.more} against {lean.less} {back} on gold, "
+        f"Errors lean {audit.flow_name(lean.truth, lean.named)}: {lean.more} against {lean.less} {back} on gold, "
         f"{percent(lean.share)} of the mistakes between the two ({chance(lean.p_value)})."
     )
 
 
-def _calibration(found: Audit) -> str:
-    assert found.calibration is not None
-    one = found.calibration
+def _calibration(audit: Audit) -> str:
+    assert audit.calibration is not None
+    one = audit.calibration
     shown = f"calibration error {100 * one.error:.1f} points, {100 * one.expected:.1f} expected by chance alone"
     if not one.off:
         return f"The teacher's probabilities agree with how often it is right ({shown})."
@@ -101,14 +110,12 @@ def _calibration(found: Audit) -> str:
 
 
 def _telling(telling: Share) -> str:
-    shown = f"ROC-AUC {telling.estimate:.2f}, {telling.low:.2f} to {telling.high:.2f}"
-    if telling.low > 0.5:
-        return f"Its confidence tells right answers from wrong ones ({shown})."
-    return f"Its confidence does not clearly tell right answers from wrong ones ({shown})."
+    tells = "tells" if telling.low > 0.5 else "does not clearly tell"
+    return f"Its confidence {tells} right answers from wrong ones (ROC-AUC {auc(telling)})."
 
 
-def _size(found: Audit) -> str:
-    size = found.size
+def _size(audit: Audit) -> str:
+    size = audit.size
     known = f"The noise is known to about ±{100 * size.half_width:.1f} points"
     if not size.more:
         return f"{known}; gold is large enough for ±{100 * size.target:.0f}."
