@@ -242,7 +242,7 @@ def test_help_teaches() -> None:
 
 
 def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.cli import demo_run as demo
+    from understudy.cli import demo
 
     tiny = demo.Setting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=100, epochs=1, gold_only_epochs=1)
     monkeypatch.setattr(demo, "Setting", lambda seeds: tiny)
@@ -255,7 +255,7 @@ def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_as_a_program(folder: Path) -> None:
-    program = [sys.executable, "-m", "understudy.cli"]
+    program = [sys.executable, "-m", "understudy"]
     good = ["train", "--gold", "gold.parquet", "--pool", "pool.parquet", "--epochs", "2", "--out", "run"]
     done = subprocess.run([*program, *good], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "slam  epoch 2/2  loss" in done.stderr and "Report: run/report.html" in done.stdout

@@ -13,7 +13,7 @@ from understudy.comparison.candidates import from_text
 from understudy.comparison.compare import compare
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.store.console import complain, noted_warnings
+from understudy.store.console import collected_warnings, complain
 from understudy.tables.read import Examples, read_examples
 from understudy.training.checks import usable_device
 
@@ -83,7 +83,7 @@ def compare_command(
     if patience is not None and select is None and not select_share:
         raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
     (trusted, chosen), asked = shared.gold_files(gold), shared.read_classes(classes)
-    with noted_warnings() as noted:
+    with collected_warnings() as noted:
         examples = read_examples(
             gold=trusted, chosen=chosen, pool=pool, test=test, select=select, columns=shared.read_mapping(column),
             classes=asked, votes=votes,

@@ -18,7 +18,7 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE
 from understudy.method_options import read_options
 from understudy.methods import METHODS
-from understudy.store.console import noted_warnings
+from understudy.store.console import collected_warnings
 from understudy.store.files import locked
 from understudy.tables.read import Examples
 from understudy.training.checks import BEFOREHAND, usable_device, usable_folder
@@ -164,7 +164,7 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
 
     options, run_method = _method(request)
     device, out = usable_device(request.device), Path(request.out)
-    with noted_warnings() as noted:
+    with collected_warnings() as noted:
         examples = request.read()
         examples.leaks().warn()
         count = shared.class_count(request.classes, examples.classes)

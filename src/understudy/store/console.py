@@ -75,19 +75,20 @@ def shown_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def noted_warnings() -> Iterator[list[str]]:
-    """Collect the texts of this package's warnings for the report, and show them as before."""
-    noted: list[str] = []
-    show = warnings.showwarning
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect the texts of this package's warnings for the report, each once, and show them as before."""
+    texts: list[str] = []
+    usual = warnings.showwarning
 
-    def note(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if issubclass(category, UnderstudyWarning) and str(message) not in noted:
-            noted.append(str(message))
-        show(message, category, *rest, **more)
+    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, UnderstudyWarning) and str(message) not in texts:
+            texts.append(str(message))
+        usual(message, category, *rest, **more)
 
     with warnings.catch_warnings():
-        warnings.showwarning = note
-        yield noted
+        warnings.simplefilter("always", UnderstudyWarning)
+        warnings.showwarning = show
+        yield texts
 
 
 def complain(line: str) -> None:

@@ -1,0 +1,5 @@
+"""``python -m understudy train …``, where the command itself is not on the path."""
+
+from understudy.cli.commands import main
+
+main()
