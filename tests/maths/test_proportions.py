@@ -8,8 +8,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from understudy.errors import UnderstudyError
-from understudy.maths.proportions import UNKNOWN, Share, exact, holm, stratified, two_sided
-from understudy.maths.roc import area
+from understudy.maths.proportions import UNKNOWN, Share, area, exact, holm, stratified, two_sided
 
 
 @pytest.mark.parametrize(("hits", "rows"), [(0, 50), (12, 200), (50, 50), (1, 1), (391, 520)])

@@ -24,7 +24,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.labels.shift import class_shift
-from understudy.maths.roc import area
+from understudy.maths.proportions import area
 from understudy.training.checks import enough_estimates
 
 

@@ -26,8 +26,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.splits import cross_fitted_alpha
 from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
-from understudy.maths.proportions import UNKNOWN, Share
-from understudy.maths.roc import area
+from understudy.maths.proportions import UNKNOWN, Share, area
 
 # The slope where gold shows no mistake to measure it by: as small as weak features have.
 UNTESTED = 0.3

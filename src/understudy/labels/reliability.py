@@ -25,9 +25,10 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Ranking, as_labels
-from understudy.maths.accuracies import NeighbourCurve, class_accuracies
 from understudy.maths.bands import Bands, class_bands, curve_bands
 from understudy.maths.isotonic import StepCurve, fit_steps
+from understudy.maths.neighbours import NeighbourCurve
+from understudy.maths.proportions import class_accuracies
 from understudy.maths.ranking import Leading, certainties_in_turn, margins_in_turn
 
 COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {

@@ -5,9 +5,14 @@ however few the rows. Wilson's are some 5% narrower, but fall to 84 to 90% for s
 mistakes are such shares. ``stratified`` reweights strata to a population's mix and puts the exact interval on the
 *effective* number of rows, the one whose plain share would vary as much (Korn and Graubard, 1998).
 
+The area under the ROC curve is such a share too, of pairs: the chance that a row of the kind scores higher than one
+that is not, ties counting half. Its interval is Hanley and McNeil's (1982), from an area that is pulled towards 0.5 by
+one pair, so that a few rows told apart without a miss are not called certain.
+
     exact(12, 200)                                          # 6.0%, 3.1% to 10.2%
     stratified(hits, rows, weights, population=10_000)      # (S,) each; weights sum to 1
     two_sided(38, 44)                                       # p-value of "both directions are as likely"
+    area(scores, wrong)                                     # 0.5 is a coin, 1 tells the wrong ones without a miss
 """
 
 import math
@@ -15,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr, betaincinv, ndtri
+from torch import Tensor
 
 from understudy.errors import UnderstudyError
 
@@ -23,6 +29,8 @@ LEVEL = 0.95
 # A stratum's variance leans on the overall share as if it had this many more rows of it: five rows without a mistake do
 # not make a stratum certain.
 LEAN = 2.0
+# A class with few gold rows leans on the overall accuracy as if it had this many more rows of it.
+PSEUDO_COUNT = 10
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,8 @@ def stratified(
     hit, row, weight = (np.asarray(values, dtype=np.float64) for values in (hits, rows, weights))
     if not np.isclose(weight.sum(), 1) or (weight < 0).any() or (row[weight > 0] <= 0).any():
         raise UnderstudyError("strata need weights that sum to 1, and rows wherever the weight is not 0; merge strata")
-    kept = weight > 0
-    hit, row, weight = hit[kept], row[kept], weight[kept]
+    counts = weight > 0
+    hit, row, weight = hit[counts], row[counts], weight[counts]
     share = float(weight @ (hit / row))
     overall = (hit.sum() + 0.5) / (row.sum() + 1)
     leaning = (hit + LEAN * overall) / (row + LEAN)
@@ -103,3 +111,28 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     corrected = np.empty_like(given)
     corrected[order] = np.minimum(stepped, 1)
     return corrected
+
+
+def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Share:
+    """The area under the ROC curve of ``scores``; unknown where all rows are of one kind."""
+    score, kind = np.asarray(scores, dtype=np.float64), np.asarray(is_kind, dtype=bool)
+    ours, others = int(kind.sum()), int((~kind).sum())
+    if not ours or not others:
+        return UNKNOWN
+    _, distinct, counts = np.unique(score, return_inverse=True, return_counts=True)
+    # Mean rank of each distinct value: ties share theirs.
+    rank = (counts.cumsum() - (counts - 1) / 2)[distinct]
+    estimate = (rank[kind].sum() - ours * (ours + 1) / 2) / (ours * others)
+    pulled = (estimate * ours * others + 0.5) / (ours * others + 1)
+    both_ours, both_others = pulled / (2 - pulled), 2 * pulled**2 / (1 + pulled)
+    variance = (
+        pulled * (1 - pulled) + (ours - 1) * (both_ours - pulled**2) + (others - 1) * (both_others - pulled**2)
+    ) / (ours * others)
+    half = float(ndtri((1 + level) / 2)) * math.sqrt(variance)
+    return Share(float(estimate), max(0.0, float(pulled) - half), min(1.0, float(pulled) + half), ours + others)
+
+
+def class_accuracies(named: Tensor, correct: Tensor, lower: float) -> Tensor:
+    """Accuracy per class from counts ``(…, C)``, leaning on the overall accuracy, never below ``lower``."""
+    overall = correct.sum(-1, keepdim=True) / named.sum(-1, keepdim=True)
+    return ((correct + PSEUDO_COUNT * overall) / (named + PSEUDO_COUNT)).clamp(min=lower)

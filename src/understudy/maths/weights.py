@@ -10,19 +10,14 @@ Here the weights are clipped and never differentiated; the paper's Appendix E, w
 weights, is in ``understudy.theory``.
 """
 
-import math
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths import confidence as measures
 from understudy.maths.losses import cross_entropy
-from understudy.maths.neighbours import neighbour_means
+from understudy.maths.neighbours import neighbour_count, neighbour_means
 
-CONFIDENCES: dict[str, Callable[[Tensor], Tensor]] = {"margin": measures.margin, "entropy": measures.entropy}
 # A student that has fitted the gold rows would make the distortion infinite.
 LOSS_FLOOR = 1e-3
 
@@ -43,11 +38,6 @@ def distortion_of(teacher: Tensor, labels: Tensor, student: Tensor) -> tuple[Ten
     wrong = teacher.argmax(-1) != labels
     ratio = on_teacher / on_truth.clamp(min=LOSS_FLOOR)
     return wrong.double(), torch.where(wrong, ratio, 1.0)
-
-
-def neighbour_count(gold_rows: int) -> int:
-    """The paper's k = ⌈√|V| / 2⌉."""
-    return math.ceil(math.sqrt(gold_rows) / 2)
 
 
 def debias_in_plane(

@@ -18,8 +18,8 @@ worked around: attention by its unfused kernel, which is still exact, anything e
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from typing import Literal
 
@@ -30,15 +30,20 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
-from understudy.maths.alignment.constants import Constants
 from understudy.maths.alignment.direction import Direction, gradient_of
+from understudy.maths.alignment.repeated_pass import (
+    Constants,
+    buffers_untouched,
+    parameters_as,
+    same_draws,
+    undone_on_failure,
+)
 from understudy.maths.alignment.rules import FusedRules
-from understudy.maths.alignment.swap import buffers_untouched, parameters_as
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Route = Literal["forward", "unfused attention", "difference"]
 
-_SAID = {
+_WORKAROUNDS = {
     "unfused attention": "fused attention has no forward-mode rule: the alignment pass uses the unfused kernel instead",
     "difference": "{cause}: the alignment is a central difference along the gold gradient, good to about 3 digits; "
     "build the layer from elementary operators for exact values",
@@ -99,7 +104,7 @@ class Aligner:
         cause = ""
         for self.route in ("forward", "unfused attention"):
             try:
-                with _undone_on_failure(self.model):
+                with undone_on_failure(self.model):
                     result = self._by_route(direction, losses)
                 break
             except RuntimeError as failure:  # includes NotImplementedError, PyTorch's word for "no forward rule"
@@ -109,7 +114,7 @@ class Aligner:
             result = self._by_route(direction, losses)
         self._proven = True
         if self.route != "forward":
-            warnings.warn(_SAID[self.route].format(cause=cause), UnderstudyWarning, stacklevel=2)
+            warnings.warn(_WORKAROUNDS[self.route].format(cause=cause), UnderstudyWarning, stacklevel=2)
         return result
 
     def _by_route(self, direction: Direction, losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
@@ -139,7 +144,7 @@ class Aligner:
 
         def shifted(h: Tensor) -> Tensor:
             moved = {p: p.detach() + (h / norm) * g for p, g in gradients.items()}
-            with parameters_as(self.model, moved), buffers_untouched(self.model), _repeatable(self.model), constants:
+            with parameters_as(self.model, moved), buffers_untouched(self.model), same_draws(self.model), constants:
                 value = _per_example(losses())
             return value.detach()
 
@@ -175,28 +180,3 @@ def _per_example(losses: Tensor) -> Tensor:
 
 def _logits(output: Tensor) -> Tensor:
     return output if isinstance(output, Tensor) else output.logits
-
-
-def _repeatable(model: nn.Module) -> AbstractContextManager[None]:
-    """On leaving, the random state of the CPU and of every device the model is on is what it was."""
-    devices = {p.device for p in model.parameters() if p.device.type != "cpu"}
-    return torch.random.fork_rng(
-        [device.index for device in devices], device_type=next(iter(devices)).type if devices else "cuda"
-    )
-
-
-@contextmanager
-def _undone_on_failure(model: nn.Module) -> Iterator[None]:
-    """A pass that breaks off half-way leaves neither half-updated buffers nor a moved random state behind."""
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    try:
-        yield
-    except RuntimeError:
-        for buffer, value in before:
-            buffer.copy_(value)
-        torch.set_rng_state(state)
-        for device, cuda_state in enumerate(cuda_states):
-            torch.cuda.set_rng_state(cuda_state, device)
-        raise

@@ -44,15 +44,15 @@ def gradient_of(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) 
     with _Trace(parameters) as trace:
         value = loss()
     edges = [call.edge for call in trace.calls]
-    found = torch.autograd.grad(value, [*parameters, *edges], allow_unused=True)
+    slopes = torch.autograd.grad(value, [*parameters, *edges], allow_unused=True)
     factors: dict[nn.Parameter, Factors] = {}
-    for call, delta in zip(trace.calls, found[len(parameters) :], strict=True):
+    for call, delta in zip(trace.calls, slopes[len(parameters) :], strict=True):
         if delta is not None:
             rows = Factors(delta.flatten(0, -2), call.inputs.flatten(0, -2))
             before = factors.get(call.weight)
             factors[call.weight] = Factors(*map(torch.cat, zip(before, rows, strict=True))) if before else rows
     gradients = {}
-    for p, gradient in zip(parameters, found, strict=False):
+    for p, gradient in zip(parameters, slopes, strict=False):
         if p not in factors:
             gradients[p] = torch.zeros_like(p) if gradient is None else gradient
         elif gradient is not None:  # also used outside a linear map: the sum has no factors
