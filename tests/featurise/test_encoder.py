@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.encoder import Encoder
 from understudy.featurise.featuriser import Featuriser
 from understudy.featurise.pooling import Layout, read_layout
-from understudy.featurise.request import Request
 
 transformers = pytest.importorskip("transformers")
 # The library alone takes seconds to import.
@@ -69,7 +69,7 @@ def _columns(texts: list[str]) -> dict[str, Any]:
 
 
 def _fit(folder: Path, texts: list[str] = TEXTS, **more: Any) -> Featuriser:
-    return Featuriser.fit(_columns(texts), Request(text="text", encoder=str(folder), **more), where="t.csv")
+    return Featuriser.fit(_columns(texts), FeatureOptions(text="text", encoder=str(folder), **more), where="t.csv")
 
 
 def _sentence_folder(bert: Path, folder: Path, modes: dict[str, Any], *kinds: str) -> Path:
@@ -179,7 +179,7 @@ def test_an_unwritable_cache_is_a_warning(bert: Path, tmp_path: Path, monkeypatc
 
 def test_the_same_bits_after_loading(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = {**_columns(TEXTS), "stars": np.arange(7.0)}
-    request = Request(text="text", encoder=str(bert), columns=("stars",))
+    request = FeatureOptions(text="text", encoder=str(bert), columns=("stars",))
     fitted = Featuriser.fit(columns, request, where="t.csv")
     fitted.save(tmp_path / "run")
     x = fitted(columns, where="t.csv")

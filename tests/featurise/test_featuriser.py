@@ -11,8 +11,8 @@ import torch
 
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def columns(rng: np.random.Generator) -> dict[str, Any]:
 
 
 REQUESTS = {
-    "array": Request(),
-    "numbers": Request(columns=("n", "m")),
-    "unscaled": Request(columns=("n",), scale=False, missing="mean"),
-    "categories": Request(columns=("c", "b")),
-    "text": Request(text="text"),
-    "image": Request(image="picture"),
-    "all": Request(text="text", columns=("n", "c", "b", "m", "x")),
+    "array": FeatureOptions(),
+    "numbers": FeatureOptions(columns=("n", "m")),
+    "unscaled": FeatureOptions(columns=("n",), scale=False, missing="mean"),
+    "categories": FeatureOptions(columns=("c", "b")),
+    "text": FeatureOptions(text="text"),
+    "image": FeatureOptions(image="picture"),
+    "all": FeatureOptions(text="text", columns=("n", "c", "b", "m", "x")),
 }
 
 

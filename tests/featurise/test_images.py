@@ -10,8 +10,8 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.featurise import images, pixels
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 
 Image = pytest.importorskip("PIL.Image")
 GRADIENT = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
@@ -30,7 +30,7 @@ def _objects(*values: Any) -> dict[str, Any]:
 
 
 def _fit(columns: dict[str, Any], folder: Path = Path(), **more: Any) -> Featuriser:
-    return Featuriser.fit(columns, Request(image="image", **more), where="t.csv", folder=folder)
+    return Featuriser.fit(columns, FeatureOptions(image="image", **more), where="t.csv", folder=folder)
 
 
 def _rows(featuriser: Featuriser, columns: dict[str, Any], folder: Path = Path()) -> torch.Tensor:
@@ -87,7 +87,7 @@ def test_decoded_now_or_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> Non
     columns = _objects(*(_bytes(GRADIENT + number) for number in range(5)))
     fitted = _fit(columns)
     now = fitted(columns, where="t.csv")
-    monkeypatch.setattr(images, "KEPT_BYTES", 100)
+    monkeypatch.setattr(images, "DECODED_BYTES", 100)
     later = fitted(columns, where="t.csv")
     index = torch.tensor([4, 0, 0, 2])
     assert not now.per_row and later.per_row and later.pixels is None

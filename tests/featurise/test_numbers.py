@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 
 
 def _texts(*values: str) -> np.ndarray[Any, Any]:
@@ -15,7 +15,7 @@ def _texts(*values: str) -> np.ndarray[Any, Any]:
 
 
 def _fit(columns: dict[str, Any], /, **request: Any) -> Featuriser:
-    return Featuriser.fit(columns, Request(**request), where="train.csv")
+    return Featuriser.fit(columns, FeatureOptions(**request), where="train.csv")
 
 
 def test_scaling_by_hand() -> None:
@@ -176,4 +176,4 @@ def test_several_kinds_side_by_side() -> None:
 )
 def test_impossible_requests(request_: dict[str, Any], message: str) -> None:
     with pytest.raises(UnderstudyError, match=message):
-        Request(**request_)
+        FeatureOptions(**request_)

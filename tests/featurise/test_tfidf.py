@@ -12,11 +12,10 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.featurise import terms
-from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.raw import Raw
-from understudy.featurise.request import Request
-from understudy.featurise.sparse import SparseRows
+from understudy.featurise import tfidf
+from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import Featuriser, SparseRows
+from understudy.featurise.part import RawColumns
 
 ODD = [
     "",
@@ -55,7 +54,7 @@ def _options(ngrams: int) -> dict[str, Any]:
 def test_by_hand() -> None:
     # Two texts; "aa" is in both, "bb" and the pairs in one.
     columns = _columns(["aa aa", "aa bb"])
-    fitted = Featuriser.fit(columns, Request(text="text", ngrams=1), where="t")
+    fitted = Featuriser.fit(columns, FeatureOptions(text="text", ngrams=1), where="t")
     rare = np.log(3 / 2) + 1
     row = np.array([1, rare]) / np.hypot(1, rare)
     x = fitted(columns, where="t").take(torch.arange(2))
@@ -70,7 +69,7 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("count", [60, 400])
 def test_exactly_scikit_learn(rng: np.random.Generator, tmp_path: Path, count: int, ngrams: int) -> None:
     train, new = _sentences(rng, count) + ODD, _sentences(rng, 80) + ODD
-    fitted = Featuriser.fit(_columns(train), Request(text="text", ngrams=ngrams), where="t")
+    fitted = Featuriser.fit(_columns(train), FeatureOptions(text="text", ngrams=ngrams), where="t")
     reference = TfidfVectorizer(min_df=2 if count >= 100 else 1, **_options(ngrams)).fit(train)
     fitted.save(tmp_path)
     for featuriser in (fitted, Featuriser.load(tmp_path)):
@@ -88,26 +87,28 @@ def _same(matrix: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("ngrams", [1, 2, 3])
 def test_the_most_frequent_terms(rng: np.random.Generator, ngrams: int) -> None:
     train = _sentences(rng, 400) + ODD
-    part = Featuriser.fit(_columns(train), Request(text="text", ngrams=ngrams, max_terms=100), where="t").parts[0]
+    part = Featuriser.fit(_columns(train), FeatureOptions(text="text", ngrams=ngrams, max_terms=100), where="t").parts[
+        0
+    ]
     counter = CountVectorizer(ngram_range=(1, ngrams), min_df=2).fit(train)
     counts = np.asarray(counter.transform(train).sum(0)).ravel().tolist()
     ranked = sorted(zip([-count for count in counts], counter.get_feature_names_out(), strict=True))
     assert part.terms == sorted(term for _, term in ranked[:100])
     reference = TfidfVectorizer(vocabulary=part.terms, **_options(ngrams)).fit(train)
-    _same(part(Raw(_columns(train), "t")), reference.transform(train))
+    _same(part(RawColumns(_columns(train), "t")), reference.transform(train))
 
 
 def test_chunks_are_joined(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = _columns(_sentences(rng, 50) + ODD)
-    fitted = Featuriser.fit(columns, Request(text="text"), where="t")
+    fitted = Featuriser.fit(columns, FeatureOptions(text="text"), where="t")
     whole = fitted(columns, where="t").matrix
-    monkeypatch.setattr(terms, "CHUNK", 7)
+    monkeypatch.setattr(tfidf, "CHUNK", 7)
     _same(fitted(columns, where="t").matrix, whole)
 
 
 def test_batches_are_the_rows_taken(rng: np.random.Generator) -> None:
     texts = _sentences(rng, 50)
-    x = Featuriser.fit(_columns(texts), Request(text="text"), where="t")(_columns(texts), where="t")
+    x = Featuriser.fit(_columns(texts), FeatureOptions(text="text"), where="t")(_columns(texts), where="t")
     assert isinstance(x, SparseRows) and len(x) == 50
     index = torch.tensor([7, 3, 3, 49])
     batch = x.take(index)
@@ -116,7 +117,7 @@ def test_batches_are_the_rows_taken(rng: np.random.Generator) -> None:
 
 def test_all_kinds_of_text_columns(rng: np.random.Generator) -> None:
     texts = [*_sentences(rng, 30), "日本語 🙂"]
-    fitted = Featuriser.fit(_columns(texts), Request(text="text"), where="t")
+    fitted = Featuriser.fit(_columns(texts), FeatureOptions(text="text"), where="t")
     wanted = fitted(_columns(texts), where="t").matrix.toarray()
     for column in (np.array(texts), pa.array(texts), pa.chunked_array([texts[:9], texts[9:]])):
         assert (fitted({"text": column}, where="t").matrix.toarray() == wanted).all()
@@ -125,9 +126,9 @@ def test_all_kinds_of_text_columns(rng: np.random.Generator) -> None:
 def test_text_stands_beside_numbers(rng: np.random.Generator) -> None:
     texts = _sentences(rng, 20)
     columns = {**_columns(texts), "stars": np.arange(20), "kind": np.array(["a", "b"] * 10)}
-    alone = Featuriser.fit(columns, Request(text="text"), where="t")
+    alone = Featuriser.fit(columns, FeatureOptions(text="text"), where="t")
     assert alone.names == ("text",), "a column beside the text is used only where it is asked for"
-    both = Featuriser.fit(columns, Request(text="text", columns=("stars", "kind"), scale=False), where="t")
+    both = Featuriser.fit(columns, FeatureOptions(text="text", columns=("stars", "kind"), scale=False), where="t")
     assert both.names == ("text", "stars", "kind") and both.shape == (alone.shape[0] + 3,)
     x = both(columns, where="t").take(torch.arange(20))
     assert x[5, -3:].tolist() == [5, 0, 1]
@@ -137,16 +138,16 @@ def test_text_stands_beside_numbers(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("texts", [["", " "], ["a b", "! ?"], ["a"] * 200])
 def test_no_words_at_all(texts: list[str]) -> None:
     with pytest.raises(UnderstudyError, match=r"t\.csv: column 'text' holds no word"):
-        Featuriser.fit(_columns(texts), Request(text="text"), where="t.csv")
+        Featuriser.fit(_columns(texts), FeatureOptions(text="text"), where="t.csv")
 
 
 def test_no_text_is_an_error_that_says_where() -> None:
     with pytest.raises(UnderstudyError, match=r"t\.csv: column 'text' row 1 holds nothing"):
-        Featuriser.fit({"text": np.array(["aa", None], dtype=object)}, Request(text="text"), where="t.csv")
+        Featuriser.fit({"text": np.array(["aa", None], dtype=object)}, FeatureOptions(text="text"), where="t.csv")
     with pytest.raises(UnderstudyError, match="holds whole numbers; it must hold one text per row"):
-        Featuriser.fit({"text": np.arange(3)}, Request(text="text"), where="t.csv")
+        Featuriser.fit({"text": np.arange(3)}, FeatureOptions(text="text"), where="t.csv")
     with pytest.raises(UnderstudyError, match="has no column 'words'"):
-        Featuriser.fit(_columns(["aa"]), Request(text="words"), where="t.csv")
+        Featuriser.fit(_columns(["aa"]), FeatureOptions(text="words"), where="t.csv")
 
 
 @pytest.mark.slow
@@ -163,7 +164,7 @@ def test_real_reviews_train_a_student(shared_data: Callable[[str], Path]) -> Non
     def rows(index: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {"text": columns["text"][index]}
 
-    fitted = Featuriser.fit(rows(np.concatenate([gold, pool])), Request(text="text"), where="mr")
+    fitted = Featuriser.fit(rows(np.concatenate([gold, pool])), FeatureOptions(text="text"), where="mr")
     scores = {}
     for name, teacher in (("gold", None), ("both", us.Pool(fitted(rows(pool), where="mr"), said[pool]))):
         torch.manual_seed(0)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
 from understudy.data import memory
-from understudy.featurise.request import Request
+from understudy.featurise.choose import FeatureOptions
 from understudy.tables.read import read_examples
 from understudy.tables.readers import parquet
 from understudy.tables.table import read_table
@@ -174,7 +174,7 @@ def text_request(draw: random.Random, given: Path, made: Path) -> None:
     beside = draw.choice([None, None, (), ("width",), ("text",), ("teacher_label",), ("nothing",), ("photo",)])
     role = draw.choice(["text", "text", "text", "image"])
     missing = draw.choice(["error", "mean"])
-    request = Request(**{role: name}, columns=beside, missing=missing)  # type: ignore[arg-type]
+    request = FeatureOptions(**{role: name}, columns=beside, missing=missing)  # type: ignore[arg-type]
     check_examples(
         read_examples(pool=path, features=request, classes=draw.choice([None, None, 2, 3, ["a", "b"], ["a", "a"]]))
     )

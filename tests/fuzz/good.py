@@ -18,7 +18,7 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, as_rows
-from understudy.featurise.request import Request
+from understudy.featurise.choose import FeatureOptions
 from understudy.tables.read import Examples
 
 Cells = dict[str, list[Any]]
@@ -30,7 +30,7 @@ SUFFIXES = (".parquet", ".csv", ".jsonl", ".npz")
 @dataclass
 class Sample:
     cells: Cells
-    features: Request = field(default_factory=Request)
+    features: FeatureOptions = field(default_factory=FeatureOptions)
     classes: list[str] | None = None
     """What the user says of the classes, where the files do not tell their order."""
 
@@ -41,7 +41,7 @@ def good_sample(draw: random.Random, suffix: str) -> Sample:
     truth = [row % 3 for row in range(ROWS)]
     named = draw.random() < 0.4
     cells: Cells = {"id": ids, "label": [NAMES[label] for label in truth] if named else truth}
-    request = Request()
+    request = FeatureOptions()
     kind = draw.choice(["x", "numbers", "text"]) if not flat else draw.choice(["numbers", "text"])
     if kind == "x":
         cells["x"] = [[round(draw.gauss(0, 1), 3) for _ in range(3)] for _ in ids]
@@ -50,7 +50,7 @@ def good_sample(draw: random.Random, suffix: str) -> Sample:
         cells["colour"] = [draw.choice(["red", "blue"]) for _ in ids]
     else:
         cells["text"] = [" ".join(draw.choices(["good", "bad", "film", "naïve"], k=4)) for _ in ids]
-        request = Request(text="text")
+        request = FeatureOptions(text="text")
     cells |= _teacher(draw, truth, named=named, flat=flat)
     listed = isinstance(cells.get("teacher_probs", [None])[0], list)
     return Sample(cells, request, list(NAMES) if named and listed else None)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.request import Request
+from understudy.featurise.choose import FeatureOptions
 from understudy.tables.read import read_examples
 
 MODES = ["L", "RGB", "RGBA", "1", "P", "CMYK", "I;16", "F", "LA"]
@@ -101,7 +101,9 @@ def image_folder(draw: random.Random, given: Path, made: Path) -> None:
         (folder / "cat" / name).write_bytes(encoded(draw, odd=False))
     else:
         (folder / ".hidden.png").write_bytes(b"hello")
-    examples = read_examples(gold=folder, features=Request(image="image", image_size=draw.choice([None, (4, 4)])))
+    examples = read_examples(
+        gold=folder, features=FeatureOptions(image="image", image_size=draw.choice([None, (4, 4)]))
+    )
     assert what != "link out", "followed a link that leads out"
     check_examples(examples)
 
@@ -122,7 +124,7 @@ def image_column(draw: random.Random, given: Path, made: Path) -> None:
         path = folder / "rows.jsonl"
         lines = [json.dumps({"image": name, "teacher_label": said}) for name, said in zip(names, label, strict=True)]
         path.write_text("\n".join(lines))
-        examples = read_examples(pool=path, features=Request(image="image", image_size=size))
+        examples = read_examples(pool=path, features=FeatureOptions(image="image", image_size=size))
         assert trick == "good.png", f"followed {trick!r}"
     else:
         cells: list[object] = [encoded(draw, odd=False)] * 4
@@ -131,6 +133,6 @@ def image_column(draw: random.Random, given: Path, made: Path) -> None:
         as_records = draw.random() < 0.5
         column = [{"bytes": cell, "path": trick} for cell in cells] if as_records else cells
         pq.write_table(pa.table({"image": column, "teacher_label": label}), path)
-        examples = read_examples(pool=path, features=Request(image="image", image_size=size))
+        examples = read_examples(pool=path, features=FeatureOptions(image="image", image_size=size))
         assert cells[row] is not None or trick == "good.png", "made an image of nothing"
     check_examples(examples)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import understudy as us
+from understudy.featurise.pixels import image_files
 from understudy.tables.read import read_examples
-from understudy.tables.readers.images import refuse_escapes
 from understudy.tables.table import read_table
 
 X, Y = torch.zeros(3, 2), torch.tensor([0, 1, 0])
@@ -99,7 +99,7 @@ def test_arrays_of_nothing(tmp_path: Path) -> None:
 def test_a_path_in_a_record_may_not_follow_a_link_out(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "link.png").symlink_to("/etc/passwd")
-    refused("leads out", refuse_escapes, [{"bytes": None, "path": "link.png"}], tmp_path / "rows", "here")
+    refused("leads out", image_files, [{"bytes": None, "path": "link.png"}], tmp_path / "rows", "here")
 
 
 def test_a_flipped_bit_in_the_weights_is_found(tmp_path: Path) -> None:

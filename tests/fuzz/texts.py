@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.request import Request
+from understudy.featurise.choose import FeatureOptions
 from understudy.tables.read import read_examples
 
 HEADER = ["id", "text", "teacher_label"]
@@ -55,7 +55,7 @@ def csv_text(draw: random.Random, given: Path, made: Path) -> None:
     encoding = draw.choice(ENCODINGS)
     path = given / "rows.csv"
     path.write_bytes(text.encode(encoding, errors="replace"))
-    examples = read_examples(pool=path, features=Request(text="text"))
+    examples = read_examples(pool=path, features=FeatureOptions(text="text"))
     check_examples(examples)
     if how == "as it is" and encoding.startswith("utf-8"):
         assert not ragged, "accepted ragged rows"

@@ -11,8 +11,8 @@ import torch
 
 from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 from understudy.labels.forms import Hard, Soft
 from understudy.tables.inputs import features_of, load_featuriser
 from understudy.tables.read import PoolFile, read_examples, to_gold, to_pool
@@ -25,8 +25,8 @@ PROBS = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3], [0.5, 0.5], [0
 IDS = np.array(["d", "a", "f", "b", "e", "c"])  # not in order, so that a join that forgets to sort back is seen
 
 
-def fitted(table: Table, request: Request | None = None) -> Featuriser:
-    return Featuriser.fit(table.columns, request or Request(), where=str(table.path))
+def fitted(table: Table, request: FeatureOptions | None = None) -> Featuriser:
+    return Featuriser.fit(table.columns, request or FeatureOptions(), where=str(table.path))
 
 
 def gold_of(table: Table) -> Any:
@@ -91,7 +91,7 @@ def test_integer_ids_of_different_width_join(save: Any) -> None:
 def test_numeric_columns_are_features_in_the_pools_order(save: Any) -> None:
     pool = save("p.parquet", id=[1, 2], height=[1.5, 2.5], age=[3, 4], teacher_label=[0, 1], label=[0, 1])
     test = save("t.parquet", age=[7, 8], height=[5.5, 6.5], label=[0, 1])
-    examples = read_examples(pool=pool, test=test, features=Request(scale=False))
+    examples = read_examples(pool=pool, test=test, features=FeatureOptions(scale=False))
     assert examples.featuriser.names == ("height", "age")
     assert examples.pool.x.tolist() == [[1.5, 3], [2.5, 4]]  # type: ignore[union-attr]
     assert examples.test.x.tolist() == [[5.5, 7], [6.5, 8]]  # type: ignore[union-attr]

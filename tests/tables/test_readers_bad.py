@@ -15,8 +15,8 @@ import pytest
 
 from understudy.data import memory
 from understudy.errors import UnderstudyError
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 from understudy.tables.inputs import features_of
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table
@@ -140,7 +140,7 @@ def test_images_outside_their_folder_are_refused(path: str, tmp_path: Path) -> N
     from understudy.tables.inputs import fit_featuriser
 
     with pytest.raises(UnderstudyError, match=r"column 'image' row 0: .* leads out of"):
-        fit_featuriser(Request(image="image"), None, table, [])
+        fit_featuriser(FeatureOptions(image="image"), None, table, [])
 
 
 def test_links_out_of_an_image_folder_are_refused(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_an_image_that_claims_to_be_huge_is_not_decoded(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(content)
     table = read_table(tmp_path)
     with pytest.raises(UnderstudyError, match=r"a\.png"):
-        features_of(table, Featuriser.fit(table.columns, Request(image="image"), where="here", folder=tmp_path))
+        features_of(table, Featuriser.fit(table.columns, FeatureOptions(image="image"), where="here", folder=tmp_path))
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.featurise.request import Request
+from understudy.featurise.choose import FeatureOptions
 
 FILES, FEATURES, TRAINING = "Files", "Features", "Training"
 
@@ -127,9 +127,9 @@ def read_list(text: str | None) -> list[str] | None:
 def features(
     text: str | None = None, encoder: str = "tfidf", image: str | None = None, image_size: int | None = None,
     use: Sequence[str] | None = None, missing: str = "error", scale: bool = True,
-) -> Request:  # fmt: skip
+) -> FeatureOptions:  # fmt: skip
     """What the options of this panel ask for."""
-    return Request(
+    return FeatureOptions(
         text=text, image=image, image_size=None if image_size is None else (image_size, image_size), encoder=encoder,
         scale=scale, columns=None if use is None else tuple(use), missing=missing,
     )  # fmt: skip

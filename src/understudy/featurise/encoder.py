@@ -9,21 +9,29 @@ needs them: a run whose texts are all cached does without.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from understudy.errors import UnderstudyError, first_line
+from understudy.featurise.part import Part, RawColumns
 from understudy.featurise.pooling import Layout, read_layout
+from understudy.featurise.store import EmbeddingStore, key_of
 from understudy.store.arrow import Array
+from understudy.store.files import cache_path
 
 BATCH = 32
+# So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.
+SHARD_TEXTS = 2048
 # What an encoder is made of; its README and other formats of its weights are not.
 SUFFIXES = (".json", ".txt", ".model", ".safetensors")
 
@@ -65,7 +73,7 @@ class Encoder:
         """Longest first, so that a batch holds texts of like length and too little memory shows at once."""
         order = np.argsort([-len(text) for text in texts], kind="stable")
         batches = np.split(order, range(BATCH, len(order), BATCH))
-        pieces = [self._embed_batch([texts[place] for place in places]) for places in batches]
+        pieces = [self._embed_batch([texts[row] for row in rows]) for rows in batches]
         vectors = np.empty((len(texts), pieces[0].shape[1]), dtype=np.float32)
         vectors[order] = np.concatenate(pieces)
         return vectors
@@ -95,7 +103,7 @@ class Encoder:
             # Parts that the file lacks are drawn at random; the caller's random state is not for that.
             with _quiet(transformers), torch.random.fork_rng(devices=[]):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
-                model, told = transformers.AutoModel.from_pretrained(
+                model, info = transformers.AutoModel.from_pretrained(
                     self.layout.transformer, use_safetensors=True, output_loading_info=True, **safe
                 )
         except Exception as error:
@@ -104,7 +112,7 @@ class Encoder:
                 f"cannot load the encoder {self.name}: {first_line(error)}; it must hold a model of transformers, with "
                 "its tokenizer and weights as safetensors"
             ) from error
-        absent = sorted(key for key in told["missing_keys"] if "pooler" not in key)
+        absent = sorted(key for key in info["missing_keys"] if "pooler" not in key)
         if absent:
             raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
         tokenizer.padding_side = "right"
@@ -117,6 +125,81 @@ class Encoder:
         known = int(tokenizer.model_max_length)
         limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
         return min(limit for limit in limits if limit is not None)
+
+
+class Encoded(Part):
+    """Texts by an encoder: one vector per text, from the cache where it has been encoded before.
+
+    A run stores the encoder's name or folder and the fingerprint of its files, not the encoder: ``predict`` finds it
+    again, and says so where it has changed.
+    """
+
+    kind = "encoder"
+
+    def __init__(
+        self, name: str, encoder: str, fingerprint: str, width: int, *, revision: str | None, max_tokens: int | None
+    ) -> None:
+        self.names, self.encoder, self.fingerprint, self.width = (name,), encoder, fingerprint, width
+        self.revision, self.max_tokens = revision, max_tokens
+
+    @classmethod
+    def fit(cls, raw: RawColumns, name: str, *, encoder: str, max_tokens: int | None) -> Self:
+        """Nothing is learned but how wide a vector is; the first text tells."""
+        loaded = Encoder.find(encoder, max_tokens=max_tokens)
+        width = encode(loaded, raw.texts(name)[:1], where=raw.at(name)).shape[1]
+        part = cls(name, loaded.name, loaded.fingerprint, width, revision=loaded.revision, max_tokens=max_tokens)
+        part.loaded = loaded
+        return part
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.width,)
+
+    @cached_property
+    def loaded(self) -> Encoder:
+        loaded = Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)
+        if loaded.fingerprint != self.fingerprint:
+            raise UnderstudyError(f"the encoder {self.encoder} has changed since training; restore it or train again")
+        return loaded
+
+    def __call__(self, raw: RawColumns) -> Array:
+        (name,) = self.names
+        return encode(self.loaded, raw.texts(name), where=raw.at(name), width=self.width)
+
+    def values(self) -> dict[str, Any]:
+        values = {"name": self.names[0], "encoder": self.encoder, "fingerprint": self.fingerprint, "width": self.width}
+        return {**values, "revision": self.revision, "max_tokens": self.max_tokens}
+
+    @classmethod
+    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        keys = ("name", "encoder", "fingerprint", "width")
+        return cls(*(values[key] for key in keys), revision=values["revision"], max_tokens=values["max_tokens"])
+
+
+def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
+    """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
+    try:
+        keys = [key_of(text) for text in texts]
+    except UnicodeEncodeError as error:
+        row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
+        raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
+    distinct = dict(zip(keys, texts, strict=True))
+    store = EmbeddingStore(cache_path() / "embeddings" / encoder.fingerprint)
+    vectors, is_stored = store.fetch(list(distinct), width=width)
+    todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
+    todo.sort(key=lambda key: -len(distinct[key]))
+    row_of = {key: number for number, key in enumerate(distinct)}
+    starts = range(0, len(todo), SHARD_TEXTS)
+    quiet = len(starts) < 2 or not sys.stderr.isatty()
+    for start in track(starts, f"encoding {len(todo)} texts", console=Console(stderr=True), disable=quiet):
+        new = todo[start : start + SHARD_TEXTS]
+        theirs = encoder.embed([distinct[key] for key in new])
+        store.add(new, theirs)
+        if not vectors.shape[1]:
+            vectors = np.zeros((len(distinct), theirs.shape[1]), dtype=np.float32)
+        vectors[[row_of[key] for key in new]] = theirs
+    # No copy where every text is there once.
+    return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
 
 
 def _download(name: str, revision: str | None) -> Path:

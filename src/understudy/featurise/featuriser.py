@@ -1,6 +1,6 @@
 """The fitted features: raw columns in, a student's input out, kept in a run as JSON and safetensors.
 
-featuriser = Featuriser.fit(columns, Request(text="review"), where="pool.parquet")
+featuriser = Featuriser.fit(columns, FeatureOptions(text="review"), where="pool.parquet")
 featuriser.shape                         # of one row: what the student must take
 x = featuriser(columns, where="pool.parquet")
 """
@@ -13,20 +13,18 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+import torch
 from safetensors import SafetensorError
+from scipy import sparse
+from torch import Tensor
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.arrays import Arrays
-from understudy.featurise.categories import Categories
-from understudy.featurise.choose import fit_parts
-from understudy.featurise.encoded import Encoded
+from understudy.featurise.choose import FeatureOptions, fit_parts
+from understudy.featurise.encoder import Encoded
 from understudy.featurise.images import Images
-from understudy.featurise.numbers import Numbers
-from understudy.featurise.part import Part
-from understudy.featurise.raw import Raw
-from understudy.featurise.request import Request
-from understudy.featurise.sparse import side_by_side
+from understudy.featurise.part import Block, Part, RawColumns
+from understudy.featurise.tabular import Arrays, Categories, Numbers
 from understudy.featurise.tfidf import Tfidf
 from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json
@@ -42,10 +40,10 @@ class Featuriser:
 
     @classmethod
     def fit(
-        cls, columns: Mapping[str, Array], request: Request, *, where: str, folder: str | Path = "."
+        cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path = "."
     ) -> "Featuriser":
         """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
-        return cls(fit_parts(Raw(columns, where, Path(folder)), request))
+        return cls(fit_parts(RawColumns(columns, where, Path(folder)), options))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,8 +58,8 @@ class Featuriser:
         return (sum(int(np.prod(part.shape)) for part in self.parts),)
 
     def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
-        raw = Raw(columns, where, Path(folder))
-        return side_by_side([part(raw) for part in self.parts])
+        raw = RawColumns(columns, where, Path(folder))
+        return _side_by_side([part(raw) for part in self.parts])
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
@@ -71,30 +69,30 @@ class Featuriser:
             for number, part in enumerate(self.parts)
             for name, array in part.arrays().items()
         }
-        stored = safetensors.numpy.save(arrays) if arrays else b""
+        content = safetensors.numpy.save(arrays) if arrays else b""
         if arrays:
-            write_bytes(folder / ARRAYS_FILE, stored)
+            write_bytes(folder / ARRAYS_FILE, content)
         else:
             (folder / ARRAYS_FILE).unlink(missing_ok=True)
         # The values are written last and vouch for both files.
-        write_json(folder / VALUES_FILE, {"version": VERSION, "sha256": _checksum(parts, stored), "parts": parts})
+        write_json(folder / VALUES_FILE, {"version": VERSION, "sha256": _checksum(parts, content), "parts": parts})
 
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":
         path, arrays_path = Path(folder) / VALUES_FILE, Path(folder) / ARRAYS_FILE
-        said = read_json(path)
-        if not isinstance(said, dict) or not isinstance(said.get("parts"), list):
+        stored = read_json(path)
+        if not isinstance(stored, dict) or not isinstance(stored.get("parts"), list):
             raise UnderstudyError(f"{path} does not describe features; restore it or train again")
-        if said.get("version") != VERSION:
+        if stored.get("version") != VERSION:
             raise UnderstudyError(
-                f"{path} is of version {said.get('version')!r}, this is {VERSION}; use the release that wrote it"
+                f"{path} is of version {stored.get('version')!r}, this is {VERSION}; use the release that wrote it"
             )
         try:
-            stored = arrays_path.read_bytes() if arrays_path.exists() else b""
-            if said.get("sha256") != _checksum(said["parts"], stored):
+            content = arrays_path.read_bytes() if arrays_path.exists() else b""
+            if stored.get("sha256") != _checksum(stored["parts"], content):
                 raise ValueError("the checksum does not match")
-            arrays = safetensors.numpy.load(stored) if stored else {}
-            return cls([_restore(values, arrays, number) for number, values in enumerate(said["parts"])])
+            arrays = safetensors.numpy.load(content) if content else {}
+            return cls([_restore(values, arrays, number) for number, values in enumerate(stored["parts"])])
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
             raise UnderstudyError(
                 f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
@@ -106,6 +104,41 @@ def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> P
     return PARTS[values["kind"]].restore(values, own)
 
 
-def _checksum(parts: list[dict[str, Any]], stored: bytes) -> str:
-    said = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
-    return hashlib.sha256(said + b"\0" + stored).hexdigest()
+def _checksum(parts: list[dict[str, Any]], arrays: bytes) -> str:
+    values = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
+    return hashlib.sha256(values + b"\0" + arrays).hexdigest()
+
+
+class SparseRows(Rows):
+    """Rows of a sparse matrix; a batch of them is dense.
+
+    50,000 reviews × 20,000 terms are 4 GB as floats and 90 MB as the terms that occur; a dense batch of 128 is 10 MB.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix[Any]) -> None:
+        self.matrix = matrix
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def take(self, index: Tensor) -> Tensor:
+        batch = self.matrix[index.cpu().numpy()].toarray()
+        return torch.from_numpy(batch).to(torch.get_default_dtype())
+
+
+def _side_by_side(blocks: list[Block]) -> Array | Rows:
+    """One block as it is; several in their order, each row flat, sparse where one of them is."""
+    if len(blocks) == 1:
+        (block,) = blocks
+        return SparseRows(block) if isinstance(block, sparse.csr_matrix) else block
+    flat = [_flat(block) for block in blocks]
+    if any(isinstance(block, sparse.csr_matrix) for block in flat):
+        return SparseRows(sparse.csr_matrix(sparse.hstack(flat, format="csr", dtype=np.float32)))
+    return np.concatenate(flat, axis=1)
+
+
+def _flat(block: Block) -> Any:
+    if isinstance(block, sparse.csr_matrix):
+        return block
+    assert isinstance(block, np.ndarray), "images stand alone"
+    return block.reshape(len(block), -1).astype(np.float32, copy=False)

@@ -12,28 +12,27 @@ from torch import Tensor
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
-from understudy.featurise.part import Part
-from understudy.featurise.pixels import Source, as_source, open_image, to_pixels
-from understudy.featurise.raw import Raw
+from understudy.featurise.part import Part, RawColumns
+from understudy.featurise.pixels import ImageFile, image_files, open_image, to_pixels
 from understudy.store.arrow import Array
 
-KEPT_BYTES = 1 << 30
+DECODED_BYTES = 1 << 30
 # A batch of 128 such images is 400 MB; what is larger must be asked for.
 MAX_SIDE = 512
 
 
 class ImageRows(Rows):
-    def __init__(self, sources: list[Source], where: str, *, size: tuple[int, int], mode: str) -> None:
-        self.sources, self.where, self.size, self.mode = sources, where, size, mode
-        shape = (len(sources), _channels(mode), *size)
+    def __init__(self, files: list[ImageFile], where: str, *, size: tuple[int, int], mode: str) -> None:
+        self.files, self.where, self.size, self.mode = files, where, size, mode
+        shape = (len(files), _channels(mode), *size)
         self.pixels: Array | None = None
-        if np.prod(shape, dtype=np.float64) <= KEPT_BYTES:
+        if np.prod(shape, dtype=np.float64) <= DECODED_BYTES:
             self.pixels = np.empty(shape, dtype=np.uint8)
-            for row in range(len(sources)):
+            for row in range(len(files)):
                 self.pixels[row] = self._decode(row)
 
     def __len__(self) -> int:
-        return len(self.sources)
+        return len(self.files)
 
     def take(self, index: Tensor) -> Tensor:
         rows = index.cpu().numpy()
@@ -45,7 +44,7 @@ class ImageRows(Rows):
         return self.pixels is None
 
     def _decode(self, row: int) -> Array:
-        return to_pixels(open_image(self.sources[row], f"{self.where} row {row}"), size=self.size, mode=self.mode)
+        return to_pixels(open_image(self.files[row], f"{self.where} row {row}"), size=self.size, mode=self.mode)
 
 
 class Images(Part):
@@ -55,11 +54,11 @@ class Images(Part):
         self.names, self.size, self.mode = (name,), size, mode
 
     @classmethod
-    def fit(cls, raw: Raw, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
+    def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
         """Size and mode as asked for, else those of the first image."""
         if size is None or mode is None:
             where = raw.at(name, 0)
-            first = open_image(as_source(_cells(raw, name)[0], raw.folder, where), where)
+            first = open_image(image_files(_cells(raw, name), raw.folder, raw.at(name))[0], where)
             mode = mode or first.mode
             if size is None:
                 size = (first.height, first.width)
@@ -74,11 +73,10 @@ class Images(Part):
     def shape(self) -> tuple[int, ...]:
         return (_channels(self.mode), *self.size)
 
-    def __call__(self, raw: Raw) -> ImageRows:
+    def __call__(self, raw: RawColumns) -> ImageRows:
         (name,) = self.names
-        cells = _cells(raw, name)
-        sources = [as_source(cell, raw.folder, raw.at(name, row)) for row, cell in enumerate(cells)]
-        return ImageRows(sources, raw.at(name), size=self.size, mode=self.mode)
+        files = image_files(_cells(raw, name), raw.folder, raw.at(name))
+        return ImageRows(files, raw.at(name), size=self.size, mode=self.mode)
 
     def values(self) -> dict[str, Any]:
         return {"name": self.names[0], "size": list(self.size), "mode": self.mode}
@@ -89,7 +87,7 @@ class Images(Part):
         return cls(str(values["name"]), (height, width), str(values["mode"]))
 
 
-def _cells(raw: Raw, name: str) -> list[Any]:
+def _cells(raw: RawColumns, name: str) -> list[Any]:
     column = raw[name]
     if column.ndim != 1 or column.dtype.kind not in "UTOS" or not len(column):
         raise UnderstudyError(f"{raw.at(name)} holds no paths and no bytes; images are one of them per row")

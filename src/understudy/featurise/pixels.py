@@ -7,6 +7,7 @@ before any pixel is, and a damaged or truncated file is an error that names it.
 import io
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,50 @@ import numpy as np
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
 
-Source = Path | bytes
+ImageFile = Path | bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 # 300 MB as RGB; larger is more often an attack than a photograph.
 MAX_PIXELS = 100_000_000
 
 
-def as_source(value: Any, folder: Path, where: str) -> Source:
-    """What a cell of an image column means: bytes, a path inside ``folder``, or both in one (``bytes``, ``path``)."""
-    if isinstance(value, dict):
-        value = value.get("bytes") or value.get("path")
-    if isinstance(value, bytes):
-        return value
-    if not isinstance(value, str) or not value:
-        raise UnderstudyError(f"{where} holds no image; write the path of one, or the bytes of an image file")
-    base = os.path.abspath(folder)
-    path = Path(os.path.abspath(os.path.join(base, value)))
-    if not path.is_relative_to(base):
-        raise UnderstudyError(f"{where}: {value!r} leads out of {base}; name the folder that holds all images")
-    if not _is_file(path):
-        raise UnderstudyError(f"{where}: there is no file {path}; check the path")
-    return path
+def image_files(cells: Sequence[Any], folder: Path, where: str) -> list[ImageFile]:
+    """What the cells of an image column mean: bytes, paths inside ``folder``, or both in one (``bytes``, ``path``)."""
+    files: list[Any] = [cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell for cell in cells]
+    for row, cell in enumerate(files):
+        if not isinstance(cell, bytes) and (not isinstance(cell, str) or not cell):
+            raise UnderstudyError(
+                f"{where} row {row} holds no image; write the path of one, or the bytes of an image file"
+            )
+    refuse_escapes(files, folder, where)
+    for row, cell in enumerate(files):
+        if isinstance(cell, str):
+            files[row] = path = Path(os.path.abspath(os.path.join(folder, cell)))
+            if not _is_file(path):
+                raise UnderstudyError(f"{where} row {row}: there is no file {path}; check the path")
+    return files
+
+
+def refuse_escapes(names: Sequence[Any], folder: Path, where: str) -> None:
+    """Every path must stay in ``folder``: no other place, no way up, no link that leads out. Bytes are no paths."""
+    root = os.path.realpath(folder)
+    inside: dict[str, bool] = {}
+    for row, name in enumerate(names):
+        if not isinstance(name, str):
+            continue
+        parent, last = os.path.split(name)
+        if "\0" in name or not last:
+            raise UnderstudyError(f"{where} row {row}: {name!r} is no path of a file; correct it")
+        if parent not in inside:
+            inside[parent] = _is_inside(os.path.join(root, parent), root)
+        if ".." in name.replace("\\", "/").split("/") or (os.path.isabs(name) and not inside[parent]):
+            raise UnderstudyError(f"{where} row {row}: {name!r} leads out of {folder}; use paths inside it")
+        path = os.path.join(root, name)
+        if not inside[parent] or (os.path.islink(path) and not _is_inside(path, root)):
+            raise UnderstudyError(f"{where} row {row}: {name!r} is a link that leads out of {folder}; copy the file in")
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return os.path.commonpath([os.path.realpath(path), root]) == root
 
 
 def _is_file(path: Path) -> bool:
@@ -45,7 +69,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def open_image(source: Source, where: str) -> Any:
+def open_image(source: ImageFile, where: str) -> Any:
     """The image with its orientation applied, in mode ``L`` or ``RGB``."""
     image_module = _pillow()
     from PIL import ImageOps

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
 from understudy.tables.classes import ClassNames
+from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Table, read_table
 
 SKIPPED = {"skip", "-1", "−1", "nan"}
@@ -104,9 +105,7 @@ def whole_number(text: str, where: str) -> int:
 
 def _like(ids: Array, texts: list[str], path: Path) -> Array:
     if ids.dtype.kind in "UO":
-        column = np.empty(len(texts), dtype=object)
-        column[:] = texts
-        return column
+        return object_column(texts)
     try:
         return np.asarray([int(text) for text in texts])
     except ValueError as error:

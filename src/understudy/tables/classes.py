@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow import text_array
+from understudy.tables.readers.arrow_columns import text_array
 from understudy.tables.table import Table
 
 PROB_PREFIX, VOTE_PREFIX = "teacher_prob_", "teacher_vote_"

@@ -9,31 +9,26 @@ import numpy as np
 from understudy.data.memory import check_memory
 from understudy.data.rows import Rows, as_rows
 from understudy.errors import UnderstudyError
-from understudy.featurise.arrays import Arrays
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import VALUES_FILE, Featuriser
-from understudy.featurise.images import Images
-from understudy.featurise.numbers import Numbers
-from understudy.featurise.request import Request
+from understudy.featurise.tabular import Arrays, Numbers
 from understudy.store.arrow import Array
 from understudy.tables.ids import find_rows, rows_elsewhere
-from understudy.tables.readers.images import refuse_escapes
 from understudy.tables.table import Table
 
 
-def fit_featuriser(request: Request, gold: Table | None, pool: Table | None, held_out: list[Table]) -> Featuriser:
+def fit_featuriser(
+    options: FeatureOptions, gold: Table | None, pool: Table | None, held_out: list[Table]
+) -> Featuriser:
     """Fitted on gold and pool, less the rows that serve for testing or selecting."""
     main = pool if pool is not None else gold
     assert main is not None
-    _check_image_paths(main, request.image)
-    columns = TrainingColumns(main, gold if gold is not main else None, held_out, request.image)
-    return Featuriser.fit(columns, request, where=f"{main.path}", folder=main.folder)
+    columns = TrainingColumns(main, gold if gold is not main else None, held_out, options.image)
+    return Featuriser.fit(columns, options, where=f"{main.path}", folder=main.folder)
 
 
 def features_of(table: Table, featuriser: Featuriser) -> Rows:
     """The student's input for every row of a table, checked."""
-    for part in featuriser.parts:
-        if isinstance(part, Images):
-            _check_image_paths(table, part.names[0])
     x = featuriser(table.columns, where=f"{table.path}", folder=table.folder)
     if isinstance(x, Rows):
         return x
@@ -57,7 +52,7 @@ def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Fe
     if features is not None:
         zeros = np.zeros(len(features))
         return Featuriser([Numbers(tuple(features), zeros, zeros, scale=False, missing="error")])
-    featuriser = Featuriser.fit(table.columns, Request(scale=False), where=f"{table.path}", folder=table.folder)
+    featuriser = Featuriser.fit(table.columns, FeatureOptions(scale=False), where=f"{table.path}", folder=table.folder)
     learned = [part.names[0] for part in featuriser.parts if not isinstance(part, Arrays | Numbers)]
     if learned:
         raise UnderstudyError(
@@ -107,8 +102,3 @@ class TrainingColumns(Mapping[str, Array]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.main.columns
-
-
-def _check_image_paths(table: Table, column: str | None) -> None:
-    if column is not None and column in table and table.columns[column].dtype.kind in "OU":
-        refuse_escapes(table.columns[column].tolist(), table.folder, table.where(column))

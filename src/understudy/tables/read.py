@@ -23,8 +23,8 @@ from understudy.data.combined import SubsetRows
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, TensorRows
 from understudy.errors import UnderstudyError
+from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
-from understudy.featurise.request import Request
 from understudy.labels.forms import Labels
 from understudy.labels.votes import Votes
 from understudy.leaks.between import Leaks, Source, find_leaks, leaks_between
@@ -85,7 +85,7 @@ def read_examples(
     chosen: Sequence[str | Path] = (),
     columns: Mapping[str, str] | None = None,
     classes: int | Sequence[str] | None = None,
-    features: Request | None = None,
+    features: FeatureOptions | None = None,
     votes: str = "majority",
 ) -> Examples:
     """Every file that a training needs, joined by id and checked against the others.
@@ -106,7 +106,7 @@ def read_examples(
     answers = named_answers(chosen) if chosen else ()
     how = find_labelling(tables, pool_table, classes, votes, answers=answers)
     held_out = [table for role, table in tables.items() if role != "gold"]
-    featuriser = fit_featuriser(features or Request(), tables.get("gold"), pool_table, held_out)
+    featuriser = fit_featuriser(features or FeatureOptions(), tables.get("gold"), pool_table, held_out)
     source = None if pool_table is None else PoolFile.read(pool_table, featuriser, how)
     if source is not None and isinstance(source.teacher, Votes) and votes == "dawid_skene":
         # One model must speak for gold and pool: it is fitted where the votes are many.

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow import text_array
+from understudy.tables.readers.arrow_columns import text_array
 from understudy.tables.readers.csv import AS_WRITTEN, csv_source
-from understudy.tables.readers.images import image_folder_source
+from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
 from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.tables.readers.parquet import parquet_source

@@ -15,7 +15,7 @@ import pyarrow.csv
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow import join_batches
+from understudy.tables.readers.arrow_columns import join_batches
 from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow import join_batches
+from understudy.tables.readers.arrow_columns import join_batches
 from understudy.tables.readers.source import Source, reading
 
 # Lines per batch: their Python objects live only until they are Arrow arrays.

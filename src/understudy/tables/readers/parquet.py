@@ -15,7 +15,7 @@ from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 from understudy.tables.mapped import map_column
-from understudy.tables.readers.arrow import EMPTY_NUMBER, PADDING, is_list, is_text, join_batches
+from understudy.tables.readers.arrow_columns import EMPTY_NUMBER, PADDING, is_list, is_text, join_batches
 from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25

@@ -7,7 +7,7 @@ row, except where it means something: a label nobody gave. In other columns it i
 for the features to say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,9 @@ def to_array(values: Any, *, role: str, where: str, start: int = 0) -> Array:
         return _maps(values, where, start)
     if pa.types.is_struct(kind):
         # Image files with their paths, say.
-        has_bytes = any(pa.types.is_binary(field.type) for field in kind)
-        return _objects(values.to_pylist()) if has_bytes and not is_reserved(role) else _records(values, where, start)
+        if not is_reserved(role) and any(pa.types.is_binary(field.type) for field in kind):
+            return object_column(values.to_pylist())
+        return _records(values, where, start)
     if is_list(kind):
         return _lists(values, role, where, start)
     return _numbers(values, role, where, start)
@@ -98,7 +99,7 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         if is_reserved(role):
             raise UnderstudyError(f"{where} holds bytes; ids and labels are numbers or UTF-8 text")
-        return _objects(values.to_pylist())
+        return object_column(values.to_pylist())
     if values.null_count and is_reserved(role):
         whole = pa.types.is_integer(kind)
         if role not in EMPTY_NUMBER or not (whole or pa.types.is_floating(kind)):
@@ -113,7 +114,8 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
     return array
 
 
-def _objects(values: list[Any]) -> Array:
+def object_column(values: Sequence[Any]) -> Array:
+    """An object array: one of fixed width would make every text as long as the longest."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -124,7 +126,7 @@ def _text(values: Any, role: str, where: str, start: int) -> Array:
         if role not in EMPTY_TEXT:
             _refuse_empty(values, where, start)
         values = pc.fill_null(values, EMPTY_TEXT[role])
-    return _objects(_strings(values, where))
+    return object_column(_strings(values, where))
 
 
 def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
@@ -133,7 +135,7 @@ def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
         return to_array(values.dictionary_decode(), role=role, where=where, start=start)
     if values.null_count and is_reserved(role) and role not in EMPTY_TEXT:
         _refuse_empty(values, where, start)
-    texts = _objects([*_strings(values.dictionary, where), EMPTY_TEXT.get(role)])
+    texts = object_column([*_strings(values.dictionary, where), EMPTY_TEXT.get(role)])
     index = pc.fill_null(values.indices.cast(pa.int64()), len(texts) - 1).to_numpy(zero_copy_only=False)
     array: Array = texts[index]
     return array
