@@ -58,7 +58,7 @@ def test_cells_table_plot_and_continuing(tmp_path: Path) -> None:
     assert [(cell.kind, cell.strategy, cell.seed) for cell in again] == [("clean", "badge", 1)]
     for one, other in zip(found.cells, repeated.cells, strict=True):
         assert (one.accuracy, one.clean, one.watched) == (other.accuracy, other.clean, other.watched)
-    with pytest.raises(us.UnderstudyError, match="made with epochs=3, not 4"):
+    with pytest.raises(us.UnderstudyError, match=r"begun with another epochs \(3, now 4\)"):
         run(tmp_path / "work", epochs=4)
     assert sorted(path.suffix for path in (tmp_path / "work").iterdir()) == [".json"] * 8
     assert json.loads((tmp_path / "work" / "clean-badge-1.json").read_text())["settings"]["rows"] == 60

@@ -185,7 +185,7 @@ def test_impossible_answers_are_refused(make_loop: MakeLoop, answer: object, mes
 @pytest.mark.parametrize("changes", [{"batch": 11}, {"strategy": "badge"}, {"lr": 0.1}, {"x": blobs(300, seed=5)[0]}])
 def test_another_loop_in_the_same_folder_is_an_error(make_loop: MakeLoop, changes: dict[str, object]) -> None:
     make_loop(budget=20).run()
-    with pytest.raises(us.UnderstudyError, match="use the same settings, or another folder"):
+    with pytest.raises(us.UnderstudyError, match="repeat the former settings"):
         make_loop(**changes)
 
 

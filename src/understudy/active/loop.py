@@ -27,8 +27,15 @@ from understudy.active.oracle import as_oracle
 from understudy.active.question import Question, open_questions
 from understudy.active.result import Result, record_line
 from understudy.active.scores import needs_ema, score
-from understudy.active.settings import as_json
-from understudy.active.state import State, drop_rounds_before, load_round, round_folder, save_round, write_labelled
+from understudy.active.state import (
+    State,
+    drop_rounds_before,
+    load_round,
+    round_folder,
+    save_round,
+    training_settings,
+    write_labelled,
+)
 from understudy.active.watch import noise_watch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
@@ -267,7 +274,7 @@ class Loop:
             "seed": self.seed, "stop_after": self.stop_after, "stop_change": self.stop_change,
             "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.feature_layer,
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
-            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": as_json(self.training),
+            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.training),
         }  # fmt: skip
 
     def _check_numbers(self) -> None:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.active.question import write_columns
-from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_bytes, write_json
+from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.ema import EMA
 from understudy.training.run import EMA_FILE, Run, read_state, state_to_bytes
 
@@ -55,15 +55,9 @@ class State:
         path = folder / "state.json"
         if not path.exists():
             return cls(settings)
-        stored = read_json(path)
-        if stored.pop("format", None) != FORMAT:
-            raise UnderstudyError(f"{path} is of another format; update understudy, or use another folder")
-        for key, value in settings.items():
-            if key not in EXTENDABLE and stored["settings"].get(key) != value:
-                raise UnderstudyError(
-                    f"{folder} holds a loop with {key}={stored['settings'].get(key)!r}, this one has {value!r}; "
-                    "use the same settings, or another folder"
-                )
+        stored = read_json(path, format=FORMAT)
+        del stored["format"]
+        check_same(stored["settings"], settings, folder, free=EXTENDABLE)
         return cls(**stored | {"settings": settings})
 
     def save(self, folder: Path) -> None:
@@ -77,14 +71,24 @@ class State:
         return rows[known], labels[known], rounds[known] > 0
 
 
+def training_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a loop's trainings as JSON gives them back; functions by name and fingerprint."""
+
+    def named(value: Any) -> str:
+        name = getattr(value, "__qualname__", type(value).__name__)
+        return str(value) if isinstance(value, torch.device) else f"{name} {fingerprint(value)}"
+
+    return as_json(options, named)
+
+
 def write_labelled(path: Path, state: State, ids: np.ndarray[Any, Any] | None) -> None:
-    known = [place for place, label in enumerate(state.labels) if label >= 0]
-    columns: dict[str, list[Any]] = {} if ids is None else {"id": [ids[state.rows[place]].item() for place in known]}
+    rows, labels, chosen = state.answered()
+    columns: dict[str, list[Any]] = {} if ids is None else {"id": ids[rows.numpy()].tolist()}
     columns |= {
-        "row": [state.rows[place] for place in known],
-        "label": [state.labels[place] for place in known],
-        "round": [state.rounds[place] for place in known],
-        "chosen": [int(state.rounds[place] > 0) for place in known],
+        "row": rows.tolist(),
+        "label": labels.tolist(),
+        "round": [number for number, label in zip(state.rounds, state.labels, strict=True) if label >= 0],
+        "chosen": chosen.int().tolist(),
     }
     write_columns(path, columns)
 

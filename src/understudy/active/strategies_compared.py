@@ -27,8 +27,9 @@ from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedasti
 from understudy.active.result import Result
 from understudy.comparison.interval import Interval, percent, span
 from understudy.data.examples import Gold
-from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.store.files import read_json, write_json
+from understudy.errors import UnderstudyWarning
+from understudy.store.files import read_json
+from understudy.store.jobs import Jobs
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Benchmark:
     @classmethod
     def load(cls, out: str | Path) -> "Benchmark":
         """Every cell finished so far in a folder, also while others are still running."""
-        return cls([_read(path) for path in sorted(Path(out).glob("*.json"))])
+        stored = [read_json(path) for path in sorted(Path(out).glob("*.json"))]
+        return cls([Cell(**{name: cell[name] for name in cell if name != "settings"}) for cell in stored])
 
     def of(self, kind: str, strategy: str) -> list[Cell]:
         """The seeds of one kind and strategy."""
@@ -146,18 +148,19 @@ def benchmark(
         "rows": size, "noisy_share": noisy_share, "start": start, "batch": batch, "budget": budget,
         "epochs": epochs, "batch_size": batch_size, "lr": lr,
     }  # fmt: skip
+    jobs = Jobs(Path(out), ("kind", "strategy", "seed"), settings)
     cells = []
     seeds = list(seeds)
     for kind in kinds:
         for seed in seeds:
             data: Heteroskedastic | None = None
             for strategy in strategies:
-                path = Path(out) / f"{kind}-{strategy}-{seed}.json"
-                if path.exists():
-                    cells.append(_read(path, settings))
+                key = (kind, strategy, seed)
+                if not jobs.missing([key]):
+                    cells.append(Cell(**jobs.read(key)))
                     continue
                 data = data or _deal(kind, x, y, size, noisy_share, seed)
-                clock, folder = time.perf_counter(), path.with_suffix("")
+                clock, folder = time.perf_counter(), jobs.file(key, "")
                 loop = Loop(
                     student, data.x, data.y, strategy, out=folder, start=start, batch=batch, budget=budget,
                     epochs=epochs, batch_size=batch_size, lr=lr, seed=seed, test=held_out, progress=False,
@@ -167,7 +170,7 @@ def benchmark(
                     warnings.filterwarnings("ignore", message="round ", category=UnderstudyWarning)
                     result = loop.run()
                 cell = _cell(kind, strategy, seed, result, data.original, time.perf_counter() - clock)
-                write_json(path, {"settings": settings, **cell.__dict__})
+                jobs.write(key, vars(cell))
                 shutil.rmtree(folder)
                 cells.append(cell)
                 on_done(cell)
@@ -196,15 +199,3 @@ def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor,
         alarms=sum(watch["alarm"] for watch in watches),
         seconds=seconds,
     )
-
-
-def _read(path: Path, settings: dict[str, Any] | None = None) -> Cell:
-    """A finished cell; it must have been made with these settings, where they are given."""
-    stored = read_json(path)
-    found = stored.pop("settings")
-    if settings is not None and found != settings:
-        other = next(key for key in settings if found.get(key) != settings[key])
-        raise UnderstudyError(
-            f"{path} was made with {other}={found.get(other)}, not {settings[other]}; use another folder"
-        )
-    return Cell(**stored)

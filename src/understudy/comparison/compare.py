@@ -14,11 +14,11 @@ from understudy.comparison.executors import Executor, executor_for, one_thread
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.interval import percent
 from understudy.comparison.outcome import TEACHER, VANILLA, Comparison
-from understudy.comparison.progress import CellProgress
 from understudy.comparison.recommend import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.files import locked, write_json
+from understudy.store.progress import ProgressBar
 from understudy.store.settings import fingerprint
 
 
@@ -91,12 +91,12 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
     started = (
         replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.pretrain_epochs else cell for cell in left
     )
-    bar = CellProgress(len(cells), len(cells) - len(left), shown=progress)
+    bar = ProgressBar("compare", len(cells), len(cells) - len(left), shown=progress)
     with bar, closing(executor.map(job.train, started)) as results:
         for number, (outcome, warned) in results:
             cell = left[number]
             folder.write(cell.method, cell.seed, outcome, warned)
-            bar.cell(f"{cell}: {percent(outcome.last)}%")
+            bar.advance(f"{cell}: {percent(outcome.last)}%")
 
 
 def _gather(job: Job, folder: CompareFolder, seeds: list[int]) -> Comparison:

@@ -23,12 +23,12 @@ from understudy.comparison.executors import Executor
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.judge import Candidate, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY
-from understudy.comparison.progress import CellProgress
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.objective import Objective
 from understudy.store.files import locked, write_bytes
+from understudy.store.progress import ProgressBar
 from understudy.store.settings import fingerprint
 from understudy.training.loop import train
 
@@ -78,7 +78,7 @@ class Pilot:
     def _race(self, executor: Executor, progress: bool) -> dict[str, Candidate]:
         predictions: dict[str, Tensor] = {}
         racing = list(self.objectives)
-        with CellProgress(len(racing) * self.folds, title="pilot", shown=progress) as bar:
+        with ProgressBar("pilot", len(racing) * self.folds, shown=progress) as bar:
             for fold in range(self.folds):
                 left = []
                 for name in racing:
@@ -92,7 +92,7 @@ class Pilot:
                         name = left[number][0]
                         self._add(predictions, name, fold, probs)
                         self._write(name, fold, probs)
-                        bar.cell(f"{name}, fold {fold + 1}")
+                        bar.advance(f"{name}, fold {fold + 1}")
                 racing = still_racing({name: predictions[name] for name in racing}, self.gold.y)
                 bar.total = bar.done + len(racing) * (self.folds - fold - 1)
         return judge(predictions, self.gold.y)
@@ -141,7 +141,7 @@ class Pilot:
         return CompareFolder(self.out / FOLDER)
 
     def _file(self, name: str, fold: int) -> Path:
-        return self._folder.cell_file(name, fold).with_suffix(".npy")
+        return self._folder.cells.file((name, fold), ".npy")
 
     def _write(self, name: str, fold: int, probs: Any) -> None:
         if self.out is not None:

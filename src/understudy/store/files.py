@@ -109,13 +109,21 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, format: int | None = None) -> Any:
+    """``format``: what is stored under "format" of an object that this version can read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
+    stored = content.get("format") if isinstance(content, dict) else None
+    if format is not None and stored != format:
+        raise UnderstudyError(
+            f"{path} is of another version of understudy (format {stored}, this one reads {format}); use that version, "
+            "or choose a new folder"
+        )
+    return content
 
 
 @contextmanager

@@ -1,55 +1,81 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar with the time left on a terminal, one line per finished part elsewhere."""
 
 import sys
+import time
 from types import TracebackType
 from typing import Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+MINUTE = 60
 
 
-class Bar:
-    """``with Bar("title", 30, shown=True) as bar``; ``bar.bar`` is None where lines are printed instead."""
+class ProgressBar:
+    """``with ProgressBar("compare", 30, shown=True) as bar: bar.advance("slam, seed 0: 91.2%")``
 
-    def __init__(self, title: str, total: int, *columns: ProgressColumn, done: int = 0, shown: bool) -> None:
+    ``total`` parts, of which ``done`` were finished by an earlier run and say nothing about the pace.
+    """
+
+    unit = ""
+
+    def __init__(self, title: str, total: int, done: int = 0, *, shown: bool) -> None:
         self.title, self.total, self.shown = title, total, shown
-        self.bar: Progress | None = None
+        self.done = self.earlier = done
+        self.started = time.monotonic()
+        self._bar = None
         if shown and sys.stderr.isatty():
             from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
             # Names are texts, whatever brackets and braces they hold.
             name = TextColumn("{task.fields[title]}", style="bold", markup=False)
-            fixed = (name, BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-            self.bar = Progress(*fixed, *columns, console=Console(stderr=True))
-            self.task = self.bar.add_task("", total=total, completed=done, title=title)
+            line = TextColumn("{task.description}", markup=False)
+            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), line, console=Console(stderr=True))
+            self._task = self._bar.add_task("", total=total, completed=done, title=title)
 
     def __enter__(self) -> Self:
-        if self.bar is not None:
-            self.bar.start()
+        if self._bar is not None:
+            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
-    def show(self, done: int, line: str, plain: str) -> None:
-        """``line`` beside the bar, or ``plain`` on a line of its own."""
-        if self.bar is not None:
-            self.bar.update(self.task, total=self.total, completed=done, description=line)
+    def skip(self, parts: int = 1) -> None:
+        """Parts that an earlier run had finished."""
+        self.done, self.earlier = self.done + parts, self.earlier + parts
+
+    def advance(self, line: str) -> None:
+        """One more is finished."""
+        self.done += 1
+        pace = (time.monotonic() - self.started) / (self.done - self.earlier)
+        self.show(f"{line}  {time_left(pace * (self.total - self.done))}".rstrip())
+
+    def show(self, line: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, total=self.total, completed=self.done, description=line)
         elif self.shown:
-            print(f"{self.title}  {plain}", file=sys.stderr, flush=True)
+            print(f"{self.title}  {self.unit}{self.done}/{self.total}  {line}", file=sys.stderr, flush=True)
 
 
-class EpochProgress(Bar):
-    def __init__(self, title: str, epochs: int, *, shown: bool) -> None:
-        super().__init__(title, epochs, TimeRemainingColumn(), shown=shown)
+class EpochProgress(ProgressBar):
+    unit = "epoch "
 
-    def skip(self, history: list[dict[str, float]]) -> None:
+    def resume(self, history: list[dict[str, float]]) -> None:
         """A resumed training has these epochs behind it."""
-        self.show(len(history), "", f"resumed after epoch {len(history)}/{self.total}")
+        self.skip(len(history))
+        self.show("resumed")
 
     def epoch(self, record: dict[str, float]) -> None:
         shown = ("loss", "select_accuracy", "test_accuracy")
-        line = "  ".join(f"{name} {record[name]:.4f}" for name in shown if name in record)
-        self.show(int(record["epoch"]), line, f"epoch {record['epoch']:.0f}/{self.total}  {line}")
+        self.advance("  ".join(f"{name} {record[name]:.4f}" for name in shown if name in record))
+
+
+def time_left(seconds: float) -> str:
+    if seconds <= 0:
+        return ""
+    if seconds < MINUTE:
+        return f"about {max(1, round(seconds))} s left"
+    minutes = seconds / MINUTE
+    return f"about {round(minutes)} min left" if minutes < 100 else f"about {minutes / MINUTE:.1f} h left"

@@ -55,7 +55,7 @@ def check_same(
 
     ``hints``: what may have changed in a setting whose value would tell a user nothing.
     """
-    now = as_json(now)
+    before, now = _flat(before), _flat(as_json(now))
     for name in {**before, **now}:
         if name in free or before.get(name) == now.get(name):
             continue
@@ -67,6 +67,14 @@ def check_same(
         raise UnderstudyError(
             f"{where} was begun with another {other}; repeat the former settings to go on, or choose a new folder"
         )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Groups of settings one by one: ``training.lr``."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= {f"{name}.{inner}": part for inner, part in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def fingerprint(thing: Any) -> str:

@@ -183,7 +183,7 @@ class Training:
         if self.checkpoints.restore(parts, self.session):
             session.resume_at(progress.epoch, progress.batch)
             if bar is not None:
-                bar.skip(progress.history)
+                bar.resume(progress.history)
         else:
             progress.enter(phase)
             if ema is not None:
