@@ -23,6 +23,7 @@ from understudy.data.checks import check_length
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
+from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 
 Columns = dict[str, Tensor]
@@ -169,6 +170,8 @@ class Context:
         """Student penultimate features ``(n, d)`` for any rows."""
         self.facts: dict[str, float] = {}
         """Numbers worth telling the user, kept with the run."""
+        self.fits: dict[str, Reliability] = {}
+        """The trust in the teacher that slots estimated, by their names: what the report shows is what was used."""
 
     @cached_property
     def estimates(self) -> tuple[Gold, Labels]:

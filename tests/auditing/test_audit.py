@@ -15,7 +15,7 @@ from understudy.auditing.noise import FEWEST, strata_of
 from understudy.auditing.record import read_record
 from understudy.auditing.result import Audit
 from understudy.auditing.terminal import print_audit
-from understudy.inference.metrics import calibration_error
+from understudy.inference.metrics import metrics
 from understudy.maths.proportions import exact
 
 
@@ -188,7 +188,7 @@ def test_calibration_agrees_with_evaluate_and_knows_chance() -> None:
     record = read_record(us.Gold(np.zeros((300, 1)), truth, teacher=probs), None, None)
     found = calibration_of(record)
     assert found is not None
-    assert found.error == pytest.approx(calibration_error(probs, torch.from_numpy(truth)))
+    assert found.error == pytest.approx(metrics(probs, torch.from_numpy(truth))["ece"])
     assert not found.off and found.low < 0 < found.high
     boasting = us.Gold(np.zeros((300, 1)), truth, teacher=soft(label, 3, 0.98 * np.ones(300)))
     found = us.audit(boasting)

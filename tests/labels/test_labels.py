@@ -22,7 +22,8 @@ def test_soft() -> None:
     assert soft.confidence("margin").equal(margin(PROBS))
     assert soft.confidence("entropy").equal(entropy(PROBS))
     assert Soft.concatenate([soft, soft.take(torch.tensor([1]))]).top1().tolist() == [1, 0, 0]
-    assert soft.ranked(1, 2).order.tolist() == [[0, 1, 2]]
+    assert soft.leading(1, 2, 2).probs[0].tolist() == pytest.approx([0.9, 0.05])
+    assert soft.positions(torch.tensor([2, 1])).tolist() == [1, 1]
 
 
 def test_soft_labels_are_stored_as_given() -> None:

@@ -15,7 +15,7 @@ import understudy.labels.reliability as module
 from understudy.labels.forms import Soft
 from understudy.labels.topk import TopK
 from understudy.maths.isotonic import StepCurve
-from understudy.maths.ranking import hits, leading, places, rank, topk_margins
+from understudy.maths.ranking import leading, margins_in_turn, positions
 
 
 def _teacher(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,15 +33,15 @@ def test_leading_is_the_head_of_the_full_ranking(seed: int, classes: int, depth:
     # Coarse values, so that entries tie.
     probs = torch.tensor(rng.integers(0, 4, (5, classes)) / 8).to(dtype)
     depth = min(depth, classes)
-    part, whole = leading(probs, depth), rank(probs)
-    assert part.probs.equal(whole.probs[:, :depth])
-    following = whole.probs[:, depth] if depth < classes else torch.zeros(5).double()
+    part, whole = leading(probs, depth), probs.double().sort(dim=1, descending=True, stable=True)
+    assert part.probs.equal(whole.values[:, :depth])
+    following = whole.values[:, depth] if depth < classes else torch.zeros(5).double()
     assert part.rest.equal(following)
-    assert topk_margins(part).equal(topk_margins(whole)[:, : part.depths])
+    all_margins = margins_in_turn(leading(probs, classes))
+    assert all(mine.equal(theirs) for mine, theirs in zip(margins_in_turn(part), all_margins, strict=False))
     labels = torch.tensor(rng.integers(0, classes, 5))
-    reached = places(probs, labels).unsqueeze(1) <= torch.arange(classes - 1)
-    assert reached.equal(hits(whole, labels))
-    assert Soft(probs, trusted=True).places(labels).equal(places(probs, labels))
+    assert positions(probs, labels).equal((whole.indices == labels.unsqueeze(1)).byte().argmax(1))
+    assert Soft(probs, trusted=True).positions(labels).equal(positions(probs, labels))
 
 
 @pytest.mark.parametrize("covariate", ["margin", "entropy"])

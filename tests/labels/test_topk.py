@@ -36,11 +36,11 @@ def test_worked_by_hand() -> None:
     assert labels.confidence("margin").tolist() == pytest.approx([0.2])
     expected = -(0.5 * np.log(0.5) + 0.3 * np.log(0.3) + 3 * third * np.log(third))
     assert labels.confidence("entropy").tolist() == pytest.approx([expected])
-    ranked = labels.ranked(0, 1)
-    assert ranked.order.tolist() == [[1, 4]]
-    assert ranked.rest.tolist() == pytest.approx([third])
-    assert labels.places(torch.tensor([4])).tolist() == [1]
-    assert labels.places(torch.tensor([0])).tolist() == [5]
+    leading = labels.leading(0, 1, 2)
+    assert leading.probs[0].tolist() == pytest.approx([0.5, 0.3])
+    assert leading.rest.tolist() == pytest.approx([third])
+    assert labels.positions(torch.tensor([4])).tolist() == [1]
+    assert labels.positions(torch.tensor([0])).tolist() == [5]
 
 
 def test_tail_as_given_and_as_computed() -> None:

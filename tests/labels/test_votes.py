@@ -29,7 +29,7 @@ def test_majority() -> None:
     assert votes.dense(torch.tensor([0, 3]), 3).tolist() == [pytest.approx([1 / 3, 2 / 3, 0]), [0.5, 0.5, 0]]
     assert votes.majority()[2].tolist() == [0, 0, 0]
     assert votes.confidence("margin").tolist() == pytest.approx([1 / 3, 1, 0, 0])
-    assert votes.places(torch.tensor([0, 2, 0, 1])).tolist() == [1, 0, 0, 1]
+    assert votes.positions(torch.tensor([0, 2, 0, 1])).tolist() == [1, 0, 0, 1]
     assert votes.votes.dtype == torch.int8
 
 

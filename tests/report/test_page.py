@@ -12,6 +12,8 @@ from torch import Tensor
 
 import understudy as us
 from understudy.comparison.outcome import Comparison, Outcome
+from understudy.maths.confidence import entropy
+from understudy.objective import Context
 from understudy.report.comparison import comparison_curves, write_comparison_report
 from understudy.report.figures import reliability_figure, run_curves
 from understudy.report.page import name_facts, write_run_report
@@ -146,6 +148,24 @@ def test_trust_is_what_slam_uses() -> None:
     assert trust.accuracy == pytest.approx(float((probs.argmax(1) == y).double().mean()))
     assert measure_teacher(us.Gold(torch.zeros(40, 2), y)) is None
     assert measure_teacher(None) is None
+
+
+@pytest.mark.parametrize(("covariate", "estimator"), [("entropy", "isotonic"), ("margin", "knn")])
+def test_the_curve_shown_is_the_one_that_was_used(covariate: str, estimator: str) -> None:
+    """As slam fitted it, and not a second one with other settings."""
+    probs, y = some_labels()
+    x = torch.zeros(40, 2)
+    gold, pool = us.Gold(x, y, teacher=probs), us.Pool(x, probs)
+    context = Context(gold, pool, classes=probs.shape[1], predict=lambda x: x, features=lambda x: x)
+    columns = us.slam(covariate=covariate, estimator=estimator, lower_bound=0.6).link.prepare(context)  # type: ignore[union-attr]
+    trust = measure_teacher(gold, pool, reliability=context.fits["slam"])
+    assert trust is not None and trust.curve is not None and trust.pool_confidence is not None
+    assert trust.measure == covariate
+    torch.testing.assert_close(trust.curve(trust.confidence).float(), columns["alpha"])
+    torch.testing.assert_close(trust.pool_confidence, trust.confidence)
+    if covariate == "entropy":
+        torch.testing.assert_close(trust.confidence, -entropy(probs))
+    assert ("certainty" in reliability_figure(trust)) == (covariate == "entropy")
 
 
 def test_steps_are_drawn_where_the_curve_has_them() -> None:

@@ -14,7 +14,6 @@ from torch import from_numpy
 
 from understudy.auditing.noise import Strata
 from understudy.auditing.record import Ints, Record
-from understudy.labels.forms import Ranking
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
 
 DEEPEST = 5
@@ -129,12 +128,12 @@ def _macro(correct: Ints, rows: Ints) -> Share:
 
 
 def _coverage(record: Record) -> list[Share]:
-    labels = record.gold.labels
-    if not isinstance(labels, Ranking):
+    if not record.gold.labels.ranks:
         return []
-    ranks = labels.places(from_numpy(record.truth)).numpy()
-    deepest = min(labels.listed, labels.classes - 1, DEEPEST)
-    return [exact(int((ranks < k).sum()), len(ranks)) for k in range(1, deepest + 1)]
+    ranking = record.gold.labels.ranking()
+    positions = ranking.positions(from_numpy(record.truth)).numpy()
+    deepest = min(ranking.listed, ranking.classes - 1, DEEPEST)
+    return [exact(int((positions < k).sum()), len(positions)) for k in range(1, deepest + 1)]
 
 
 def confusion_of(record: Record, strata: Strata | None, *, most: int) -> Confusion:

@@ -7,11 +7,12 @@ what a calibrated teacher would show on these very rows: each is right with exac
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from understudy.auditing.record import Floats, Ints, Record
+from understudy.auditing.record import Record
 from understudy.comparison.interval import Interval
-from understudy.inference.metrics import CALIBRATION_BINS
-from understudy.labels.forms import Hard, Ranking
+from understudy.maths.calibration import calibration_error
 
 SURE = 0.05
 DRAWS = 1000
@@ -40,11 +41,10 @@ def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
     sure = _probabilities(record)
     if sure is None or len(sure) < 2:
         return None
-    right = (~record.wrong).astype(np.float64)
-    bins = np.minimum((sure * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    error = _error(right, sure, bins)
+    right = torch.from_numpy(~record.wrong).double()
+    error = calibration_error(sure, right)
     rng = np.random.default_rng(seed)
-    draws = np.array([_error((rng.random(len(sure)) < sure).astype(np.float64), sure, bins) for _ in range(DRAWS)])
+    draws = np.array([calibration_error(sure, torch.from_numpy(rng.random(len(sure))) < sure) for _ in range(DRAWS)])
     gap = Interval.of((sure - right).tolist())
     return Calibration(
         error=error,
@@ -56,16 +56,10 @@ def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
     )
 
 
-def _probabilities(record: Record) -> Floats | None:
+def _probabilities(record: Record) -> Tensor | None:
     """The chance the teacher gave its own answer, where it is one."""
     labels = record.gold.labels
-    if isinstance(labels, Ranking):
-        return labels.leading(0, len(labels), 1).probs[:, 0].double().numpy()
-    if isinstance(labels, Hard) and labels.given is not None:
-        given = labels.given.numpy()
-        return given if given.min() >= 0 and given.max() <= 1 else None
-    return None
-
-
-def _error(right: Floats, sure: Floats, bins: Ints) -> float:
-    return float(np.abs(np.bincount(bins, weights=right - sure, minlength=CALIBRATION_BINS)).sum() / len(right))
+    if labels.ranks:
+        return labels.ranking().leading(0, len(labels), 1).probs[:, 0]
+    given = labels.confidence("margin")
+    return given if labels.has_confidence and float(given.min()) >= 0 and float(given.max()) <= 1 else None

@@ -41,11 +41,10 @@ class VotesGain:
 
 def votes_gain(record: Record) -> VotesGain | None:
     """For votes counted by majority in a pool large enough to learn the annotators from."""
-    if record.pool is None or not isinstance(record.pool.labels, Votes) or record.pool.labels.by != "majority":
+    gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
+    if not (isinstance(gold, Votes) and isinstance(pool, Votes)) or pool.by != "majority":
         return None
-    gold = record.gold.labels
-    assert isinstance(gold, Votes)
-    fit = record.pool.labels.dawid_skene()
+    fit = pool.dawid_skene()
     learnt = Votes(gold.votes, gold.classes, by=fit).top1().numpy() == record.truth
     majority = ~record.wrong
     return VotesGain(better=int((learnt & ~majority).sum()), worse=int((majority & ~learnt).sum()))

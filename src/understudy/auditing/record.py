@@ -10,9 +10,7 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, Ranking
-from understudy.labels.topk import TopK
-from understudy.labels.votes import Votes
+from understudy.labels.forms import Labels
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,11 +63,9 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
     on_pool, pool_rows = _of_pool(pool)
     # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
     bare = (on_gold if on_pool is None else on_pool).simplest()
-    plain = on_gold.simplest()
-    if not isinstance(bare, Hard) and not isinstance(plain, Ranking):
-        plain = on_gold
-    if form_of(plain) != form_of(bare):
-        raise UnderstudyError(f"gold holds {form_of(plain)}, the pool {form_of(bare)}; use one form in both")
+    plain = on_gold if bare.ranks else on_gold.simplest()
+    if plain.title != bare.title:
+        raise UnderstudyError(f"gold holds {plain.title}, the pool {bare.title}; use one form in both")
     truth = gold.y[rows].numpy()
     measured, theirs = _answers(plain), None if on_pool is None else _answers(bare)
     seen = int(max(truth.max(), measured.named.max(), -1 if theirs is None else theirs.named.max())) + 1
@@ -79,14 +75,8 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
         pool=theirs,
         pool_rows=pool_rows,
         names=_names(class_names, seen, max(plain.classes or 0, bare.classes or 0)),
-        form=form_of(bare),
+        form=bare.title,
     )
-
-
-def form_of(labels: Labels) -> str:
-    if isinstance(labels, Hard):
-        return "hard labels" if labels.given is None else "hard labels with a confidence"
-    return "votes" if isinstance(labels, Votes) else "top-k labels" if isinstance(labels, TopK) else "soft labels"
 
 
 def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:
@@ -104,8 +94,8 @@ def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:
 
 
 def _answers(labels: Labels) -> Answers:
-    bare = isinstance(labels, Hard) and labels.given is None
-    return Answers(labels, labels.top1().numpy(), None if bare else labels.confidence("margin").numpy())
+    confidence = labels.confidence("margin").numpy() if labels.has_confidence else None
+    return Answers(labels, labels.top1().numpy(), confidence)
 
 
 def _names(given: Sequence[Any] | None, seen: int, known: int) -> list[str]:

@@ -3,7 +3,6 @@
 from understudy.auditing.accuracy import Lean
 from understudy.auditing.record import Record
 from understudy.auditing.result import Audit
-from understudy.labels.votes import Votes
 from understudy.maths.proportions import Share
 
 
@@ -45,8 +44,7 @@ def warnings_of(audit: Audit, record: Record) -> list[str]:
             f"{audit.noise.uncovered:.0%} of the pool is of classes with fewer than 5 gold rows the teacher named so; "
             "their noise is measured together with others'."
         )
-    gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
-    if isinstance(gold, Votes) and isinstance(pool, Votes) and not gold.weighed_like(pool):
+    if record.pool is not None and not record.gold.labels.weighed_like(record.pool.labels):
         sentences.append("The votes on gold and pool are weighed by different models; fit one and pass by=fit to both.")
     return sentences
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import named_columns
 from understudy.labels.llm.answers import FORMS, Answers, read_answers
-from understudy.labels.llm.columns import label_columns
 from understudy.store.arrow import Array
 from understudy.tables.table import read_table
 from understudy.tables.write import check_new_table, write_table
@@ -56,7 +56,8 @@ def import_command(
     typer.echo(str(answers.report))
     if not len(answers):
         raise UnderstudyError("no answer could be used; check --classes against the examples above")
-    write_table(out, {"id": answers.ids} | _columns(answers) if pool is None else _joined(answers, pool))
+    labels = {"id": answers.ids} | named_columns(answers.labels, answers.classes)
+    write_table(out, labels if pool is None else _joined(answers, pool))
     form = type(answers.labels).__name__
     typer.echo(f"{len(answers):,} labels ({form.lower()}): {out}")
 
@@ -69,16 +70,12 @@ def _aliases(given: list[str]) -> dict[str, str]:
     return {word.strip(): name.strip() for word, _, name in pairs}
 
 
-def _columns(answers: Answers) -> dict[str, Array]:
-    return label_columns(answers.labels, answers.classes)
-
-
 def _joined(answers: Answers, path: Path) -> dict[str, Array]:
     """The pool's columns, and the labels of its rows."""
     pool = read_table(path)
-    said = [name for name in pool.columns if name.startswith("teacher_")]
-    if said:
-        raise UnderstudyError(f"{pool.where(said[0])} holds labels already; remove it, or import without --pool")
+    labelled = [name for name in pool.columns if name.startswith("teacher_")]
+    if labelled:
+        raise UnderstudyError(f"{pool.where(labelled[0])} holds labels already; remove it, or import without --pool")
     ids = pool.ids
     if ids is None:
         raise UnderstudyError(f"{path} has no column 'id' to join the answers by; add it")
@@ -89,4 +86,4 @@ def _joined(answers: Answers, path: Path) -> dict[str, Array]:
     typer.echo(f"{matched:,} of {len(pool):,} rows of {path} have a label")
     if matched < len(answers):
         typer.echo(f"note: {len(answers) - matched:,} answers are for ids that {path} does not have")
-    return {name: pool.columns[name] for name in pool.columns} | label_columns(labels, answers.classes)
+    return {name: pool.columns[name] for name in pool.columns} | named_columns(labels, answers.classes)

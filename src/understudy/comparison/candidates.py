@@ -13,7 +13,6 @@ import torch
 from understudy.comparison.outcome import GOLD_ONLY, TEACHER, VANILLA
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
@@ -70,8 +69,7 @@ def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[s
 def can_rank(pool: Pool) -> bool:
     """Whether the teacher is surer of some labels than of others."""
     assert pool.teacher is not None
-    plain = pool.teacher.simplest()
-    if isinstance(plain, Hard) and plain.given is None:
+    if not pool.teacher.simplest().has_confidence:
         return False
     sure = pool.teacher.confidence("margin")[pool.teacher.labelled()]
     return len(sure) > 0 and bool((sure != sure[0]).any())
@@ -80,7 +78,7 @@ def can_rank(pool: Pool) -> bool:
 def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
     """The short list for these labels; who needs the teacher's word on gold stands only where it is known."""
     assert pool.teacher is not None
-    soft = not isinstance(pool.teacher.simplest(), Hard)
+    soft = pool.teacher.simplest().ranks
     names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
     if can_rank(pool):
         names.append("confident")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels
+from understudy.labels.forms import Labels
 
 
 class Splits(NamedTuple):
@@ -145,6 +145,6 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Gener
 
 def _with_class_count(labels: Labels, gold: Gold) -> Labels:
     """Bare hard labels do not tell how many classes there are, and a fold may miss one that its held-out rows name."""
-    if not isinstance(labels, Hard) or labels.classes is not None or gold.teacher is None:
+    if labels.classes is not None or gold.teacher is None:
         return labels
-    return Hard(labels.labels, labels.given, classes=max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)
+    return labels.with_classes(max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)

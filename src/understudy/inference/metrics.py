@@ -6,16 +6,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import BATCH_SIZE, predict
-
-CALIBRATION_BINS = 15
-
-
-def calibration_error(probs: Tensor, labels: Tensor, bins: int = CALIBRATION_BINS) -> float:
-    """Expected calibration error of the top class: the mean gap between confidence and accuracy over equal bins."""
-    confidence, best = probs.double().max(-1)
-    place = (confidence * bins).long().clamp(max=bins - 1)
-    gap = (best == labels).double() - confidence
-    return float(torch.zeros(bins, dtype=torch.float64).index_add_(0, place, gap).abs().sum() / len(labels))
+from understudy.maths.calibration import calibration_error
 
 
 def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
@@ -24,6 +15,7 @@ def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
         raise UnderstudyError(
             f"the labels hold class {int(labels.max())}, but the model has {probs.shape[1]} outputs; match them"
         )
+    confidence, best = probs.double().max(-1)
     right = (probs.argmax(-1) == labels).double()
     counts = torch.bincount(labels)
     per_class = torch.bincount(labels, weights=right) / counts
@@ -31,7 +23,7 @@ def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
     return {
         "accuracy": float(right.mean()),
         "worst_class": float(per_class[counts > 0].min()),
-        "ece": calibration_error(probs, labels),
+        "ece": calibration_error(confidence, best == labels),
         "loss": float(-true_prob.log().mean()),
     }
 

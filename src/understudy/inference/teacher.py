@@ -83,9 +83,8 @@ def teach(
         block = missing[start : start + batch_size * save_every]
         answers.append(names[block.numpy()], ask(block))
         answers.flush()
-    labels = answers.labels(names)
-    assert isinstance(labels, Soft)
-    return labels.probs
+    labels = answers.labels(names).ranking()
+    return labels.dense(torch.arange(len(labels)), labels.classes)
 
 
 class _CacheFile:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, Ranking, as_labels
+from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths.bands import Bands, class_bands, curve_bands
 from understudy.maths.isotonic import StepCurve, fit_steps
 from understudy.maths.neighbours import NeighbourCurve
@@ -49,6 +49,15 @@ class Reliability(ABC):
     threshold: float
     top_k_accuracy_on_gold: Tensor
     """Share of the gold rows whose label is among the teacher's top k, for k = 1, 2, …"""
+    gold_right: Tensor
+    """Per gold row, whether the teacher was right: with ``gold_covariate`` or ``gold_named``, what the bands redraw."""
+    covariate: str
+    """What alpha depends on: "margin", "entropy", "confidence" (the one given) or "class" (the one named)."""
+    estimator: str = "isotonic"
+    per_class: Tensor | None
+    """alpha by the class the teacher named, where it depends on that."""
+    alpha_steps: StepCurve | None
+    """alpha against ``covariate_of``, to be drawn; None where it goes by the class the teacher named."""
 
     @staticmethod
     def fit(
@@ -86,10 +95,13 @@ class Reliability(ABC):
             raise UnderstudyError(
                 f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
             )
-        if isinstance(teacher, Hard):
-            return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
-        assert isinstance(teacher, Ranking)
-        return _fit_ranked(teacher, y, lower_bound, threshold, covariate, estimator)
+        if teacher.ranks:
+            return _fit_ranked(teacher.ranking(), y, lower_bound, threshold, covariate, estimator)
+        return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
+
+    @abstractmethod
+    def covariate_of(self, probs: Any) -> Tensor:
+        """What alpha is read off by, ``(N,)`` float64: the top-1 margin or certainty, or the confidence given."""
 
     @abstractmethod
     def alpha(self, probs: Any) -> Tensor:
@@ -132,8 +144,13 @@ class RankedReliability(Reliability):
     threshold: float
     top_k_accuracy_on_gold: Tensor
     gold_covariate: Tensor
-    """The top-1 covariate of the gold rows, and whether the teacher was right there: what the bands redraw."""
     gold_right: Tensor
+    alpha_steps: StepCurve
+    estimator: str
+    per_class = None
+
+    def covariate_of(self, probs: Any) -> Tensor:
+        return self._by_chunk(self._scores(probs), 1, next)
 
     def alpha(self, probs: Any) -> Tensor:
         return self.topk_accuracy(probs, 1)
@@ -176,48 +193,43 @@ class RankedReliability(Reliability):
         cutoffs = self._cutoffs[:depth].tolist()
 
         def first_reached(covariates: Iterator[Tensor]) -> Tensor:
-            found = left = torch.empty(0)
+            smallest = left = torch.empty(0)
             for k, (covariate, cutoff) in enumerate(zip(covariates, cutoffs, strict=False), start=1):
                 if k == 1:
                     on_first(covariate)
-                    found = torch.full((len(covariate),), self.classes, dtype=torch.int32)
+                    smallest = torch.full((len(covariate),), self.classes, dtype=torch.int32)
                     left = torch.ones(len(covariate), dtype=torch.bool)
                     continue
                 reached = (covariate > cutoff).logical_and_(left)
-                found.masked_fill_(reached, k)
+                smallest.masked_fill_(reached, k)
                 left.logical_xor_(reached)
                 if k % 8 == 0 and not bool(left.any()):
                     break
-            return found
+            return smallest
 
-        found = self._by_chunk(teacher, depth, first_reached).long()
+        smallest = self._by_chunk(teacher, depth, first_reached).long()
         if depth < deepest:
-            left = (found == self.classes).nonzero().squeeze(1)
+            left = (smallest == self.classes).nonzero().squeeze(1)
             if len(left):
-                found[left] = self._smallest_k(teacher.take(left), 4 * depth)
-        return found
+                smallest[left] = self._smallest_k(teacher.take(left), 4 * depth)
+        return smallest
 
     def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
         teacher = self._scores(probs)
-        asked = self._by_chunk(teacher, 1, next)
+        asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
         return curve_bands(
-            self.gold_covariate,
-            self.gold_right,
-            _blank(asked, teacher, float("nan")),
-            lower=self.lower_bound,
-            level=level,
-            repeats=repeats,
-            rng=np.random.default_rng(seed),
-        )
+            self.gold_covariate, self.gold_right, asked,
+            lower=self.lower_bound, level=level, repeats=repeats, rng=np.random.default_rng(seed),
+        )  # fmt: skip
 
     def _scores(self, probs: Any) -> Ranking:
         teacher = as_labels(probs)
-        if not isinstance(teacher, Ranking) or teacher.classes != self.classes:
+        if not teacher.ranks or teacher.classes != self.classes:
             raise UnderstudyError(
                 f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
                 f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
             )
-        return teacher
+        return teacher.ranking()
 
     def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
         """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
@@ -236,22 +248,25 @@ class HardReliability(Reliability):
     """For hard labels: accuracy per class the teacher named, or a curve over its confidence where it gave one."""
 
     per_class: Tensor
-    curve: StepCurve | None
+    alpha_steps: StepCurve | None
     classes: int
     lower_bound: float
     threshold: float
     top_k_accuracy_on_gold: Tensor
-    gold: Hard
-    """What the teacher said of the gold rows, and whether it was right: what the bands redraw."""
+    gold_covariate: Tensor
+    gold_named: Tensor
     gold_right: Tensor
+    covariate: str
+
+    def covariate_of(self, probs: Any) -> Tensor:
+        return self._hard(probs).confidence("margin")
 
     def alpha(self, probs: Any) -> Tensor:
         teacher = self._hard(probs)
-        if self.curve is not None:
-            assert teacher.given is not None
-            # Rows without a label may have NaN for a confidence; any number does until they are blanked.
-            return _blank(self.curve(teacher.given.nan_to_num()), teacher, float("nan"))
-        return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
+        if self.alpha_steps is None:
+            return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
+        # Rows without a label may have NaN for a confidence; any number does until they are blanked.
+        return _blank(self.alpha_steps(teacher.confidence("margin").nan_to_num()), teacher, float("nan"))
 
     def k(self, probs: Any) -> Tensor:
         # No ranking to cut: the truth may be any class.
@@ -268,40 +283,30 @@ class HardReliability(Reliability):
 
     def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
         teacher = self._hard(probs)
-        if self.curve is not None:
-            assert teacher.given is not None and self.gold.given is not None
-            asked = _blank(teacher.given, teacher, float("nan"))
+        rng = np.random.default_rng(seed)
+        if self.alpha_steps is not None:
+            asked = _blank(teacher.confidence("margin"), teacher, float("nan"))
             return curve_bands(
-                self.gold.given,
-                self.gold_right,
-                asked,
-                lower=self.lower_bound,
-                level=level,
-                repeats=repeats,
-                rng=np.random.default_rng(seed),
-            )
+                self.gold_covariate, self.gold_right, asked,
+                lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
+            )  # fmt: skip
         return class_bands(
-            self.gold.top1(),
-            self.gold_right,
-            teacher.top1(),
+            self.gold_named, self.gold_right, teacher.top1(),
             lambda named, correct: class_accuracies(named, correct, self.lower_bound),
-            classes=self.classes,
-            level=level,
-            repeats=repeats,
-            rng=np.random.default_rng(seed),
-        )
+            classes=self.classes, level=level, repeats=repeats, rng=rng,
+        )  # fmt: skip
 
-    def _hard(self, probs: Any) -> Hard:
+    def _hard(self, probs: Any) -> Labels:
         teacher = as_labels(probs).simplest()
-        if not isinstance(teacher, Hard):
+        if teacher.ranks:
             raise UnderstudyError(
                 "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
             )
-        if self.curve is not None and teacher.given is None:
+        if self.alpha_steps is not None and not teacher.has_confidence:
             raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
-        if len(teacher) and int(teacher.labels.max()) >= self.classes:
+        if len(teacher) and int(teacher.top1().max()) >= self.classes:
             raise UnderstudyError(
-                f"the teacher named class {int(teacher.labels.max())}, but the estimate knows {self.classes} classes; "
+                f"the teacher named class {int(teacher.top1().max())}, but the estimate knows {self.classes} classes; "
                 "pass classes= to Reliability.fit"
             )
         return teacher
@@ -319,47 +324,51 @@ def _fit_ranked(
     if int(y.max()) >= teacher.classes:
         raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
     scores = teacher.leading(0, len(teacher), teacher.listed)
-    places = teacher.places(y).numpy()
-    right = (places == 0).astype(np.float64)
+    positions = teacher.positions(y).numpy()
+    right = (positions == 0).astype(np.float64)
     first = next(COVARIATES[covariate](scores))
     curves = [
-        fit_steps(column.numpy(), (places < k).astype(np.float64), lower=lower_bound)
+        fit_steps(column.numpy(), (positions < k).astype(np.float64), lower=lower_bound)
         for k, column in enumerate(COVARIATES[covariate](scores), start=1)
     ]
     alpha_curve: Callable[[Tensor], Tensor] = curves[0]
+    alpha_steps = curves[0]
     if estimator == "knn":
         alpha_curve = NeighbourCurve(first.numpy(), right, lower_bound)
+        knots = first.unique()
+        alpha_steps = StepCurve(knots, alpha_curve(knots))
+    top_k_accuracy = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
     return RankedReliability(
         curves=curves,
         alpha_curve=alpha_curve,
         covariate=covariate,
+        estimator=estimator,
         classes=teacher.classes,
         lower_bound=lower_bound,
         threshold=threshold,
-        top_k_accuracy_on_gold=torch.from_numpy(np.bincount(places, minlength=len(curves)).cumsum() / len(y))[
-            : len(curves)
-        ],
+        top_k_accuracy_on_gold=torch.from_numpy(top_k_accuracy)[: len(curves)],
         gold_covariate=first,
         gold_right=torch.from_numpy(right),
+        alpha_steps=alpha_steps,
     )
 
 
-def _fit_hard(teacher: Hard, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> HardReliability:
-    said = teacher.top1()
-    classes = classes or max(int(said.max()), int(y.max())) + 1
-    right = (said == y).double()
-    named = torch.bincount(said, minlength=classes).double()
-    correct = torch.bincount(said, weights=right, minlength=classes)
-    curve = None
-    if teacher.given is not None:
-        curve = fit_steps(teacher.given.numpy(), right.numpy(), lower=lower_bound)
+def _fit_hard(teacher: Labels, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> HardReliability:
+    named, confidence = teacher.top1(), teacher.confidence("margin")
+    classes = classes or max(int(named.max()), int(y.max())) + 1
+    right = (named == y).double()
+    counts = torch.bincount(named, minlength=classes).double()
+    correct = torch.bincount(named, weights=right, minlength=classes)
+    steps = fit_steps(confidence.numpy(), right.numpy(), lower=lower_bound) if teacher.has_confidence else None
     return HardReliability(
-        per_class=class_accuracies(named, correct, lower_bound),
-        curve=curve,
+        per_class=class_accuracies(counts, correct, lower_bound),
+        alpha_steps=steps,
         classes=classes,
         lower_bound=lower_bound,
         threshold=threshold,
         top_k_accuracy_on_gold=right.mean().reshape(1),
-        gold=teacher,
+        gold_covariate=confidence,
+        gold_named=named,
         gold_right=right,
+        covariate="class" if steps is None else "confidence",
     )

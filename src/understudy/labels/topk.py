@@ -15,13 +15,16 @@ one. A single answer with a confidence below chance is such a row; ``us.Hard(lab
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, Ranking, same_classes
-from understudy.maths.ranking import Leading, Ranked
+from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.columns import Column, Columns
+from understudy.labels.hard import Hard
+from understudy.maths.ranking import Leading
 
 # Rows per look: the float64 and int64 copies of a chunk stay near 20 MB at K = 10.
 _ROWS = 1 << 16
@@ -32,6 +35,14 @@ class TopK(Ranking):
 
     Both lie column by column in memory: estimates look at all rows' best, then all rows' second best.
     """
+
+    columns = (
+        Column("teacher_topk_index", "int32", -1, holds="class", lists=True, uneven=True),
+        Column("teacher_topk_prob", "float32", 0.0, lists=True, uneven=True),
+        Column("teacher_topk_tail", "float32", 0.0, required=False),
+    )
+    form, title = "topk", "top-k labels"
+    needs_classes = True
 
     def __init__(
         self, indices: Any, probs: Any, classes: int, tail: Any = None, *, where: str = "teacher", trusted: bool = False
@@ -64,26 +75,25 @@ class TopK(Ranking):
         return full.scatter_(1, torch.where(indices < 0, classes, indices), probs)[:, :classes]
 
     def confidence(self, measure: str) -> Tensor:
-        parts = [_MEASURES[measure](self.ranked(i, i + _ROWS)) for i in range(0, len(self), _ROWS)]
+        parts = [_MEASURES[measure](self.leading(i, i + _ROWS, self.listed)) for i in range(0, len(self), _ROWS)]
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
-
-    def ranked(self, start: int, stop: int) -> Ranked:
-        part = slice(start, stop)
-        return Ranked(
-            self.probs[part].double(), self.indices[part].long(), self.rest[part].double(), classes=self.classes
-        )
 
     def leading(self, start: int, stop: int, depth: int) -> Leading:
         following = self.probs[start:stop, depth] if depth < self.listed else self.rest[start:stop]
         return Leading(self.probs[start:stop, :depth].double(), following.double(), self.classes)
 
-    def places(self, labels: Tensor) -> Tensor:
-        found = self.indices == labels.unsqueeze(1)
-        return torch.where(found.any(1), found.byte().argmax(1), self.classes)
+    def positions(self, labels: Tensor) -> Tensor:
+        is_label = self.indices == labels.unsqueeze(1)
+        return torch.where(is_label.any(1), is_label.byte().argmax(1), self.classes)
 
     def take(self, rows: Tensor) -> "TopK":
         indices, probs = (part.T.index_select(1, rows).T for part in (self.indices, self.probs))
         return TopK(indices, probs, self.classes, self.rest[rows], trusted=True)
+
+    def without(self, rows: Tensor) -> "TopK":
+        keep = ~rows.unsqueeze(1)
+        indices = torch.where(keep, self.indices, -1)
+        return TopK(indices, self.probs * keep, self.classes, self.rest * keep.squeeze(1), trusted=True)
 
     @classmethod
     def concatenate(cls, parts: Sequence["TopK"]) -> "TopK":
@@ -104,16 +114,30 @@ class TopK(Ranking):
         certain = bool((self.probs[:, 0][labelled] == 1).all())
         return Hard(self.top1(), classes=self.classes) if certain else self
 
+    def to_columns(self) -> Columns:
+        listed = self.indices >= 0
+        tail = self.rest.double() * (self.classes - listed.sum(1)) * listed[:, 0]
+        return {
+            "teacher_topk_index": np.ascontiguousarray(self.indices.int().numpy()),
+            "teacher_topk_prob": np.ascontiguousarray((self.probs * listed).float().numpy()),
+            "teacher_topk_tail": tail.float().numpy(),
+        }
 
-def _margin(ranked: Ranked) -> Tensor:
-    following = ranked.probs[:, 1] if ranked.probs.shape[1] > 1 else ranked.rest
-    return ranked.probs[:, 0] - following
+    @classmethod
+    def from_columns(cls, columns: Columns, source: Source) -> "TopK":
+        assert source.classes is not None
+        index, prob = columns["teacher_topk_index"], columns["teacher_topk_prob"]
+        return cls(index, prob, source.classes, columns.get("teacher_topk_tail"), where=source.where)
 
 
-def _entropy(ranked: Ranked) -> Tensor:
+def _margin(scores: Leading) -> Tensor:
+    return scores.probs[:, 0] - (scores.probs[:, 1] if scores.probs.shape[1] > 1 else scores.rest)
+
+
+def _entropy(scores: Leading) -> Tensor:
     """Exact under the even spread: every unlisted class adds −rest · log rest."""
-    unlisted = (ranked.classes - ranked.probs.shape[1]) * ranked.rest.xlogy(ranked.rest)
-    return -(ranked.probs.xlogy(ranked.probs).sum(1) + unlisted)
+    unlisted = (scores.classes - scores.probs.shape[1]) * scores.rest.xlogy(scores.rest)
+    return -(scores.probs.xlogy(scores.probs).sum(1) + unlisted)
 
 
 _MEASURES = {"margin": _margin, "entropy": _entropy}
@@ -139,7 +163,7 @@ def _compact(
     indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Checked, sorted by descending probability (ties as listed), and small."""
-    kept = torch.empty(indices.T.shape, dtype=torch.int16 if classes < 1 << 15 else torch.int32).T
+    classes_listed = torch.empty(indices.T.shape, dtype=torch.int16 if classes < 1 << 15 else torch.int32).T
     scores = torch.empty(probs.T.shape, dtype=probs.dtype).T
     rest = torch.empty(len(probs), dtype=torch.float64 if probs.dtype == torch.float64 else torch.float32)
     for start in range(0, len(probs), _ROWS):
@@ -154,10 +178,10 @@ def _compact(
         _refuse_impossible_rows(score, listed, share, classes, start, where)
         # Padding ranks after all listed classes, and then stands for unlisted ones.
         order = torch.where(listed, score, -1.0).sort(dim=1, descending=True, stable=True).indices
-        kept[part] = index.gather(1, order)
+        classes_listed[part] = index.gather(1, order)
         scores[part] = torch.where(listed, score, share.unsqueeze(1)).gather(1, order)
         rest[part] = share
-    return kept, scores, rest
+    return classes_listed, scores, rest
 
 
 def _refuse_bad_rows(index: Tensor, score: Tensor, mass: Tensor, classes: int, start: int, where: str) -> None:

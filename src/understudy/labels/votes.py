@@ -13,15 +13,18 @@ on; rows taken out of a set keep the model of the set:
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, Ranking, same_classes
+from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.columns import Column, Columns
+from understudy.labels.hard import Hard
 from understudy.maths.confidence import MEASURES
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
-from understudy.maths.ranking import Ranked, places, rank
+from understudy.maths.ranking import Leading, leading, positions
 
 # Rows per look: their float64 distributions stay near 50 MB at 100 classes.
 _ROWS = 1 << 16
@@ -30,6 +33,12 @@ _RULES = ("majority", "dawid_skene")
 
 class Votes(Ranking):
     """``votes (N, A)``: what each of A annotators said of each row."""
+
+    columns = (
+        Column("teacher_votes", "int32", -1, holds="class", lists=True, may_be_empty=True, prefix="teacher_vote_"),
+    )  # fmt: skip
+    form, title = "votes", "votes"
+    needs_classes = True
 
     def __init__(self, votes: Any, classes: int, by: str | DawidSkene = "majority", *, where: str = "teacher") -> None:
         self.classes = self.listed = classes = check_class_count(classes, where)
@@ -72,14 +81,17 @@ class Votes(Ranking):
         parts = [MEASURES[measure](self._probs(slice(i, i + _ROWS))) for i in range(0, len(self), _ROWS)]
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
-    def ranked(self, start: int, stop: int) -> Ranked:
-        return rank(self._probs(slice(start, stop)))
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        return leading(self._probs(slice(start, stop)), depth)
 
-    def places(self, labels: Tensor) -> Tensor:
-        return places(self._probs(slice(None)), labels)
+    def positions(self, labels: Tensor) -> Tensor:
+        return positions(self._probs(slice(None)), labels)
 
     def take(self, rows: Tensor) -> "Votes":
-        return Votes(self.votes[rows], self.classes, by=self._model() or self.by)
+        return Votes(self.votes[rows], self.classes, by=self.vote_model() or self.by)
+
+    def without(self, rows: Tensor) -> "Votes":
+        return Votes(torch.where(rows.unsqueeze(1), -1, self.votes), self.classes, by=self.vote_model() or self.by)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Votes"]) -> "Votes":
@@ -100,21 +112,26 @@ class Votes(Ranking):
             return Hard(self.votes[:, 0], classes=self.classes)
         return self
 
-    def weighed_like(self, other: "Votes") -> bool:
-        """Whether the same votes would give the same label in both sets."""
-        mine, theirs = self._model(), other._model()
-        if mine is None or theirs is None:
-            return mine is theirs
-        return mine.confusion.shape == theirs.confusion.shape and torch.allclose(mine.confusion, theirs.confusion)
-
-    def _model(self) -> DawidSkene | None:
+    def vote_model(self) -> DawidSkene | None:
         if self._fit is None and self.by == "dawid_skene":
             self._fit = self.dawid_skene()
         return self._fit
 
+    def to_columns(self) -> Columns:
+        return {"teacher_votes": self.votes.int().numpy()}
+
+    @classmethod
+    def from_columns(cls, columns: Columns, source: Source) -> "Votes":
+        assert source.classes is not None
+        votes = columns["teacher_votes"]
+        # Files with gaps hold whole numbers as fractions; other fractions are refused below.
+        if votes.dtype.kind == "f" and np.array_equal(votes, np.floor(votes)):
+            votes = votes.astype(np.int64)
+        return cls(votes, source.classes, by=source.votes, where=source.where)
+
     def _probs(self, rows: slice | Tensor) -> Tensor:
         """Label distributions, float64; all zero where nobody voted."""
-        votes, model = self.votes[rows], self._model()
+        votes, model = self.votes[rows], self.vote_model()
         if model is None:
             return vote_shares(votes, self.classes)
         return model.posterior_of(votes) * (votes >= 0).any(1, keepdim=True)

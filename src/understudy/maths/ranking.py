@@ -1,8 +1,8 @@
 """Class probabilities in descending order, possibly only the first K of C, and what can be read off them for every k.
 
 For the k-th column the covariate is ``topk_margin(p, k)`` or minus ``grouped_entropy(p, k)``; computing all of them
-from one sort costs O(C) per row instead of O(C²). The covariate of the k-th column needs no order of the classes and,
-for margins, only the k + 1 largest entries: ``leading`` gives just those, over ten times faster than a stable sort.
+from one sort costs O(C) per row instead of O(C²). They need no order of the classes and, for margins, only the k + 1
+largest entries: ``leading`` gives just those, over ten times faster than a stable sort.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-
-
-class Ranked(NamedTuple):
-    """``probs (n, K)`` descending float64, ``order (n, K)`` their classes; each unlisted class holds ``rest (n,)``."""
-
-    probs: Tensor
-    order: Tensor
-    rest: Tensor
-    classes: int
-
-    @property
-    def depths(self) -> int:
-        """How many k have a covariate: top-k for k = 1 … depths, k < classes."""
-        return min(self.probs.shape[1], self.classes - 1)
 
 
 class Leading(NamedTuple):
@@ -39,6 +25,7 @@ class Leading(NamedTuple):
 
     @property
     def depths(self) -> int:
+        """How many k have a covariate: top-k for k = 1 … depths, k < classes."""
         return min(self.probs.shape[1], self.classes - 1)
 
 
@@ -56,50 +43,25 @@ def leading(probs: Tensor, depth: int) -> Leading:
     return Leading(largest[:, :depth], rest, classes)
 
 
-def places(probs: Tensor, labels: Tensor) -> Tensor:
+def positions(probs: Tensor, labels: Tensor) -> Tensor:
     """How many classes stand before the label in a row's ranking (equal entries in class order), ``(n,)``."""
     own = probs.gather(1, labels.unsqueeze(1))
     earlier = torch.arange(probs.shape[1]) < labels.unsqueeze(1)
     return ((probs > own) | ((probs == own) & earlier)).sum(1)
 
 
-def rank(probs: Tensor) -> Ranked:
-    """Dense rows, fully sorted; ties keep class order."""
-    ordered = probs.double().sort(dim=-1, descending=True, stable=True)
-    return Ranked(ordered.values, ordered.indices, torch.zeros(len(probs), dtype=torch.float64), probs.shape[1])
+def margins_in_turn(scores: Leading) -> Iterator[Tensor]:
+    """``topk_margin(p, k)`` for k = 1, 2, … depths, one ``(n,)`` at a time."""
+    head = torch.zeros_like(scores.rest)
+    for k in range(scores.depths):
+        head = head + scores.probs[:, k]
+        yield head - (scores.probs[:, k + 1] if k + 1 < scores.probs.shape[1] else scores.rest)
 
 
-def _next_best(ranked: Ranked | Leading) -> Tensor:
-    return torch.cat([ranked.probs[:, 1:], ranked.rest.unsqueeze(1)], dim=1)[:, : ranked.depths]
-
-
-def topk_margins(ranked: Ranked | Leading) -> Tensor:
-    """``topk_margin(p, k)`` for every k = 1 … depths, ``(n, depths)``."""
-    return ranked.probs.cumsum(1)[:, : ranked.depths] - _next_best(ranked)
-
-
-def margins_in_turn(ranked: Leading) -> Iterator[Tensor]:
-    """``topk_margin(p, k)`` for k = 1, 2, … one ``(n,)`` at a time, bit for bit the columns of ``topk_margins``."""
-    head = torch.zeros_like(ranked.rest)
-    for k in range(ranked.depths):
-        head = head + ranked.probs[:, k]
-        yield head - (ranked.probs[:, k + 1] if k + 1 < ranked.probs.shape[1] else ranked.rest)
-
-
-def certainties_in_turn(ranked: Leading) -> Iterator[Tensor]:
-    """``−grouped_entropy(p, k)`` for k = 1, 2, … one ``(n,)`` at a time; unlisted classes must hold ``rest``."""
-    yield from grouped_certainties(ranked).unbind(1)
-
-
-def grouped_certainties(ranked: Ranked | Leading) -> Tensor:
-    """``−grouped_entropy(p, k)`` for every k = 1 … depths, ``(n, depths)``: larger is surer, like a margin."""
-    head = ranked.probs.cumsum(1)
-    pieces = ranked.probs.xlogy(ranked.probs)
-    unlisted = (ranked.classes - ranked.probs.shape[1]) * ranked.rest.xlogy(ranked.rest)
+def certainties_in_turn(scores: Leading) -> Iterator[Tensor]:
+    """``−grouped_entropy(p, k)`` for k = 1, 2, … depths, one ``(n,)`` at a time: larger is surer, like a margin."""
+    head = scores.probs.cumsum(1)
+    pieces = scores.probs.xlogy(scores.probs)
+    unlisted = (scores.classes - scores.probs.shape[1]) * scores.rest.xlogy(scores.rest)
     after = pieces.sum(1, keepdim=True) - pieces.cumsum(1) + unlisted.unsqueeze(1)
-    return (head.xlogy(head) + after)[:, : ranked.depths]
-
-
-def hits(ranked: Ranked, labels: Tensor) -> Tensor:
-    """Is the label among the top k, for every k = 1 … depths, ``(n, depths)`` bool."""
-    return (ranked.order == labels.unsqueeze(1)).cummax(1).values[:, : ranked.depths]
+    yield from (head.xlogy(head) + after)[:, : scores.depths].unbind(1)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method, with_weight
@@ -44,13 +43,13 @@ class ConfidentWeight(Weight):
             raise UnderstudyError(f"confident(measure={self.measure!r}) is unknown; use one of {', '.join(MEASURES)}")
 
     def prepare(self, context: Context) -> Columns:
-        plain = context.teacher.simplest()
         confidence = context.teacher.confidence(self.measure)
         if self.measure == "entropy":
             confidence = -confidence
         count = max(1, round(self.share * len(confidence)))
-        no_scores = isinstance(plain, Hard) and plain.given is None
-        if no_scores or (count < len(confidence) and bool((confidence == confidence[0]).all())):
+        if not context.teacher.simplest().has_confidence or (
+            count < len(confidence) and bool((confidence == confidence[0]).all())
+        ):
             raise UnderstudyError(
                 "confident ranks labels by the teacher's confidence, but all pool labels are equally sure; "
                 "pass probabilities or us.Hard(labels, confidence), or use us.vanilla()"

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels
+from understudy.labels.forms import Labels
 from understudy.maths import weights
 from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
@@ -72,14 +72,15 @@ class FidelityWeight(Weight):
 
 def _own_doubt(teacher: Labels) -> Tensor:
     """The entropy of the teacher's labels; for hard labels, what their confidence leaves open."""
-    if not isinstance(teacher, Hard) or teacher.given is None:
+    if teacher.ranks or not teacher.has_confidence:
         return teacher.confidence("entropy")
-    if bool(((teacher.given < 0) | (teacher.given > 1)).any()):
+    given = teacher.confidence("margin")
+    if bool(((given < 0) | (given > 1)).any()):
         raise UnderstudyError(
             "fidelity reads the confidence of hard labels as a chance, but some lie outside [0, 1]; "
             "scale them, or pass uncertainty= (one number per pool row)"
         )
-    return 1 - teacher.given
+    return 1 - given
 
 
 fidelity_weight = FidelityWeight

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Ranking
 from understudy.maths.mixing import forward_correction
 from understudy.method_options import Slots, method
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
@@ -104,7 +103,7 @@ class ForwardLink(Link):
                     f"{where} has shape {tuple(probs.shape)}; give ({len(teacher)}, {context.classes})"
                 )
             return probs
-        if not isinstance(teacher, Ranking):
+        if not teacher.ranks:
             raise UnderstudyError(
                 "forward(transition='anchor') needs predictions of the noisy label, and hard labels are none; pass "
                 "noisy_probs=run.predict(pool.x) of a net trained with us.vanilla()"

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Ranking
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
@@ -71,8 +70,7 @@ class SlamLink(Link):
 
     def prepare(self, context: Context) -> Columns:
         teacher = context.teacher.simplest()
-        ranks = isinstance(teacher, Ranking)
-        if isinstance(self.k, int) and not ranks and self.k < context.classes:
+        if isinstance(self.k, int) and not teacher.ranks and self.k < context.classes:
             raise UnderstudyError(f"slam(k={self.k}): hard labels do not rank the classes; leave k out")
         trust = self._fit(context) if self._asks_gold(context) else None
         k = torch.full((len(teacher),), context.classes)
@@ -85,7 +83,7 @@ class SlamLink(Link):
             context.facts[f"{self.name}.share_at_lower_bound"] = float((alpha <= self.lower_bound).double().mean())
         if isinstance(self.k, int):
             k = torch.full_like(k, min(self.k, context.classes))
-        elif self.k == "auto" and ranks and trust is not None:
+        elif self.k == "auto" and teacher.ranks and trust is not None:
             k = torch.full_like(k, trust.fixed_k())
         context.facts[f"{self.name}.mean_alpha"] = float(alpha.mean())
         context.facts[f"{self.name}.mean_k"] = float(k.double().mean())
@@ -97,7 +95,7 @@ class SlamLink(Link):
 
     def _asks_gold(self, context: Context) -> bool:
         """With alpha known, only a k that is estimated still asks for gold."""
-        estimates_k = isinstance(context.teacher.simplest(), Ranking) and not isinstance(self.k, int)
+        estimates_k = context.teacher.simplest().ranks and not isinstance(self.k, int)
         return self.alpha is None or estimates_k
 
     def _known_alpha(self, context: Context) -> Tensor:
@@ -113,14 +111,14 @@ class SlamLink(Link):
 
     def _fit(self, context: Context) -> Reliability:
         gold, teacher = context.estimates
-        # Gold and pool labels come from one teacher: if the pool's are hard, so are these.
-        teacher = teacher if isinstance(context.teacher.simplest(), Ranking) else teacher.simplest()
         fit = partial(
             Reliability.fit, lower_bound=self.lower_bound, threshold=self.threshold, covariate=self.covariate,
             estimator=self.estimator, classes=context.classes,
         )  # fmt: skip
         assert context.gold is not None  # else there were no estimates
-        return context.gold.once(("reliability", type(teacher), *fit.keywords.values()), lambda: fit(teacher, gold.y))
+        trust = context.gold.once(("reliability", *fit.keywords.values()), lambda: fit(teacher, gold.y))
+        context.fits[self.name] = trust
+        return trust
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         top = top_mask(step.teacher, step.columns[f"{self.name}.k"])

@@ -27,6 +27,7 @@ WIDTH = 7.2
 MOST_MARKS, MOST_POINTS = 2000, 120
 CONFIDENCE_NAMES = {
     "margin": "margin: the teacher's best probability minus its second best",
+    "entropy": "certainty: minus the entropy of the teacher's probabilities",
     "confidence": "the confidence the teacher gave",
 }
 History = Sequence[dict[str, float]]

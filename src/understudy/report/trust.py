@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
-from understudy.labels.forms import Ranking
-from understudy.labels.reliability import HardReliability, RankedReliability, Reliability
+from understudy.labels.reliability import Reliability
 from understudy.maths.isotonic import StepCurve
 
 
@@ -17,13 +16,15 @@ class Trust:
     """``curve`` over ``confidence`` where the teacher gave scores; ``per_class`` where it only named a class."""
 
     confidence: Tensor
-    """Per gold row that measures the teacher: its margin, or the confidence it gave."""
+    """Per gold row that measures the teacher: its margin or certainty, or the confidence it gave."""
     right: Tensor
     named: Tensor
     """The class it named."""
     classes: int
     measure: str
-    """"margin", "confidence" or "class"."""
+    """"margin", "entropy", "confidence" or "class"."""
+    estimator: str
+    """"isotonic" or "knn"."""
     lower_bound: float
     curve: StepCurve | None = None
     per_class: Tensor | None = None
@@ -39,39 +40,33 @@ def measure_teacher(
     gold: Gold | None,
     pool: Pool | None = None,
     *,
+    reliability: Reliability | None = None,
     lower_bound: float = 0.5,
     classes: int | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Trust | None:
-    """None where fewer than two gold rows carry the teacher's word."""
-    rows, said = (torch.empty(0), None) if gold is None else gold.estimates()
-    if gold is None or said is None or len(rows) < 2:
+    """None where fewer than two gold rows carry the teacher's word.
+
+    ``reliability``: the estimate a training used (``run.fits``); without one, it is fitted as ``us.slam()`` does.
+    """
+    rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+    if gold is None or labels is None or len(rows) < 2:
         return None
-    y = gold.y[rows]
-    if pool is not None and pool.teacher is not None and not isinstance(pool.teacher.simplest(), Ranking):
-        # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
-        said = said.simplest()
-    said = said if isinstance(said, Ranking) and isinstance(said.simplest(), Ranking) else said.simplest()
-    reliability = Reliability.fit(said, y, lower_bound, classes=classes)
-    named = said.top1()
-    curve, per_class, measure = None, None, "margin"
-    if isinstance(reliability, RankedReliability):
-        curve = reliability.curves[0]
-    elif isinstance(reliability, HardReliability):
-        curve, per_class = reliability.curve, reliability.per_class
-        measure = "class" if curve is None else "confidence"
-    theirs = None
-    if pool is not None and pool.teacher is not None and measure != "class":
-        theirs = pool.teacher.take(pool.teacher.labelled().nonzero().squeeze(1)).confidence("margin")
+    y, named = gold.y[rows], labels.top1()
+    trust = reliability or Reliability.fit(labels, y, lower_bound, classes=classes)
+    on_pool, theirs = None, None if pool is None else pool.teacher
+    if theirs is not None and theirs.form == labels.form and trust.alpha_steps is not None:
+        on_pool = trust.covariate_of(theirs.take(theirs.labelled().nonzero().squeeze(1)))
     return Trust(
-        confidence=said.confidence("margin"),
+        confidence=trust.covariate_of(labels),
         right=named == y,
         named=named,
-        classes=reliability.classes,
-        measure=measure,
-        lower_bound=lower_bound,
-        curve=curve,
-        per_class=per_class,
-        pool_confidence=theirs,
+        classes=trust.classes,
+        measure=trust.covariate,
+        estimator=trust.estimator,
+        lower_bound=trust.lower_bound,
+        curve=trust.alpha_steps,
+        per_class=trust.per_class,
+        pool_confidence=on_pool,
         class_names=class_names,
     )

@@ -10,19 +10,18 @@ need no names. The classes of all files together are found once, before any labe
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.labels.forms import FORMS, column_of
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import text_array
 from understudy.tables.table import Table
 
-PROB_PREFIX, VOTE_PREFIX = "teacher_prob_", "teacher_vote_"
 # Beyond this a column of labels is more likely a column of something else.
 MOST_CLASSES = 10_000
 
@@ -135,7 +134,8 @@ def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) ->
     if names is not None:
         return len(names)
     every = [*tables, *([] if pool is None else [pool])]
-    if not any(name.startswith(("teacher_topk", "teacher_vote")) for table in every for name in table.columns):
+    silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
+    if not any(column_of(name) in silent for table in every for name in table.columns):
         return None
     largest = 1
     for table in every:
@@ -202,13 +202,17 @@ def _warn_of_near_names(names: set[str]) -> None:
 
 
 def _label_columns(table: Table, *, with_truth: bool) -> list[str]:
-    known = ["teacher_label", "teacher_votes", "teacher_topk_index", *(["label"] if with_truth else [])]
-    return [name for name in table.columns if name in known or name.startswith(VOTE_PREFIX)]
+    columns = {name: column_of(name) for name in table.columns}
+    names = [name for name, column in columns.items() if column is not None and column.holds == "class"]
+    return [*names, "label"] if with_truth and "label" in table else names
 
 
 def _field_names(table: Table) -> list[str]:
     """Class names that are part of the form: the keys of ``teacher_probs``, the ends of ``teacher_prob_…``."""
-    names: list[Any] = [name.removeprefix(PROB_PREFIX) for name in table.columns if name.startswith(PROB_PREFIX)]
-    if "teacher_probs" in table:
-        names += table.columns["teacher_probs"].dtype.names or ()
+    names: list[str] = []
+    for name in table.columns:
+        column = column_of(name)
+        if column is not None and column.holds == "number per class":
+            records = table.columns[name].dtype.names or ()
+            names += records if name == column.name else [name.removeprefix(column.prefix or "")]
     return names

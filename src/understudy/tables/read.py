@@ -26,7 +26,6 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
 from understudy.labels.forms import Labels
-from understudy.labels.votes import Votes
 from understudy.leaks.between import Leaks, Source, find_leaks, leaks_between
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
@@ -108,9 +107,9 @@ def read_examples(
     held_out = [table for role, table in tables.items() if role != "gold"]
     featuriser = fit_featuriser(features or FeatureOptions(), tables.get("gold"), pool_table, held_out)
     source = None if pool_table is None else PoolFile.read(pool_table, featuriser, how)
-    if source is not None and isinstance(source.teacher, Votes) and votes == "dawid_skene":
+    if source is not None and source.teacher is not None:
         # One model must speak for gold and pool: it is fitted where the votes are many.
-        how = replace(how, votes=source.teacher.dawid_skene())
+        how = replace(how, votes=source.teacher.vote_model() or votes)
     sets = {role: to_gold(table, source, featuriser=featuriser, how=how) for role, table in tables.items()}
     for number, path in enumerate(chosen):
         if source is None:

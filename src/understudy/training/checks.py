@@ -11,9 +11,8 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.features import forward
 from understudy.inference.passes import device_of, eval_mode, to_device
-from understudy.labels.forms import Hard, Labels
+from understudy.labels.forms import Labels
 from understudy.labels.shift import class_shift
-from understudy.labels.votes import Votes
 from understudy.store.files import LOCK
 
 # Written into a run's folder before training starts.
@@ -101,9 +100,9 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
             raise UnderstudyError(
                 f"{name} knows {teacher.classes} classes, but the student has {classes} outputs; they must be equal"
             )
-        if isinstance(teacher, Hard) and len(teacher) and int(teacher.labels.max()) >= classes:
+        if teacher.classes is None and len(teacher) and int(teacher.top1().max()) >= classes:
             raise UnderstudyError(
-                f"{name} names class {int(teacher.labels.max())}, but the student has {classes} outputs"
+                f"{name} names class {int(teacher.top1().max())}, but the student has {classes} outputs"
             )
     if gold is not None and pool is not None and gold.teacher is not None and pool.teacher is not None:
         forms = type(gold.teacher.simplest()), type(pool.teacher.simplest())
@@ -160,8 +159,7 @@ def enough_estimates(said: Labels, classes: int) -> int:
     Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
     classes: 30 rows, and one per class so that the classes' mixture can be right. The bands tell what they buy.
     """
-    plain = said.simplest()
-    return 10 * classes if isinstance(plain, Hard) and plain.given is None else max(30, classes)
+    return max(30, classes) if said.simplest().has_confidence else 10 * classes
 
 
 def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, float]:
@@ -174,7 +172,7 @@ def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, floa
             UnderstudyWarning,
             stacklevel=4,
         )
-    if isinstance(said, Votes) and isinstance(pool, Votes) and not said.weighed_like(pool):
+    if not said.weighed_like(pool):
         warnings.warn(
             "the votes on gold and on the pool are weighed by different models, so trust measured on gold is not the "
             "pool's: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes",

@@ -19,15 +19,14 @@ import numpy as np
 import torch
 
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, Soft
+from understudy.labels.forms import Hard, Labels, Soft, TopK
 from understudy.labels.llm import report
 from understudy.labels.llm.classes import Classes
 from understudy.labels.llm.lines import LONGEST_LINE, Said, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.labels.llm.structured import answer_in
-from understudy.labels.topk import TopK
+from understudy.store.arrow import Array
 
-Array = np.ndarray[Any, Any]
 FORMS = ("auto", "hard", "topk", "probs")
 
 
@@ -45,18 +44,13 @@ class Answers:
 
     def aligned(self, ids: Any) -> Labels:
         """Labels for these ids, in their order; without a label where there was no answer."""
-        place = self.places(ids)
-        if isinstance(self.labels, Soft) and (place < 0).any():
-            raise UnderstudyError(
-                f"{int((place < 0).sum())} of {len(place)} rows have no answer, which dense probabilities cannot say; "
-                "use form='topk'"
-            )
-        return unlabelled_where(self.labels.take(torch.from_numpy(place.clip(min=0))), torch.from_numpy(place < 0))
+        rows = torch.from_numpy(self.rows_of(ids))
+        return self.labels.take(rows.clamp(min=0)).without(rows < 0)
 
-    def places(self, ids: Any) -> Array:
-        """Where each of these ids is among the answers, −1 where it is not; numbers and their texts are alike."""
-        place = {str(name): row for row, name in enumerate(self.ids.tolist())}
-        return np.array([place.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
+    def rows_of(self, ids: Any) -> Array:
+        """The row of each of these ids among the answers, −1 where it has none; numbers and their texts are alike."""
+        row_of = {str(name): row for row, name in enumerate(self.ids.tolist())}
+        return np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -184,16 +178,3 @@ def _ids(kept: list[_Answer]) -> Array:
     if names and all(isinstance(name, int) and -(1 << 63) <= name < 1 << 63 for name in names):
         return np.array(names, dtype=np.int64)
     return np.array([str(name) for name in names], dtype=np.str_)
-
-
-def unlabelled_where(labels: Labels, out: torch.Tensor) -> Labels:
-    """The same labels, none on the rows marked."""
-    if not bool(out.any()):
-        return labels
-    if isinstance(labels, TopK):
-        keep = ~out.unsqueeze(1)
-        indices = torch.where(keep, labels.indices, -1)
-        return TopK(indices, labels.probs * keep, labels.classes, labels.rest * keep.squeeze(1), trusted=True)
-    assert isinstance(labels, Hard)
-    confidence = None if labels.given is None else torch.where(out, torch.nan, labels.given)
-    return Hard(torch.where(out, -1, labels.labels), confidence, classes=labels.classes)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.labels.store.forms import Array, Columns, blank, depth_of, fill
+from understudy.labels.columns import Columns
+from understudy.labels.store.forms import blank, depth_of, fill
 from understudy.labels.store.shards import (
     Shard,
     VanishedError,
@@ -20,6 +21,7 @@ from understudy.labels.store.shards import (
     remove_leftovers,
     write_shard,
 )
+from understudy.store.arrow import Array
 from understudy.store.files import locked
 
 Result = TypeVar("Result")

@@ -22,10 +22,12 @@ from typing import Any, Self
 import numpy as np
 
 from understudy.errors import UnderstudyError
+from understudy.labels.columns import Columns
 from understudy.labels.forms import Labels
 from understudy.labels.store.contents import Contents
-from understudy.labels.store.forms import Array, Columns, from_columns, pad, same_rows, to_columns, unlabelled
+from understudy.labels.store.forms import from_columns, pad, same_rows, to_columns, unlabelled
 from understudy.labels.store.shards import is_damaged, list_shards, read_settings, write_settings
+from understudy.store.arrow import Array
 from understudy.store.files import locked
 
 

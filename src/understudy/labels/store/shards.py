@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
+from understudy.labels.columns import Columns
+from understudy.labels.forms import FORMS
 from understudy.labels.llm.classes import checked_names
-from understudy.labels.store.forms import FORMS, Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import read_json, read_named, write_json, write_named
 

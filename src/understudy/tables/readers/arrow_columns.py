@@ -17,18 +17,20 @@ import pyarrow.compute as pc
 from understudy.data.checks import is_reserved
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import COLUMNS, column_of
 from understudy.store.arrow import Array
 
 # What an empty cell means in these columns: as a number, and as text.
-EMPTY_NUMBER: dict[str, float] = {"teacher_label": -1, "teacher_confidence": float("nan"), "teacher_votes": -1}
-EMPTY_TEXT = {"teacher_label": "", "teacher_votes": "", "teacher_topk_index": ""}
+EMPTY_NUMBER = {column.name: column.missing for column in COLUMNS.values() if column.may_be_empty}
+EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
-PADDING: dict[str, Any] = {"teacher_topk_index": -1, "teacher_topk_prob": 0.0}
+PADDING = {column.name: column.missing for column in COLUMNS.values() if column.uneven}
 
 
 def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) -> Array:
     """One array of all batches, of which ``rows`` rows were announced."""
-    role = "teacher_votes" if role.startswith("teacher_vote_") else role
+    column = column_of(role)
+    role = role if column is None else column.name
     whole: Array | None = None
     pieces: list[Array] = []
     start = 0

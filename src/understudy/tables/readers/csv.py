@@ -14,6 +14,7 @@ import pyarrow.csv
 
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import COLUMNS
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import join_batches
 from understudy.tables.readers.source import Source, reading, refuse_repeated
@@ -22,7 +23,7 @@ from understudy.tables.readers.source import Source, reading, refuse_repeated
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 # Spreadsheets and data frames with gaps write 3 as 3.0. Nor does a NaN among numbers make a class named so.
 _NUMBER = r"(?i)^(-?[0-9]{1,18}(\.[0-9]*)?|-?inf(inity)?|nan)$"
-AS_WRITTEN = ("id", "label", "teacher_label")
+AS_WRITTEN = ("id", "label", *(one.name for one in COLUMNS.values() if one.holds == "class" and not one.lists))
 
 
 def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
@@ -60,7 +61,7 @@ def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
 def _as_meant(values: Any, role: str) -> Any:
     """Numbers, if all cells are plain whole numbers (labels: numbers of any form); else the text as it stands."""
     filled = values
-    if role == "teacher_label":
+    if role not in ("id", "label"):
         filled = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
     if not pc.any(pc.is_valid(filled)).as_py():
         return values

@@ -1,0 +1,164 @@
+"""What every form of a teacher's labels can say of itself; ``forms.py`` lists the forms.
+
+A form is a class in a file of its own and a line in ``FORMS``: whether it ranks the classes, how sure it is, which
+columns it is stored in, what "no label" is. Nobody else asks which class some labels are of.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.labels.columns import Column, Columns
+from understudy.maths.dawid_skene import DawidSkene
+from understudy.maths.ranking import Leading
+from understudy.store.settings import Above, Hash, add, add_parts
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a form may ask beside its columns when it is read."""
+
+    classes: int | None
+    """How many there are; None where it is not known and the form does not need it."""
+    where: str = "teacher"
+    """How messages name the labels."""
+    votes: str | DawidSkene = "majority"
+    """How several annotators' votes are weighed."""
+    gaps: bool = False
+    """Whether rows of ``Column.missing`` alone are rows without a label, rather than mistakes."""
+
+
+class Labels(ABC):
+    """What a teacher said of N examples."""
+
+    columns: ClassVar[tuple[Column, ...]]
+    """The columns these labels are stored in; the first one marks the form."""
+    ranks: ClassVar[bool] = False
+    """Whether the classes are scored, so that "the teacher's top k" means something; ``ranking`` has the scores."""
+    needs_classes: ClassVar[bool] = False
+    """Whether the columns alone do not tell how many classes there are."""
+    classes: int | None
+    """How many classes there are; None where the labels alone do not tell (bare hard labels)."""
+
+    @property
+    @abstractmethod
+    def form(self) -> str:
+        """The name in ``FORMS``."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What readers call these labels: "soft labels"."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def top1(self) -> Tensor:
+        """The teacher's best class per row, ``(N,)``; −1 where it gave none."""
+
+    @abstractmethod
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        """The label distributions of some rows, ``(B, classes)``; one-hot for hard labels."""
+
+    @abstractmethod
+    def confidence(self, measure: str) -> Tensor:
+        """One float64 per row by "margin" or "entropy" (hard labels: the given confidence, or a constant)."""
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether ``confidence`` tells rows apart by form: not for bare hard labels."""
+        return True
+
+    @abstractmethod
+    def take(self, rows: Tensor) -> Self: ...
+
+    @abstractmethod
+    def without(self, rows: Tensor) -> Self:
+        """The same labels, none on the rows marked ``(N,)``."""
+
+    @classmethod
+    @abstractmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self: ...
+
+    @abstractmethod
+    def to_columns(self) -> Columns:
+        """``columns`` as arrays, class numbers as numbers; ``Column.missing`` on rows without a label."""
+
+    @classmethod
+    @abstractmethod
+    def from_columns(cls, columns: Columns, source: Source) -> "Labels": ...
+
+    @classmethod
+    def stored(cls, form: str) -> tuple[Column, ...]:
+        """The columns of a label store of this form."""
+        return cls.columns
+
+    def labelled(self) -> Tensor:
+        """Which rows have a label at all, ``(N,)`` bool."""
+        return self.top1() >= 0
+
+    def simplest(self) -> "Labels":
+        """The same labels in their plainest form: one-hot rows are hard labels."""
+        return self
+
+    def ranking(self) -> "Ranking":
+        """The same labels, if they rank."""
+        raise UnderstudyError(f"{self.title} do not rank the classes; pass probabilities or us.TopK(…)")
+
+    def with_classes(self, classes: int) -> "Labels":
+        """The same labels, known to be over so many classes."""
+        return self
+
+    def vote_model(self) -> DawidSkene | None:
+        """The model that weighs several annotators' votes, where one does."""
+        return None
+
+    def weighed_like(self, other: "Labels") -> bool:
+        """Whether the same answers would give the same label in both sets."""
+        mine, theirs = self.vote_model(), other.vote_model()
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.confusion.shape == theirs.confusion.shape and torch.allclose(mine.confusion, theirs.confusion)
+
+
+@add_parts.register
+def _(labels: Labels, into: Hash, above: Above) -> None:
+    # What was fitted to votes follows from them.
+    add({name: value for name, value in vars(labels).items() if name != "_fit"}, into, above)
+
+
+class Ranking(Labels):
+    """Labels that score the classes.
+
+    A row without a label has ``top1`` −1 and all scores 0; training drops it, and no estimate is made from or for it.
+    """
+
+    ranks = True
+    classes: int
+    listed: int
+    """How many classes a row scores one by one: all of them, or the K of a top-k list."""
+
+    def ranking(self) -> "Ranking":
+        return self
+
+    @abstractmethod
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        """The ``depth`` largest scores of rows start … stop − 1, without their classes."""
+
+    @abstractmethod
+    def positions(self, labels: Tensor) -> Tensor:
+        """How many classes stand before the given one in each row's ranking, ``(N,)``; C where it is not listed."""
+
+
+def same_classes(parts: Sequence[Labels]) -> None:
+    counts = sorted({part.classes for part in parts if part.classes is not None})
+    if len(counts) > 1:
+        raise UnderstudyError(
+            f"labels over {' and '.join(map(str, counts))} classes cannot be joined; score the same classes in both"
+        )

@@ -1,0 +1,93 @@
+"""Soft labels: class probabilities, ``(N, C)``.
+
+us.Pool(x, probs)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.data.checks import CHUNK, check_probabilities, to_tensor
+from understudy.errors import UnderstudyError
+from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.columns import Column, Columns
+from understudy.labels.hard import Hard
+from understudy.labels.topk import TopK
+from understudy.maths.confidence import MEASURES
+from understudy.maths.ranking import Leading, leading, positions
+
+# Rows per look where every class needs a comparison.
+_WIDE = 1 << 12
+
+
+class Soft(Ranking):
+    """Class probabilities, ``(N, C)``. Stored as given: a float16 or memory-mapped array is not copied."""
+
+    columns = (
+        Column("teacher_probs", "float32", float("nan"), holds="number per class", prefix="teacher_prob_"),
+    )  # fmt: skip
+    form, title = "dense", "soft labels"
+
+    def __init__(self, probs: Any, *, where: str = "teacher", trusted: bool = False) -> None:
+        self.probs = to_tensor(probs, where)
+        if not trusted:
+            check_probabilities(self.probs, where)
+        self.classes = self.listed = self.probs.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.probs)
+
+    def top1(self) -> Tensor:
+        return self.probs.argmax(-1)
+
+    def labelled(self) -> Tensor:
+        return torch.ones(len(self), dtype=torch.bool)
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        return self.probs.index_select(0, rows).float()
+
+    def confidence(self, measure: str) -> Tensor:
+        # Chunked: the float64 copy of a large label matrix would not fit beside it.
+        return torch.cat([MEASURES[measure](chunk) for chunk in self.probs.split(CHUNK)])
+
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        return leading(self.probs[start:stop], depth)
+
+    def positions(self, labels: Tensor) -> Tensor:
+        chunks = zip(self.probs.split(_WIDE), labels.split(_WIDE), strict=True)
+        return torch.cat([positions(probs, mine) for probs, mine in chunks])
+
+    def take(self, rows: Tensor) -> "Soft":
+        return Soft(self.probs[rows], trusted=True)
+
+    def without(self, rows: Tensor) -> "Soft":
+        if bool(rows.any()):
+            raise UnderstudyError(
+                f"{int(rows.sum())} of {len(rows)} rows have no answer, which dense probabilities cannot say; "
+                "use form='topk'"
+            )
+        return self
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":
+        same_classes(parts)
+        return cls(torch.cat([part.probs for part in parts]), trusted=True)
+
+    def simplest(self) -> Labels:
+        one_hot = all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(CHUNK))
+        return Hard(self.top1(), classes=self.classes) if one_hot else self
+
+    def to_columns(self) -> Columns:
+        return {"teacher_probs": self.probs.float().cpu().numpy()}
+
+    @classmethod
+    def from_columns(cls, columns: Columns, source: Source) -> Labels:
+        """Rows without a label, where they may be, come as top-k of all classes, which can say so."""
+        probs = to_tensor(columns["teacher_probs"], source.where)
+        gaps = probs[:, :1].isnan() if source.gaps else torch.zeros(1, dtype=torch.bool)
+        if not bool(gaps.any()):
+            return cls(probs, where=source.where)
+        classes = probs.shape[1]
+        return TopK(torch.where(gaps, -1, torch.arange(classes)), probs.nan_to_num(nan=0.0), classes)
