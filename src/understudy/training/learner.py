@@ -18,6 +18,7 @@ from understudy.inference.passes import device_of, penultimate, predict, to_devi
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Losses, Objective, Outputs, Step
 from understudy.training.checks import report_estimates
+from understudy.training.recipe import Recipe
 
 
 class StudentLearner:
@@ -29,19 +30,15 @@ class StudentLearner:
         objective: Objective,
         gold: Gold | None,
         pool: Pool | None,
+        recipe: Recipe,
         *,
         classes: int,
-        seed: int = 0,
-        gold_weight: float = 1.0,
-        feature_layer: str | None = None,
-        autocast: torch.dtype | None = None,
-        pass_batch_size: int = 1024,
         labelled: Tensor | None = None,
         pool_size: int | None = None,
     ) -> None:
-        self.objective, self.gold, self.pool, self.classes = objective, gold, pool, classes
-        self.seed, self.gold_weight, self.feature_layer, self.autocast = seed, gold_weight, feature_layer, autocast
-        self.pass_batch_size, self.labelled, self.pool_size = pass_batch_size, labelled, pool_size
+        self.objective, self.gold, self.pool, self.recipe = objective, gold, pool, recipe
+        self.seed, self.gold_weight = recipe.seed, recipe.gold_weight
+        self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
         self.draws = torch.Generator()
         """Which gold rows measure the alignment of a step."""
@@ -54,7 +51,7 @@ class StudentLearner:
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
         wants_features = any(slot.wants_features for slot in self.objective.slots())
-        self.tap = FeatureTap(student, self.feature_layer) if wants_features else None
+        self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and self.gold is None:
             raise UnderstudyError(
@@ -71,12 +68,13 @@ class StudentLearner:
         """Let every slot look at gold, pool and the student; file what it says under its name."""
         if self.pool is None:
             return
+        layer, size = self.recipe.feature_layer, self.recipe.pass_batch_size
         context = Context(
             self.gold,
             self.pool,
             classes=self.classes,
-            predict=lambda x: predict(self.student, x, batch_size=self.pass_batch_size),
-            features=lambda x: penultimate(self.student, x, layer=self.feature_layer, batch_size=self.pass_batch_size),
+            predict=lambda x: predict(self.student, x, batch_size=size),
+            features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
             seed=self.seed,
             epoch=epoch,
             kept=self.labelled,
@@ -122,12 +120,13 @@ class StudentLearner:
         return Losses(gold_losses, self.objective.pool_losses(step), step)
 
     def _forward(self, model: Any, x: Any, device: torch.device) -> Outputs:
+        kind = self.recipe.autocast
         precision: AbstractContextManager[Any] = (
-            nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
+            nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )
         with precision:
             logits, features = (forward(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
-        return Outputs(logits if self.autocast is None else logits.float(), features)
+        return Outputs(logits if kind is None else logits.float(), features)
 
     def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
         assert self.gold_targets is not None

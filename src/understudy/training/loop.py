@@ -28,7 +28,7 @@ from understudy.training.callbacks import Callback, Callbacks
 from understudy.training.checks import check_outputs, usable_device, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.optim import make_optimizer
-from understudy.training.recipe import Recipe, RecipeOptions, takes_recipe
+from understudy.training.recipe import Recipe, RecipeOptions, takes
 from understudy.training.run import Run
 from understudy.training.session import Session
 from understudy.training.state import (
@@ -41,7 +41,7 @@ from understudy.training.state import (
 )
 
 
-@takes_recipe()
+@takes(RecipeOptions)
 def train(
     student: nn.Module | Callable[[], nn.Module],
     gold: Gold | None,
@@ -87,15 +87,10 @@ def train(
         torch.manual_seed(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        session = Session(
-            student, gold, pool, objective, batch_size=recipe.batch_size, seed=recipe.seed, epochs=recipe.epochs,
-            gold_repeat=recipe.gold_repeat, gold_weight=recipe.gold_weight, accumulate=recipe.accumulate,
-            augment=recipe.augment, feature_layer=recipe.feature_layer, autocast=recipe.autocast,
-            workers=recipe.workers, pass_batch_size=recipe.pass_batch_size, refine=recipe.refine,
-        )  # fmt: skip
+        session = Session.of(recipe, student, gold, pool, objective)
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
-        recipe = replace(recipe, gold_repeat=session.gold_repeat)
+        recipe = session.recipe
         config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}

@@ -10,11 +10,13 @@ resumed may differ in it.
     recipe.arguments()                      # as keyword arguments again
 """
 
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any, Required, TypedDict, TypeVar
+from typing import Any, Required, TypedDict, TypeVar, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -32,32 +34,37 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 TRAINING = "Training"
 
 
-class RecipeOptions(TypedDict, total=False):
-    """The fields of ``Recipe`` as keyword arguments."""
+class SessionOptions(TypedDict, total=False):
+    """The fields of ``Recipe`` that say what a batch is and costs, as keyword arguments of ``us.Session``."""
+
+    batch_size: int
+    seed: int
+    gold_repeat: int
+    gold_weight: float
+    accumulate: int
+    augment: Augment | None
+    feature_layer: str | None
+    autocast: torch.dtype | None
+    workers: int
+    pass_batch_size: int
+    refine: bool
+
+
+class RecipeOptions(SessionOptions, total=False):
+    """All fields of ``Recipe`` as keyword arguments of ``us.train``."""
 
     epochs: Required[int]
-    batch_size: int
     lr: float
-    seed: int
     patience: int | None
     optimizer: str
     weight_decay: float
     momentum: float
     schedule: Schedules
-    gold_repeat: int
-    gold_weight: float
     pretrain_epochs: int
     finetune_epochs: int
     clip: float | None
-    accumulate: int
-    augment: Augment | None
-    feature_layer: str | None
     device: str | torch.device | None
-    autocast: torch.dtype | None
     compile: bool
-    workers: int
-    pass_batch_size: int
-    refine: bool
     ema: EMA | None
     checkpoint_every: int | None
 
@@ -190,28 +197,34 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
 
 
-def takes_recipe(*without: str) -> Callable[[Function], Function]:
-    """Shows, in place of ``**options``, the options of a recipe by name and default; ``without`` those named."""
-
-    def spelled_out(function: Function) -> Function:
-        signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        positional = [each for each in own if each.kind is not inspect.Parameter.KEYWORD_ONLY]
-        others = [each for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
-        options = [each for each in _parameters(fields(Recipe)) if each.name not in without]
-        function.__signature__ = signature.replace(parameters=[*positional, *options, *others])  # type: ignore[attr-defined]
-        return function
-
-    return spelled_out
-
-
-def _parameters(of: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if each.default is MISSING else each.default,
-            annotation=each.type,
+def takes(options: type) -> Callable[[Function], Function]:
+    """Shows, in place of ``**options``, those options of a recipe by name, type and default; refuses any other."""
+    names = get_type_hints(options)
+    shown = [
+        Parameter(
+            each.name, Parameter.KEYWORD_ONLY, annotation=names[each.name],
+            default=Parameter.empty if each.default is MISSING else each.default,
         )
-        for each in of
-    ]
+        for each in fields(Recipe)
+        if each.name in names
+    ]  # fmt: skip
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        positional = [each for each in own if each.kind is not Parameter.KEYWORD_ONLY]
+        others = [each for each in own if each.kind is Parameter.KEYWORD_ONLY]
+        signature = signature.replace(parameters=[*positional, *shown, *others])
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            try:
+                signature.bind(*args, **given)
+            except TypeError as mistake:
+                raise TypeError(f"{function.__name__}() {mistake}") from None
+            return function(*args, **given)
+
+        checked.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(Function, checked)
+
+    return decorate

@@ -16,7 +16,8 @@ own are all it takes to go on later, in the middle of an epoch too.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ from understudy.inference.passes import device_of
 from understudy.objective import Batch, Columns, Learner, Objective, Scored, Scorer
 from understudy.training.checks import check_outputs, drop_unlabelled, report_gold
 from understudy.training.learner import StudentLearner
-from understudy.training.recipe import Augment
+from understudy.training.recipe import Recipe, SessionOptions, takes
 from understudy.training.refine import RefinedLabels
 
 
@@ -59,6 +60,7 @@ class Session:
     """Batches and their losses. ``student``: the bare module, trained in place; ``epochs``: how long training will be,
     for methods that change on the way."""
 
+    @takes(SessionOptions)
     def __init__(
         self,
         student: nn.Module,
@@ -66,18 +68,29 @@ class Session:
         pool: Pool | None,
         objective: Objective,
         *,
-        batch_size: int = 128,
-        seed: int = 0,
         epochs: int | None = None,
-        gold_repeat: int = 1,
-        gold_weight: float = 1.0,
-        accumulate: int = 1,
-        augment: Augment | None = None,
-        feature_layer: str | None = None,
-        autocast: torch.dtype | None = None,
-        workers: int = 0,
-        pass_batch_size: int = 1024,
-        refine: bool = True,
+        **options: Unpack[SessionOptions],
+    ) -> None:
+        self._begin(Recipe(epochs=epochs or 1, **options), student, gold, pool, objective, known_length=bool(epochs))
+
+    @classmethod
+    def of(
+        cls, recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective
+    ) -> "Session":
+        """The session of a recipe."""
+        session = cls.__new__(cls)
+        session._begin(recipe, student, gold, pool, objective, known_length=True)
+        return session
+
+    def _begin(
+        self,
+        recipe: Recipe,
+        student: nn.Module,
+        gold: Gold | None,
+        pool: Pool | None,
+        objective: Objective,
+        *,
+        known_length: bool,
     ) -> None:
         if not isinstance(objective, Objective):
             raise UnderstudyError(
@@ -87,24 +100,22 @@ class Session:
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
         if gold is None and pool is None:
             raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-        if epochs is None and any(slot.wants_progress for slot in objective.slots()):
+        if not known_length and any(slot.wants_progress for slot in objective.slots()):
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
+        if pool is None and not recipe.gold_repeat:
+            raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
+        self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
+        self.known_length = known_length
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
-        self.batch_size, self.seed, self.epochs, self.accumulate = batch_size, seed, epochs, accumulate
-        self.gold_repeat = gold_repeat if self.pool is None or objective.gold_trains else 0
-        if self.pool is None and not gold_repeat:
-            raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
-        self.augment, self.workers = augment, workers
         self.classes = check_outputs(student, gold, self.pool)
         self.learner = StudentLearner(
-            student, objective, gold, self.pool, classes=self.classes, seed=seed, gold_weight=gold_weight,
-            feature_layer=feature_layer, autocast=autocast, pass_batch_size=pass_batch_size, labelled=self.labelled,
+            student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
             pool_size=None if pool is None else len(pool),
         )  # fmt: skip
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
-        self.refined = self._refined_labels() if refine else None
+        self.refined = self._refined_labels() if recipe.refine else None
         self.random = RandomStates(self.learner.draws)
         self.moves = True
         """Whether the last loss may move the student; False where every weight of its batch was zero."""
@@ -135,7 +146,7 @@ class Session:
             if self.tells:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
             with torch.random.fork_rng():
-                torch.manual_seed(self.seed)
+                torch.manual_seed(self.recipe.seed)
                 self.scorer.prepare(0)
             self.prepared = 1
         if epoch:
@@ -149,35 +160,34 @@ class Session:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch in their order, from where a loaded state left off."""
+        recipe, pool = self.recipe, self.pool
         first = self.batch if self._resumes and epoch == self.epoch else 0
         every = self.objective.refresh_every
         self.prepare(epoch if every and not first and epoch % every == 0 else 0)
         plan = plan_epoch(
-            len(self.gold) if self.gold is not None and self.gold_repeat else 0,
-            0 if self.pool is None else len(self.pool), batch_size=self.batch_size, gold_repeat=self.gold_repeat,
-            seed=self.seed, epoch=epoch, sampling=_sampling(self.learner.columns),
-            block=None if self.pool is None else self.pool.rows.preferred_block,
+            len(self.gold) if self.gold is not None and recipe.gold_repeat else 0, 0 if pool is None else len(pool),
+            batch_size=recipe.batch_size, gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch,
+            sampling=_sampling(self.learner.columns), block=None if pool is None else pool.rows.preferred_block,
         )  # fmt: skip
-        self.epoch, self.batch = epoch, first
-        self.student.train()
-        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.gold, self.pool))
         sizes = plan.sizes
-        self.epoch_rows = sum(sizes)
-        with self.random.of_epoch(epoch_seed(self.seed, epoch), resumed=bool(first), device=device_of(self.student)):
+        self.epoch, self.batch, self.epoch_rows = epoch, first, sum(sizes)
+        self.student.train()
+        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.gold, pool))
+        with self.random.of_epoch(epoch_seed(recipe.seed, epoch), resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
-            fetched = fetch_batches(gold_rows, pool_rows, plan[first:], workers=self.workers)
+            fetched = fetch_batches(gold_rows, pool_rows, plan[first:], workers=recipe.workers)
             for number, (x, golds, pools) in enumerate(fetched, start=first):
                 self.batch = number + 1
-                step = number - number % self.accumulate
+                step = number - number % recipe.accumulate
                 yield Batch(
-                    x=x if self.augment is None else self.augment(x, self.random.augment),
+                    x=x if recipe.augment is None else recipe.augment(x, self.random.augment),
                     gold_rows=golds,
                     pool_rows=pools,
                     epoch=epoch,
                     number=number,
-                    progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
-                    step_rows=sum(sizes[step : step + self.accumulate]),
-                    ends_step=number + 1 == min(step + self.accumulate, len(plan)),
+                    progress=(epoch + number / len(plan)) / recipe.epochs if self.known_length else float("nan"),
+                    step_rows=sum(sizes[step : step + recipe.accumulate]),
+                    ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
                 )
         self.epoch, self.batch = epoch + 1, 0
@@ -203,12 +213,8 @@ class Session:
 
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
-        mine = self.learner
-        alone = Session(
-            self.student, self.gold, None, self.objective, batch_size=self.batch_size, seed=self.seed, epochs=epochs,
-            gold_weight=mine.gold_weight, accumulate=self.accumulate, augment=self.augment, workers=self.workers,
-            feature_layer=mine.feature_layer, autocast=mine.autocast, pass_batch_size=mine.pass_batch_size,
-        )  # fmt: skip
+        recipe = replace(self.recipe, epochs=epochs, gold_repeat=1, patience=None)
+        alone = Session.of(recipe, self.student, self.gold, None, self.objective)
         alone.tells = False
         return alone
 
