@@ -44,7 +44,7 @@ with locked(pathlib.Path(sys.argv[1])):
     child = os.fork()
     if child:
         print(child, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
