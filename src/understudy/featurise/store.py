@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.arrow import Array
-from understudy.store.files import write_bytes
+from understudy.store.files import read_named, write_named
 
 KEY_BYTES = 32
 _SHARD = re.compile(r"[0-9a-f]{64}\.safetensors")
@@ -35,39 +35,35 @@ class EmbeddingStore:
 
     def fetch(self, keys: list[bytes], *, width: int | None = None) -> tuple[Array, Array]:
         """``(vectors, found)``. One shard is in memory at a time. ``width``: of a vector, where it is known."""
-        places = {key: place for place, key in enumerate(keys)}
+        index = {key: number for number, key in enumerate(keys)}
         found = np.zeros(len(keys), dtype=bool)
         vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
-        for path in sorted(self.folder.glob("*.safetensors")) if self.folder.is_dir() else []:
+        for path in sorted(self.folder.glob("*.safetensors")):
             shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
             if shard is None or width not in (None, shard[1].shape[1]):
                 continue
-            known, theirs = shard
-            here = [(row, places[key]) for row, key in enumerate(known) if key in places]
-            if not here:
+            rows = [row for row, key in enumerate(shard[0]) if key in index]
+            if not rows:
                 continue
-            rows, to = np.array(here).T
-            if not vectors.shape[1]:
-                width = theirs.shape[1]
+            if width is None:
+                width = shard[1].shape[1]
                 vectors = np.zeros((len(keys), width), dtype=np.float32)
-            vectors[to], found[to] = theirs[rows], True
+            wanted = [index[shard[0][row]] for row in rows]
+            vectors[wanted], found[wanted] = shard[1][rows], True
         return vectors, found
 
     def add(self, keys: list[bytes], vectors: Array) -> None:
         names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
         content = safetensors.numpy.save({"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
         try:
-            write_bytes(self.folder / f"{hashlib.sha256(content).hexdigest()}.safetensors", content)
+            write_named(self.folder / "{digest}.safetensors", content, digits=64)
         except UnderstudyError as error:
             warnings.warn(f"embeddings are not kept for next time: {error}", UnderstudyWarning, stacklevel=2)
 
 
 def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
     try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != path.stem:
-            raise ValueError("its content is not what its name says")
-        shard = safetensors.numpy.load(content)
+        shard = safetensors.numpy.load(read_named(path))
         names, vectors = shard["keys"].tobytes(), shard["vectors"]
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         warnings.warn(

@@ -9,23 +9,22 @@ again. The type is kept (float16 stays float16). NaN, infinity, empty cells and 
 the way, with their row. The folder's ``.npy`` files may be deleted at any time.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from understudy.data.memory import check_space
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
-from understudy.store.files import appearing_whole, cache_folder
+from understudy.store.files import appearing_whole, cache_folder, digest
+from understudy.tables.readers.arrow_columns import refuse_empty, to_array
+from understudy.tables.readers.source import reading
 
 # Rows read together hold about so many bytes.
 _PIECE = 8 << 20
@@ -41,17 +40,15 @@ def map_column(files: Sequence[Path], column: str, *, cache: Path | None = None)
     folder = cache_folder(cache)
     before = _fingerprint(files, column)
     target = folder / f"column-{before}.npy"
-    found = _open(target)
-    if found is not None:
-        return found
+    if (mapped := _open(target)) is not None:
+        return mapped
     _write(target, files, column)
     if _fingerprint(files, column) != before:
         target.unlink(missing_ok=True)
         raise UnderstudyError(f"the files of column {column!r} ({files[0]} …) changed while they were read; try again")
-    found = _open(target)
-    if found is None:
+    if (mapped := _open(target)) is None:
         raise UnderstudyError(f"cannot read back {target}, just written; check the disk")
-    return found
+    return mapped
 
 
 def _fingerprint(files: Sequence[Path], column: str) -> str:
@@ -63,7 +60,7 @@ def _fingerprint(files: Sequence[Path], column: str) -> str:
         except OSError as error:
             raise UnderstudyError(f"cannot read {file}: {error.strerror}; check the path") from error
         facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns])
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    return digest(json.dumps(facts).encode())[:32]
 
 
 def _open(target: Path) -> np.memmap[Any, Any] | None:
@@ -76,11 +73,14 @@ def _open(target: Path) -> np.memmap[Any, Any] | None:
 
 
 def _write(target: Path, files: Sequence[Path], column: str) -> None:
-    found = next(_pieces(files, column), None)
-    if found is None:
+    begin = next(_pieces(files, column), None)
+    if begin is None:
         raise UnderstudyError(f"{files[0]}: column {column!r} holds no rows; check how it was written")
-    file, _, first = found
-    rows = sum(_row_count(file, column) for file in files)
+    file, _, first = begin
+    rows = 0
+    for each in files:
+        with _opened(each, column) as opened:
+            rows += opened.metadata.num_rows
     _tidy(target.parent)
     check_space(target.parent, rows * (first.nbytes // len(first)), f"column {column!r}")
     cure = "free some space or set UNDERSTUDY_CACHE to another folder"
@@ -99,42 +99,27 @@ def _tidy(folder: Path) -> None:
                 left.unlink()
 
 
-def _opened(file: Path, column: str) -> pq.ParquetFile:
-    try:
-        # Mapped, and without reading ahead by row groups: those may be gigabytes.
-        opened = pq.ParquetFile(file, memory_map=True, pre_buffer=False)
-    except (OSError, pa.ArrowException) as error:
-        raise UnderstudyError(
-            f"cannot read {file} as Parquet: {_first_line(error)}; restore it or write it again"
-        ) from error
-    if opened.schema_arrow.names.count(column) != 1:
-        raise UnderstudyError(
-            f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"
-        )
-    return opened
-
-
-def _row_count(file: Path, column: str) -> int:
-    with _opened(file, column) as opened:
-        rows: int = opened.metadata.num_rows
-    return rows
+@contextmanager
+def _opened(file: Path, column: str) -> Iterator[pq.ParquetFile]:
+    # Mapped, and without reading ahead by row groups: those may be gigabytes.
+    with reading(file, "Parquet"), pq.ParquetFile(file, memory_map=True, pre_buffer=False) as opened:
+        if opened.schema_arrow.names.count(column) != 1:
+            raise UnderstudyError(
+                f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"
+            )
+        yield opened
 
 
 def _pieces(files: Sequence[Path], column: str) -> Iterator[tuple[Path, int, Array]]:
     """``(file, first row, values)``, some megabytes at a time."""
     for file in files:
         start = 0
-        try:
-            with _opened(file, column) as opened:
-                for batch in opened.iter_batches(_rows_at_once(opened, column), columns=[column], use_threads=False):
-                    values = _numbers(batch.column(0), f"{file}: column {column!r}", start)
-                    if len(values):
-                        yield file, start, values
-                    start += len(values)
-        except (OSError, pa.ArrowException) as error:
-            raise UnderstudyError(
-                f"cannot read {file}, column {column!r}: {_first_line(error)}; restore it or write it again"
-            ) from error
+        with _opened(file, column) as opened:
+            for batch in opened.iter_batches(_rows_at_once(opened, column), columns=[column], use_threads=False):
+                values = _numbers(batch.column(0), f"{file}: column {column!r}", start)
+                if len(values):
+                    yield file, start, values
+                start += len(values)
 
 
 def _rows_at_once(opened: pq.ParquetFile, column: str) -> int:
@@ -149,35 +134,13 @@ def _rows_at_once(opened: pq.ParquetFile, column: str) -> int:
 def _numbers(values: Any, where: str, start: int) -> Array:
     """Numbers as they are, lists of one length as further axes."""
     if values.null_count:
-        row = start + pc.index(pc.is_null(values), True).as_py()
-        raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")
-    kind = values.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _lists(values, where, start)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise UnderstudyError(f"{where} holds {kind} values; features are numbers, or lists of them")
-    array: Array = values.to_numpy(zero_copy_only=False)
-    return array
-
-
-def _lists(values: Any, where: str, start: int) -> Array:
-    if not len(values):
-        return np.empty((0, 0))
-    lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
-    odd = np.flatnonzero(lengths != lengths[0])
-    if len(odd):
-        raise UnderstudyError(
-            f"{where} row {start + odd[0]} holds {lengths[odd[0]]} values, row {start} holds {lengths[0]}; "
-            "lists must all have one length"
-        )
-    inner, width = values.flatten(), int(lengths[0])
-    if not width:
+        refuse_empty(values, where, start)
+    array = to_array(values, role="x", where=where, start=start)
+    if 0 in array.shape[1:] and len(array):
         raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
-    if inner.null_count:
-        row = start + pc.index(pc.is_null(inner), True).as_py() // width
-        raise UnderstudyError(f"{where} row {row} has an empty entry; fill it in or remove the row")
-    flat = _numbers(inner, where, start)
-    return flat.reshape(len(values), width, *flat.shape[1:])
+    if array.dtype.kind not in "biuf":
+        raise UnderstudyError(f"{where} holds {values.type} values; features are numbers, or lists of them")
+    return array
 
 
 def _check(piece: Array, first: Array, file: Path, start: int, column: str, other: Path) -> None:
@@ -196,7 +159,3 @@ def _check(piece: Array, first: Array, file: Path, start: int, column: str, othe
             raise UnderstudyError(
                 f"{where} row {start + int(finite.argmin())} holds NaN or infinity; remove the row or fill it in"
             )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

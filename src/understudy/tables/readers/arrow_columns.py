@@ -105,7 +105,7 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
     if values.null_count and is_reserved(role):
         whole = pa.types.is_integer(kind)
         if role not in EMPTY_NUMBER or not (whole or pa.types.is_floating(kind)):
-            _refuse_empty(values, where, start)
+            refuse_empty(values, where, start)
         values = pc.fill_null(values.cast(pa.int64() if whole else pa.float64()), EMPTY_NUMBER[role])
     elif role in EMPTY_NUMBER and pa.types.is_integer(kind):
         # Other batches of the same column may have gaps: one type for all of them.
@@ -126,7 +126,7 @@ def object_column(values: Sequence[Any]) -> Array:
 def _text(values: Any, role: str, where: str, start: int) -> Array:
     if values.null_count and is_reserved(role):
         if role not in EMPTY_TEXT:
-            _refuse_empty(values, where, start)
+            refuse_empty(values, where, start)
         values = pc.fill_null(values, EMPTY_TEXT[role])
     return object_column(_strings(values, where))
 
@@ -136,7 +136,7 @@ def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
     if not is_text(values.type.value_type):
         return to_array(values.dictionary_decode(), role=role, where=where, start=start)
     if values.null_count and is_reserved(role) and role not in EMPTY_TEXT:
-        _refuse_empty(values, where, start)
+        refuse_empty(values, where, start)
     texts = object_column([*_strings(values.dictionary, where), EMPTY_TEXT.get(role)])
     index = pc.fill_null(values.indices.cast(pa.int64()), len(texts) - 1).to_numpy(zero_copy_only=False)
     array: Array = texts[index]
@@ -146,7 +146,7 @@ def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
 def _lists(values: Any, role: str, where: str, start: int) -> Array:
     """Lists of one length as ``(rows, length, …)``; top-k lists are filled up."""
     if values.null_count:
-        _refuse_empty(values, where, start)
+        refuse_empty(values, where, start)
     if not len(values):
         return np.empty((0, 0))
     lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
@@ -195,7 +195,7 @@ def _uneven(where: str, row: int, length: int, usual: int, first: int = 0) -> st
 def _records(values: Any, where: str, start: int) -> Array:
     """A struct of numbers; a field that a row lacks counts as 0 (whether the rest adds up is checked at its use)."""
     if values.null_count:
-        _refuse_empty(values, where, start)
+        refuse_empty(values, where, start)
     names = [field.name for field in values.type]
     if not names or len(set(names)) < len(names) or "" in names:
         raise UnderstudyError(f"{where} holds records with unnamed or repeated fields; give each field one name")
@@ -210,7 +210,7 @@ def _records(values: Any, where: str, start: int) -> Array:
 def _maps(values: Any, where: str, start: int) -> Array:
     """Maps from names to numbers, as records with every name that occurs."""
     if values.null_count:
-        _refuse_empty(values, where, start)
+        refuse_empty(values, where, start)
     sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False))
     first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
     keys, items = values.keys.slice(first, last - first), values.items.slice(first, last - first)
@@ -252,6 +252,6 @@ def text_array(values: Array, where: str) -> Any:
         raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
 
 
-def _refuse_empty(values: Any, where: str, start: int) -> None:
+def refuse_empty(values: Any, where: str, start: int) -> None:
     row = start + int(pc.index(pc.is_null(values), True).as_py())
     raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")

@@ -1,3 +1,0 @@
-from understudy.store.settings import fingerprint
-
-__all__ = ["fingerprint"]
