@@ -8,16 +8,20 @@
 Any other `nn.Module` serves as a student just as well.
 """
 
-from understudy.models.cifar_resnets import cifar_resnet, resnet20, resnet32, resnet56, resnet110
-from understudy.models.dense import linear, mlp
-from understudy.models.five_layers import cnn5
-from understudy.models.lenets import lenet
-from understudy.models.mobilenets import mobilenet
-from understudy.models.preactivation_resnets import cifar_resnet_v2, resnet11
+from understudy.models.cifar_nets import (
+    cifar_resnet,
+    cifar_resnet_v2,
+    resnet11,
+    resnet20,
+    resnet32,
+    resnet56,
+    resnet110,
+    wide_resnet,
+)
+from understudy.models.imagenet_nets import mobilenet, resnet18, resnet50
 from understudy.models.registry import MODELS, build, from_text, model, spec_of
-from understudy.models.resnet import resnet18, resnet50
 from understudy.models.shaken_resnets import shake_shake
-from understudy.models.wide_resnets import wide_resnet
+from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [
     "MODELS",

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -48,6 +48,23 @@ class AsImages(nn.Module):
 def conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Conv2d:
     """A convolution that keeps the image size (up to its stride). No bias: batch normalisation brings one."""
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
+
+
+def conv_norm(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    """A convolution and its batch normalisation."""
+    return [conv(inputs, outputs, kernel=kernel, stride=stride, groups=groups), nn.BatchNorm2d(outputs)]
+
+
+def stages(
+    block: Callable[[int, int, int], nn.Module], channels: int, widths: Sequence[int], counts: Sequence[int]
+) -> list[nn.Module]:
+    """Blocks (channels in, channels out, stride), so many of each width; each stage but the first halves the image."""
+    blocks = []
+    for stage, (outputs, count) in enumerate(zip(widths, counts, strict=True)):
+        for number in range(count):
+            blocks.append(block(channels, outputs, 2 if stage and number == 0 else 1))
+            channels = outputs
+    return blocks
 
 
 def classifier(features: int, classes: int) -> nn.Linear:

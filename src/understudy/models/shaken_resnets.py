@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.layers import AsImages, Shape, conv, image_shape, network, pooled_head
+from understudy.models.layers import AsImages, Shape, conv, conv_norm, image_shape, network, pooled_head, stages
 from understudy.models.registry import model
 
 
@@ -51,8 +51,7 @@ class ShakeBlock(nn.Module):
         if stride != 1:
             self.shortcut = nn.Sequential(nn.ReLU(), HalvedShortcut(inputs, outputs))
         elif inputs != outputs:
-            projection = conv(inputs, outputs, kernel=1)
-            self.shortcut = nn.Sequential(nn.ReLU(), projection, nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(nn.ReLU(), *conv_norm(inputs, outputs, kernel=1))
 
     def forward(self, x: Tensor) -> Tensor:
         first, second = self.first(x), self.second(x)
@@ -66,14 +65,7 @@ class ShakeBlock(nn.Module):
 
 
 def branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.ReLU(),
-        conv(inputs, outputs, stride=stride),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(),
-        conv(outputs, outputs),
-        nn.BatchNorm2d(outputs),
-    )
+    return nn.Sequential(nn.ReLU(), *conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
 
 
 @model
@@ -82,13 +74,6 @@ def shake_shake(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 26,
     if depth < 8 or depth % 6 != 2 or width < 1:
         raise UnderstudyError(f"shake-shake has depth 6n + 2 (26) and width ≥ 1 (32, 64, 96), not {depth} and {width}")
     channels, _, _ = image_shape(inputs)
-    blocks: list[nn.Module] = []
-    size = 16
-    for stage, outputs in enumerate((width, 2 * width, 4 * width)):
-        for block in range((depth - 2) // 6):
-            stride = 2 if stage and block == 0 else 1
-            blocks.append(ShakeBlock(size, outputs, stride))
-            size = outputs
-    stem = nn.Sequential(AsImages(), conv(channels, 16), nn.BatchNorm2d(16))
-    body = nn.Sequential(*blocks, nn.ReLU())
-    return network(stem=stem, body=body, head=pooled_head(size, classes))
+    blocks = stages(ShakeBlock, 16, (width, 2 * width, 4 * width), [(depth - 2) // 6] * 3)
+    stem = nn.Sequential(AsImages(), *conv_norm(channels, 16))
+    return network(stem=stem, body=nn.Sequential(*blocks, nn.ReLU()), head=pooled_head(4 * width, classes))

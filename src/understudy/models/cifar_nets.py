@@ -1,0 +1,162 @@
+"""Residual nets for 32×32 images: ResNets of depth 6n + 2, pre-activation ResNets of depth 9n + 2, Wide ResNets."""
+
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError
+from understudy.models.layers import AsImages, Shape, conv, conv_norm, image_shape, network, pooled_head, stages
+from understudy.models.registry import model
+
+
+class PlainBlock(nn.Module):
+    """Two 3×3 convolutions around a shortcut without parameters."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.pad = outputs - inputs
+        self.residual = nn.Sequential(
+            *conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x
+        if self.pad:
+            before = self.pad // 2
+            shortcut = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.pad - before))
+        return F.relu(shortcut + self.residual(x))
+
+
+@model
+def cifar_resnet(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 20) -> nn.Module:
+    """The ResNet (He et al. 2016, Section 4.2) of the given depth, 6n + 2: 8, 14, 20, 26, 32 …; widths 16, 32, 64.
+
+    Weighted Distillation and SLaM teach a ResNet-56 by a ResNet-110 on CIFAR-100; Dong et al. (2019) measure their
+    kernel on a ResNet-56; Ren et al. (2018) train a ResNet-32. Where the image shrinks the shortcut drops every other
+    pixel and pads channels with zeros, so it has no parameters (the original's option A). The two distillation papers
+    used TensorFlow and say no more; the Keras example they share their learning-rate schedule with puts a 1×1
+    convolution there, under 1% more parameters at depth 56.
+    """
+    if depth < 8 or depth % 6 != 2:
+        raise UnderstudyError(f"a CIFAR ResNet has depth 6n + 2 (20, 32, 44, 56, 110), not {depth}")
+    blocks = stages(PlainBlock, 16, (16, 32, 64), [(depth - 2) // 6] * 3)
+    return network(stem=_stem(inputs), body=nn.Sequential(*blocks), head=pooled_head(64, classes))
+
+
+@model
+def resnet20(inputs: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """CIFAR ResNet-20, 0.27M parameters."""
+    return cifar_resnet(inputs, classes, depth=20)
+
+
+@model
+def resnet32(inputs: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """CIFAR ResNet-32, 0.46M parameters."""
+    return cifar_resnet(inputs, classes, depth=32)
+
+
+@model
+def resnet56(inputs: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """CIFAR ResNet-56, 0.85M parameters."""
+    return cifar_resnet(inputs, classes, depth=56)
+
+
+@model
+def resnet110(inputs: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """CIFAR ResNet-110, 1.7M parameters."""
+    return cifar_resnet(inputs, classes, depth=110)
+
+
+# Channels that leave a block of version 2 -> those of its 3×3 convolution.
+MIDDLE = {64: 16, 128: 64, 256: 128}
+
+
+class PreBottleneck(nn.Module):
+    """1×1, 3×3, 1×1, each after batch normalisation and ReLU; the stem's 16 channels have just had both."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        middle = MIDDLE[outputs]
+        activation: list[nn.Module] = [] if inputs == 16 else [nn.BatchNorm2d(inputs), nn.ReLU()]
+        self.residual = nn.Sequential(
+            *activation,
+            *conv_norm(inputs, middle, kernel=1, stride=stride),
+            nn.ReLU(),
+            *conv_norm(middle, middle),
+            nn.ReLU(),
+            conv(middle, outputs, kernel=1),
+        )
+        starts_stage = inputs != outputs
+        self.shortcut = conv(inputs, outputs, kernel=1, stride=stride) if starts_stage else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.shortcut(x) + self.residual(x)
+        return out
+
+
+@model
+def cifar_resnet_v2(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 11) -> nn.Module:
+    """The pre-activation bottleneck ResNet of the given depth, 9n + 2: 11, 20, 29 … 56, 110.
+
+    ResNet-11 is a student of Weighted Distillation and SLaM on CelebA; neither draws it. Eleven is not 6n + 2; it is
+    9n + 2 with n = 1, the "version 2" of the Keras CIFAR example, whose Adam schedule (÷10 after 80, 120, 160 epochs,
+    ÷2 after 180) and shifts by 10% both papers use as they stand. So this is that net: a 3×3 stem of 16 channels; three
+    stages of n blocks 1×1, 3×3, 1×1, each convolution behind batch normalisation and ReLU, with 64, 128 and 256
+    channels out; a 1×1 shortcut at the start of a stage. Unlike there, convolutions have no bias and the final mean
+    covers the whole image, whatever its size.
+    """
+    if depth < 11 or depth % 9 != 2:
+        raise UnderstudyError(f"a version-2 CIFAR ResNet has depth 9n + 2 (11, 20, 56, 110), not {depth}")
+    blocks = stages(PreBottleneck, 16, tuple(MIDDLE), [(depth - 2) // 9] * 3)
+    body = nn.Sequential(*blocks, nn.BatchNorm2d(256), nn.ReLU())
+    return network(stem=_stem(inputs), body=body, head=pooled_head(256, classes))
+
+
+@model
+def resnet11(inputs: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """ResNet-11."""
+    return cifar_resnet_v2(inputs, classes, depth=11)
+
+
+class WideBlock(nn.Module):
+    """BN, ReLU, 3×3, twice, with dropout between. A projected shortcut sees the activated input."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.activation = nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU())
+        self.residual = nn.Sequential(
+            *conv_norm(inputs, outputs, stride=stride), nn.ReLU(), nn.Dropout(dropout), conv(outputs, outputs)
+        )
+        self.projection = conv(inputs, outputs, kernel=1, stride=stride) if inputs != outputs else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = self.activation(x)
+        shortcut = x if self.projection is None else self.projection(active)
+        out: Tensor = shortcut + self.residual(active)
+        return out
+
+
+@model
+def wide_resnet(
+    inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 28, width: int = 10, dropout: float = 0.3
+) -> nn.Module:
+    """WRN-depth-width (Zagoruyko & Komodakis 2016): depth 6n + 4, widths 16k, 32k, 64k, dropout inside blocks.
+
+    Ren et al. (2018) train WRN-28-10 with dropout 0.3 under uniform flips (36.5M parameters), the defaults here; Figure
+    1 of Dong et al. (2019) has a WRN-28 teacher.
+    """
+    if depth < 10 or depth % 6 != 4 or width < 1:
+        raise UnderstudyError(f"a wide ResNet has depth 6n + 4 (10, 16, 28, 40) and width ≥ 1, not {depth} and {width}")
+    channels, _, _ = image_shape(inputs)
+    widths, counts = (16 * width, 32 * width, 64 * width), [(depth - 4) // 6] * 3
+    blocks = stages(partial(WideBlock, dropout=dropout), 16, widths, counts)
+    stem = nn.Sequential(AsImages(), conv(channels, 16))
+    body = nn.Sequential(*blocks, nn.BatchNorm2d(widths[-1]), nn.ReLU())
+    return network(stem=stem, body=body, head=pooled_head(widths[-1], classes))
+
+
+def _stem(inputs: Shape) -> nn.Sequential:
+    channels, _, _ = image_shape(inputs)
+    return nn.Sequential(AsImages(), *conv_norm(channels, 16), nn.ReLU())
