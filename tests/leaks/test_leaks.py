@@ -13,12 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.leaks import lookalikes
-from understudy.leaks import rows as leak_rows
-from understudy.leaks.between import Source, find_leaks, leaks_between
+from understudy.leaks import lookalikes, row_sets
+from understudy.leaks.between import (
+    CONTRADICTION,
+    EXACT,
+    NEAR,
+    OTHER_CONTENT,
+    SAME_ID,
+    Leak,
+    find_leaks,
+    leaks_between,
+)
 from understudy.leaks.lookalikes import TOLERANCE
-from understudy.leaks.report import CONTRADICTION, EXACT, NEAR, OTHER_CONTENT, SAME_ID, Leak
 from understudy.leaks.row_hash import hash_numbers, normalise
+from understudy.leaks.row_sets import RowSet
 
 WORDS = np.array(["the", "of", "film", "plot", "actor", "bad", "good", "long", "short", "scene", "story", "never"])
 
@@ -31,7 +39,7 @@ def test_planted_rows_of_numbers(rng: np.random.Generator) -> None:
     pool, test = (rng.normal(size=(n, 16)).astype(np.float32) for n in (3000, 700))
     test[:40] = pool[1000:1040]
     test[40:100] = pool[2000:2060].astype(np.float16)
-    leaks = find_leaks({"test": Source(test), "pool": Source(pool)})
+    leaks = find_leaks({"test": RowSet(test), "pool": RowSet(pool)})
     assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (40, 60)
     exact, near = leaks.found
     assert exact.examples == tuple((1000 + i, i) for i in range(5)) and exact.of == 700
@@ -44,7 +52,7 @@ def test_small_sets_against_brute_force(seed: int, width: int, whole: bool) -> N
     kind = np.int32 if whole else np.float64
     a, b = (rng.integers(-2, 3, size=(n, width)).astype(kind) for n in rng.integers(1, 30, 2))
     labels = rng.integers(-1, 2, len(a))
-    leaks = find_leaks({"gold": Source(a, labels=labels), "test": Source(b)})
+    leaks = find_leaks({"gold": RowSet(a, labels=labels), "test": RowSet(b)})
     rows_a = [tuple(row) for row in a.tolist()]
     assert leaks.count(EXACT, "gold", "test") == sum(tuple(row) in rows_a for row in b.tolist())
     for first, second in (pair for leak in leaks if leak.kind == EXACT for pair in leak.examples):
@@ -64,15 +72,15 @@ def test_near_numbers_against_brute_force(seed: int) -> None:
     room = TOLERANCE * (both.std(0) + np.abs(a - both.mean(0)))
     alike = (np.abs(a[None] - b[:, None]) <= room).all(2).any(1)
     exact = (a[None] == b[:, None]).all(2).any(1)
-    assert find_leaks({"gold": Source(a), "test": Source(b)}).count(NEAR, "gold", "test") == (alike & ~exact).sum()
+    assert find_leaks({"gold": RowSet(a), "test": RowSet(b)}).count(NEAR, "gold", "test") == (alike & ~exact).sum()
 
 
 def test_random_rows_are_no_leaks(rng: np.random.Generator) -> None:
     for width in (2, 8, 50):
-        sets = {name: Source(rng.normal(size=(2000, width))) for name in ("gold", "pool", "test")}
+        sets = {name: RowSet(rng.normal(size=(2000, width))) for name in ("gold", "pool", "test")}
         assert not find_leaks(sets)
-    assert not find_leaks({name: Source(sentences(rng, 500)) for name in ("gold", "test")})
-    noise = {name: Source(rng.random((300, 20, 20)), images=True) for name in ("gold", "test")}
+    assert not find_leaks({name: RowSet(sentences(rng, 500)) for name in ("gold", "test")})
+    noise = {name: RowSet(rng.random((300, 20, 20)), images=True) for name in ("gold", "test")}
     assert not find_leaks(noise)
 
 
@@ -86,11 +94,11 @@ def test_texts_that_differ_in_case_space_and_punctuation(rng: np.random.Generato
     ]
     near = [changes[i % 4](text) for i, text in enumerate(pool[100:200])]
     test = np.array([*pool[:30], *near, *sentences(rng, 200)], dtype=object)
-    leaks = find_leaks({"pool": Source(pool), "test": Source(test)})
+    leaks = find_leaks({"pool": RowSet(pool), "test": RowSet(test)})
     assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (30, 100)
     assert next(leak for leak in leaks if leak.kind == NEAR).examples[0] == (100, 30)
     # Nothing but punctuation is not one and the same text.
-    assert not find_leaks({"gold": Source(["!!!", "😀"]), "test": Source(["???", "😂"])})
+    assert not find_leaks({"gold": RowSet(["!!!", "😀"]), "test": RowSet(["???", "😂"])})
     assert normalise(["It's  ＦＩＮＥ—isn't it?", "हिन्दी।"]) == ["it s fine isn t it", "हिन्दी"]
 
 
@@ -108,7 +116,7 @@ def test_images_with_other_brightness_and_noise(rng: np.random.Generator) -> Non
     pool = pictures(rng, 600)
     changed = pool[200:260] * 0.9 + 8 + rng.normal(size=(60, 32, 32)) * 1.5
     test = np.concatenate([pool[:20], changed.clip(0, 255).astype(np.uint8), pictures(rng, 300)])
-    leaks = find_leaks({"pool": Source(pool, images=True), "test": Source(test, images=True)})
+    leaks = find_leaks({"pool": RowSet(pool, images=True), "test": RowSet(test, images=True)})
     assert (leaks.count(EXACT, "pool", "test"), leaks.count(NEAR, "pool", "test")) == (20, 60)
     assert next(leak for leak in leaks if leak.kind == NEAR).examples[0] == (200, 20)
 
@@ -116,9 +124,9 @@ def test_images_with_other_brightness_and_noise(rng: np.random.Generator) -> Non
 def test_images_alike_only_from_afar_are_not_near(rng: np.random.Generator) -> None:
     plain = np.kron(rng.random((20, 8, 9)), np.ones((1, 8, 8)))
     stripes = np.tile([[0.2], [0.2], [0.2], [0.2], [-0.2], [-0.2], [-0.2], [-0.2]], (8, 72))
-    sets = {"gold": Source(plain, images=True), "test": Source(plain + stripes, images=True)}
+    sets = {"gold": RowSet(plain, images=True), "test": RowSet(plain + stripes, images=True)}
     assert not find_leaks(sets)
-    sets["test"] = Source(plain + 0.05 * stripes, images=True)
+    sets["test"] = RowSet(plain + 0.05 * stripes, images=True)
     assert find_leaks(sets).count(NEAR, "gold", "test") == 20
 
 
@@ -133,28 +141,28 @@ def test_image_files(rng: np.random.Generator) -> None:
     pool = pictures(rng, 40)
     files = [file(pixels, "PNG") for pixels in pool]
     test = [files[3], file(pool[5], "JPEG"), file(pool[6], "PNG", 64), *(file(new, "PNG") for new in pictures(rng, 9))]
-    leaks = find_leaks({"pool": Source(files), "test": Source(test)})
+    leaks = find_leaks({"pool": RowSet(files), "test": RowSet(test)})
     assert [(leak.kind, leak.examples) for leak in leaks] == [(EXACT, ((3, 0),)), (NEAR, ((5, 1), (6, 2)))]
-    with pytest.raises(us.UnderstudyError, match="test row 1 is not an image"):
-        find_leaks({"pool": Source(files), "test": Source([files[0], files[1][:40]])})
+    with pytest.raises(us.UnderstudyError, match="test row 1 cannot be read as an image"):
+        find_leaks({"pool": RowSet(files), "test": RowSet([files[0], files[1][:40]])})
 
 
 def test_ids_in_two_sets() -> None:
-    gold = Source(np.array([[1.0], [2.0], [3.0]]), ids=["a", "b", "c"])
-    test = Source(np.array([[1.0], [9.0], [2.0], [7.0]]), ids=np.array(["a", "c", "z", "y"]))
+    gold = RowSet(np.array([[1.0], [2.0], [3.0]]), ids=["a", "b", "c"])
+    test = RowSet(np.array([[1.0], [9.0], [2.0], [7.0]]), ids=np.array(["a", "c", "z", "y"]))
     leaks = find_leaks({"gold": gold, "test": test})
     assert [(leak.kind, leak.examples) for leak in leaks] == [
         (SAME_ID, (("a", "a"),)), (EXACT, (("b", "z"),)), (OTHER_CONTENT, (("c", "c"),)),
     ]  # fmt: skip
     # Numbers in one file, words in the other; no content at all.
-    alone = find_leaks({"gold": Source(ids=[1, 2]), "test": Source(ids=["2", "3", "4"])})
+    alone = find_leaks({"gold": RowSet(ids=[1, 2]), "test": RowSet(ids=["2", "3", "4"])})
     assert [(leak.kind, leak.rows, leak.of, leak.examples) for leak in alone] == [(SAME_ID, 1, 3, ((2, "2"),))]
 
 
 def test_the_worst_comes_first_and_each_kind_warns_once() -> None:
-    same = Source(np.array([[1, 2]]))
+    same = RowSet(np.array([[1, 2]]))
     leaks = find_leaks({"select": same, "pool": same, "test": same, "gold": same})
-    assert [leak.sets for leak in leaks] == list(us.leaks.report.PAIRS)
+    assert [leak.sets for leak in leaks] == list(us.leaks.between.PAIRS)
     with pytest.warns(us.UnderstudyWarning) as told:
         leaks.warn()
     assert len(told) == 1 and "exact copies of rows of gold" in str(told[0].message)
@@ -162,7 +170,7 @@ def test_the_worst_comes_first_and_each_kind_warns_once() -> None:
     assert len(leaks.lines()) == 6 and "remove these rows from gold" in leaks.lines()[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        find_leaks({"gold": same, "test": Source(np.array([[3, 4]]))}).warn()
+        find_leaks({"gold": same, "test": RowSet(np.array([[3, 4]]))}).warn()
 
 
 def test_what_is_printed_cannot_harm() -> None:
@@ -173,24 +181,24 @@ def test_what_is_printed_cannot_harm() -> None:
 
 def test_numbers_are_compared_as_the_student_sees_them() -> None:
     a = np.array([[0.1, -0.0], [np.nan, 1.0]])
-    leaks = find_leaks({"gold": Source(a), "test": Source(torch.tensor([[0.1, 0.0], [float("nan"), 1.0]]))})
+    leaks = find_leaks({"gold": RowSet(a), "test": RowSet(torch.tensor([[0.1, 0.0], [float("nan"), 1.0]]))})
     assert leaks.count(EXACT, "gold", "test") == 2
     large = np.array([[2**53], [2**53 + 1]])
-    assert find_leaks({"gold": Source(large[:1]), "test": Source(large)}).count(EXACT, "gold", "test") == 1
+    assert find_leaks({"gold": RowSet(large[:1]), "test": RowSet(large)}).count(EXACT, "gold", "test") == 1
 
 
 def test_a_collision_of_fingerprints_is_no_copy(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    monkeypatch.setattr(leak_rows, "hash_numbers", lambda rows: hash_numbers(rows) % 3)
+    monkeypatch.setattr(row_sets, "hash_numbers", lambda rows: hash_numbers(rows) % 3)
     a, b = rng.normal(size=(50, 3)), rng.normal(size=(40, 3))
-    assert not find_leaks({"gold": Source(a), "test": Source(b)})
-    assert find_leaks({"gold": Source(a), "test": Source(a[:1])}).count(EXACT, "gold", "test") == 1
+    assert not find_leaks({"gold": RowSet(a), "test": RowSet(b)})
+    assert find_leaks({"gold": RowSet(a), "test": RowSet(a[:1])}).count(EXACT, "gold", "test") == 1
 
 
 def test_too_many_candidates_are_said(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     gold, test = rng.normal(size=(40, 10)), rng.normal(size=(40, 10))
     gold[:20] = gold[0] + 1e-5 * np.arange(20)[:, None]
     test[:20] = gold[0] + 1e-5 * np.arange(0.5, 20)[:, None]
-    sets = {"gold": Source(gold), "test": Source(test)}
+    sets = {"gold": RowSet(gold), "test": RowSet(test)}
     assert find_leaks(sets).count(NEAR, "gold", "test") == 20 and not find_leaks(sets).notes
     monkeypatch.setattr(lookalikes, "MOST_CANDIDATES", 10)
     found = find_leaks(sets)
@@ -218,23 +226,23 @@ def test_between_the_sets_of_a_training(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("sets", "said"),
     [
-        ({"gold": Source(np.zeros((2, 3))), "test": Source(np.zeros((2, 4)))}, "gold 3, test 4"),
-        ({"gold": Source(np.zeros((2, 3))), "test": Source(["a"])}, "gold numbers, test texts"),
-        ({"gold": Source(["a", None])}, "gold row 1 is a NoneType, not text"),
-        ({"gold": Source([b"a", "b"])}, "gold row 1 is a str; image files"),
-        ({"gold": Source([1.5])}, "gold holds float values"),
-        ({"gold": Source(["a", "b"], ids=["x", "x"])}, "more than once"),
-        ({"gold": Source(["a", "b"], ids=["x"])}, "1 rows but gold.x has 2"),
-        ({"gold": Source(["a", "b"], labels=[1])}, "gold.labels has 1 rows"),
+        ({"gold": RowSet(np.zeros((2, 3))), "test": RowSet(np.zeros((2, 4)))}, "gold 3, test 4"),
+        ({"gold": RowSet(np.zeros((2, 3))), "test": RowSet(["a"])}, "gold numbers, test texts"),
+        ({"gold": RowSet(["a", None])}, "gold row 1 is a NoneType, not text"),
+        ({"gold": RowSet([b"a", "b"])}, "gold row 1 is a str; image files"),
+        ({"gold": RowSet([1.5])}, "gold holds float values"),
+        ({"gold": RowSet(["a", "b"], ids=["x", "x"])}, "more than once"),
+        ({"gold": RowSet(["a", "b"], ids=["x"])}, "1 rows but gold.x has 2"),
+        ({"gold": RowSet(["a", "b"], labels=[1])}, "gold.labels has 1 rows"),
     ],
 )
-def test_mistakes_are_explained(sets: dict[str, Source], said: str) -> None:
+def test_mistakes_are_explained(sets: dict[str, RowSet], said: str) -> None:
     with pytest.raises(us.UnderstudyError, match=said):
         find_leaks(sets)
 
 
 def test_empty_sets_are_fine() -> None:
-    assert not find_leaks({}) and not find_leaks({"gold": Source(), "test": Source([])})
+    assert not find_leaks({}) and not find_leaks({"gold": RowSet(), "test": RowSet([])})
 
 
 @pytest.mark.slow
@@ -243,6 +251,6 @@ def test_the_known_copies_in_imdb(shared_data: Callable[[str], Path]) -> None:
 
     table = pq.read_table(shared_data("imdb_50k.parquet"), columns=["split", "text"])
     split, text = np.array(table["split"].to_pylist()), np.array(table["text"].to_pylist(), dtype=object)
-    leaks = find_leaks({"gold": Source(text[split == "train"]), "test": Source(text[split == "test"])})
+    leaks = find_leaks({"gold": RowSet(text[split == "train"]), "test": RowSet(text[split == "test"])})
     train = set(text[split == "train"])
     assert leaks.count(EXACT, "gold", "test") == sum(one in train for one in text[split == "test"]) == 123

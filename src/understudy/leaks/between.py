@@ -1,15 +1,20 @@
 """Rows that gold, pool, test and select have in common and should not: found before training.
 
-    leaks = find_leaks({"gold": Source(texts, ids, labels), "test": Source(test_texts, test_ids)})
+    leaks = find_leaks({"gold": RowSet(texts, ids, labels), "test": RowSet(test_texts, test_ids)})
     leaks = leaks_between(gold=gold, pool=pool, test=test)
     leaks.warn()
 
 Found are ids that occur in two sets, exact copies, and rows that are the same but for rounding (numbers), case,
 spacing and punctuation (text) or brightness, size and noise (images); and copies within a set whose labels contradict
 each other. A row counts as one kind of copy, the closest that holds; ids shared by different contents count apart.
+
+    for line in leaks.lines():
+        print(line)
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -18,30 +23,113 @@ import numpy as np
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
+from understudy.errors import UnderstudyWarning
 from understudy.leaks.lookalikes import Lookalike, first_alike
-from understudy.leaks.report import (
-    CONTRADICTION,
-    EXACT,
-    EXAMPLES,
-    NEAR,
-    OTHER_CONTENT,
-    PAIRS,
-    SAME_ID,
-    Leak,
-    Leaks,
-    severity,
-)  # fmt: skip
-from understudy.leaks.rows import Source, looks_like_images, read_sources
+from understudy.leaks.row_sets import RowSet, looks_like_images, read_sets
 from understudy.store.arrow import Array
 
-__all__ = ["Leak", "Leaks", "Source", "find_leaks", "leaks_between"]
+SAME_ID, OTHER_CONTENT, EXACT, NEAR, CONTRADICTION = "same id", "other content", "exact", "near", "contradiction"
+KINDS = (SAME_ID, EXACT, NEAR, OTHER_CONTENT, CONTRADICTION)
+
+# The worst first: a score measured on rows that were trained on is worth nothing.
+PAIRS = (
+    ("gold", "test"),
+    ("pool", "test"),
+    ("select", "test"),
+    ("gold", "select"),
+    ("pool", "select"),
+    ("gold", "pool"),
+)
+EXAMPLES = 5
+_LONGEST_ID = 40
+
+_WHAT = {
+    SAME_ID: "are in {a} too, under the same id",
+    OTHER_CONTENT: "share an id with a row of {a} but not the content",
+    EXACT: "are exact copies of rows of {a}",
+    NEAR: "are nearly the same as rows of {a}",
+    CONTRADICTION: "have copies in {a} with another label",
+}
+_CURE = {
+    "test": "scores on test are too good to be true; remove these rows from {a}",
+    "select": "the epoch is chosen on rows that were trained on; remove these rows from {a}",
+    "pool": "remove these rows from the pool",
+    OTHER_CONTENT: "give every example one id of its own",
+    CONTRADICTION: "decide on one label or remove them",
+}
+
+
+Pairs = tuple[Array, Array]
+"""Rows of one set, and for each the row of the other that matches."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """``rows`` of the ``of`` rows of the second set have a counterpart in the first (for contradictions: the same)."""
+
+    kind: str
+    sets: tuple[str, str]
+    rows: int
+    of: int
+    examples: tuple[tuple[Any, Any], ...]
+    """Up to five pairs of ids (row numbers where there are none), in the order of ``sets``."""
+
+    def line(self) -> str:
+        a, b = self.sets
+        cure = _CURE.get(self.kind) or _CURE.get(b, "remove them from {a}")
+        pairs = ", ".join(f"{_shown(second)} = {_shown(first)}" for first, second in self.examples)
+        what = _WHAT[self.kind].format(a=a)
+        return f"{self.rows:,} of {self.of:,} rows of {b} {what} ({pairs}): {cure.format(a=a)}"
+
+
+@dataclass(frozen=True)
+class Leaks:
+    found: tuple[Leak, ...]
+    """The most severe first."""
+    notes: tuple[str, ...] = ()
+    """What could not be searched, and why."""
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def __iter__(self) -> Iterator[Leak]:
+        return iter(self.found)
+
+    def count(self, kind: str, a: str, b: str) -> int:
+        """Rows of ``b`` that have such a counterpart in ``a``."""
+        return sum(leak.rows for leak in self.found if leak.kind == kind and leak.sets == (a, b))
+
+    def lines(self) -> list[str]:
+        return [leak.line() for leak in self.found] + list(self.notes)
+
+    def warn(self) -> None:
+        """One warning per kind: its worst case in full, the others in numbers."""
+        for kind in KINDS:
+            alike = [leak for leak in self.found if leak.kind == kind]
+            if alike:
+                more = ", ".join(f"{leak.rows:,} in {'/'.join(dict.fromkeys(leak.sets))}" for leak in alike[1:])
+                warnings.warn(alike[0].line() + (f" (also {more})" if more else ""), UnderstudyWarning, stacklevel=2)
+
+
+def _severity(leak: Leak) -> tuple[int, int]:
+    kind = KINDS.index(leak.kind)
+    if leak.sets[0] == leak.sets[1]:
+        return len(PAIRS) + 1, kind
+    return PAIRS.index(leak.sets) if leak.sets in PAIRS else len(PAIRS), kind
+
+
+def _shown(name: Any) -> str:
+    """An id as it may be printed: short, on one line, nothing that a terminal would obey."""
+    text = str(name)
+    # repr escapes control characters and those that turn the direction of writing.
+    return repr(text if len(text) <= _LONGEST_ID else text[: _LONGEST_ID - 1] + "…")
 
 
 def leaks_between(
     gold: Gold | None = None, pool: Pool | None = None, test: Gold | None = None, select: Gold | None = None
 ) -> Leaks:
     """Leaks between the sets of a training. A Dataset is asked row by row, so of it only the ids are compared."""
-    sets: dict[str, Source] = {}
+    sets: dict[str, RowSet] = {}
     notes = []
     for name, part in {"gold": gold, "pool": pool, "test": test, "select": select}.items():
         if part is None:
@@ -51,17 +139,23 @@ def leaks_between(
             content = None
             notes.append(f"{name} is a Dataset: it was searched for shared ids, not for copies")
         labels = part.y if isinstance(part, Gold) else None if part.teacher is None else part.teacher.top1()
-        sets[name] = Source(content, part.ids, None if labels is None else labels.numpy(), looks_like_images(content))
-    found = find_leaks(sets)
-    return Leaks(found.found, (*notes, *found.notes))
+        sets[name] = RowSet(content, part.ids, None if labels is None else labels.numpy(), looks_like_images(content))
+    leaks = compare_sets(sets)
+    return replace(leaks, notes=(*notes, *leaks.notes))
 
 
-def find_leaks(sets: Mapping[str, Source]) -> Leaks:
-    """Compare every two sets. Memory: about 200 bytes per row, and a chunk of the rows at a time."""
-    ids = {name: _ids(name, source) for name, source in sets.items()}
+def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
+    """Leaks between sets of any content, whose ids are checked first."""
+    checked = {name: check_ids(part.ids, _size(part), name) for name, part in sets.items()}
+    return compare_sets({name: replace(part, ids=checked[name]) for name, part in sets.items()})
+
+
+def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
+    """Compare every two sets, whose ids are known to be unique. Memory: 200 bytes per row, and a chunk of the rows."""
+    ids = {name: part.ids for name, part in sets.items()}
     filled = {name: source for name, source in sets.items() if source.content is not None and len(source.content)}
-    codes, alikes = read_sources(filled)
-    found: list[Leak] = []
+    codes, alikes = read_sets(filled)
+    leaks: list[Leak] = []
     notes: list[str] = []
     for pair in combinations(sets, 2):
         a, b = pair if pair[::-1] not in PAIRS else pair[::-1]
@@ -72,23 +166,19 @@ def find_leaks(sets: Mapping[str, Source]) -> Leaks:
             if left_out:
                 notes.append(f"{a} and {b} hold so many similar rows that not all were compared for near copies")
         size = _size(sets[b])
-        found += [_leak(kind, (a, b), rows, size, ids) for kind, rows in pairs.items() if len(rows[0])]
+        leaks += [
+            Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids))
+            for kind, rows in pairs.items()
+            if len(rows[0])
+        ]
     for name, source in filled.items():
         if source.labels is not None:
             check_length(len(source.labels), len(codes[name]), f"{name}.labels", f"the content of {name}")
-            found += _contradictions(name, codes[name], np.asarray(source.labels), ids)
-    return Leaks(tuple(sorted(found, key=severity)), tuple(notes))
+            leaks += _contradictions(name, codes[name], np.asarray(source.labels), ids)
+    return Leaks(tuple(sorted(leaks, key=_severity)), tuple(notes))
 
 
-Pairs = tuple[Array, Array]
-"""Rows of one set, and for each the row of the other that matches."""
-
-
-def _ids(name: str, source: Source) -> Array | None:
-    return check_ids(source.ids, _size(source), name)
-
-
-def _size(source: Source) -> int:
+def _size(source: RowSet) -> int:
     some = source.ids if source.content is None else source.content
     return 0 if some is None else len(some)
 
@@ -116,8 +206,8 @@ def _copies(a: Array, b: Array, like_a: Lookalike, like_b: Lookalike, without: A
     rest = ~exact
     exact[without] = rest[without] = False
     near, left_out = first_alike(like_a, like_b, first[first >= 0], np.flatnonzero(rest))
-    found = np.flatnonzero(near >= 0)
-    return {EXACT: (match[exact], np.flatnonzero(exact)), NEAR: (near[found], found)}, left_out
+    close = np.flatnonzero(near >= 0)
+    return {EXACT: (match[exact], np.flatnonzero(exact)), NEAR: (near[close], close)}, left_out
 
 
 def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Array | None]) -> list[Leak]:
@@ -139,10 +229,6 @@ def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Ar
     )
     examples = _named((firsts, seconds), (name, name), ids)
     return [Leak(CONTRADICTION, (name, name), int(sizes[bad].sum()), len(labels), examples)]
-
-
-def _leak(kind: str, sets: tuple[str, str], pairs: Pairs, size: int, ids: Mapping[str, Array | None]) -> Leak:
-    return Leak(kind, sets, len(pairs[1]), size, _named(pairs, sets, ids))
 
 
 def _named(pairs: Pairs, sets: tuple[str, str], ids: Mapping[str, Array | None]) -> tuple[tuple[Any, Any], ...]:

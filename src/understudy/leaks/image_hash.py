@@ -4,13 +4,12 @@ A bit says whether the image gets clearly brighter from one cell of an 8 × 9 gr
 the size of an image nor its brightness or contrast matters.
 """
 
-import io
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from understudy.errors import UnderstudyError
+from understudy.featurise.pixels import open_image
 from understudy.leaks.lookalikes import Lookalike
 from understudy.leaks.row_hash import NumberRows
 from understudy.store.arrow import Array
@@ -23,7 +22,6 @@ BANDS = 4
 COARSELY = 0.99
 THUMB = 32
 CORRELATION = 0.995
-MOST_PIXELS = 1 << 26
 
 
 class Images(Lookalike):
@@ -63,17 +61,18 @@ class Images(Lookalike):
 
     def _thumbnails(self, index: Array, height: int = THUMB, width: int = THUMB) -> Array:
         """``(n, height, width)`` means over equal areas, in grey."""
-        found = np.empty((len(index), height, width), dtype=np.float32)
+        thumbnails = np.empty((len(index), height, width), dtype=np.float32)
         if isinstance(self.content, NumberRows):
             step = self.content.chunk()
             for start in range(0, len(index), step):
                 rows = self.content.take(index[start : start + step], whole=False)
-                found[start : start + len(rows)] = shrink(_grey(rows.reshape(-1, *self.content.shape)), height, width)
+                grey = _grey(rows.reshape(-1, *self.content.shape))
+                thumbnails[start : start + len(rows)] = shrink(grey, height, width)
         else:
-            for place, number in enumerate(index.tolist()):
-                grey = decode(self.content[number], f"{self.name} row {number}")
-                found[place] = shrink(grey[None], height, width)[0]
-        return np.nan_to_num(found)
+            for row, number in enumerate(index.tolist()):
+                image = open_image(self.content[number], f"{self.name} row {number}").convert("L")
+                thumbnails[row] = shrink(np.asarray(image, dtype=np.float32)[None], height, width)[0]
+        return np.nan_to_num(thumbnails)
 
 
 # How many bits of a 16-bit number are set.
@@ -105,18 +104,3 @@ def _standardised(thumbnails: Array) -> Array:
     flat = thumbnails.reshape(len(thumbnails), -1).astype(np.float64)
     flat -= flat.mean(1, keepdims=True)
     return np.asarray(flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12))
-
-
-def decode(content: bytes, where: str) -> Array:
-    """A file's pixels in grey. The size is checked before they are unpacked."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UnderstudyError('comparing images needs Pillow; run pip install "understudy[images]"') from error
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise UnderstudyError(f"{where}: an image of {image.width}×{image.height} pixels; make it smaller")
-            return np.asarray(image.convert("L"), dtype=np.float32)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnderstudyError(f"{where} is not an image that can be read; restore or remove it") from error

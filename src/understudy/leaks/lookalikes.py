@@ -85,10 +85,6 @@ class Scale:
             offsets=rng.random(TABLES * PROJECTIONS).astype(np.float32),
         )
 
-    @property
-    def tables(self) -> int:
-        return TABLES
-
     def standardised(self, rows: Array) -> Array:
         # A feature that never varies in the sample says nothing here; `alike` still wants it equal.
         return np.nan_to_num((rows - self.mean) / np.where(self.deviation > 0, self.deviation, np.inf))
@@ -125,11 +121,11 @@ class Numbers(Lookalike):
 
 def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tuple[Array, bool]:
     """For each row of ``b`` a row of ``a`` that is alike, or −1; and whether some candidates were left out."""
-    found = np.full(len(b.entered), -1, dtype=np.int64)
+    match = np.full(len(b.entered), -1, dtype=np.int64)
     rows_a, rows_b = rows_a[a.entered[rows_a]], rows_b[b.entered[rows_b]]
     left_out = False
     for table in range(a.tables.shape[1]):
-        rows_b = rows_b[found[rows_b] < 0]
+        rows_b = rows_b[match[rows_b] < 0]
         keys_a, keys_b = a.tables[rows_a, table], b.tables[rows_b, table]
         # The smaller side is sorted, the larger one only looked up in it.
         swapped = len(rows_a) > len(rows_b)
@@ -147,13 +143,13 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
         cuts = np.searchsorted(totals, np.arange(_AT_ONCE, totals[-1] if len(totals) else 0, _AT_ONCE))
         for part in np.split(hits, cuts):
             sizes = (last - first)[part]
-            place = np.repeat(first[part] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-            some, others = np.repeat(part, sizes), order[place]
+            position = np.repeat(first[part] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+            some, others = np.repeat(part, sizes), order[position]
             mine, theirs = (rows_a[some], rows_b[others]) if swapped else (rows_a[others], rows_b[some])
             keep = a.plausible(b, mine, theirs)
             mine, theirs = mine[keep], theirs[keep]
             keep = a.alike(b, mine, theirs)
             # Written from the last to the first, so that the first row wins.
             best = np.lexsort((mine[keep], theirs[keep]))[::-1]
-            found[theirs[keep][best]] = mine[keep][best]
-    return found, left_out
+            match[theirs[keep][best]] = mine[keep][best]
+    return match, left_out

@@ -92,13 +92,13 @@ def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
 
     An empty text (or one of punctuation alone, where that is ignored) gets zeros.
     """
-    found = np.zeros((len(texts), 2), dtype=np.uint64)
+    hashes = np.zeros((len(texts), 2), dtype=np.uint64)
     for start in range(0, len(texts), _TEXTS):
         part = [str(text).encode("utf-8", "replace").decode() for text in texts[start : start + _TEXTS]]
         if normalised:
             part = normalise(part)
-        found[start : start + len(part)] = hash_bytes([text.encode() for text in part])
-    return found
+        hashes[start : start + len(part)] = hash_bytes([text.encode() for text in part])
+    return hashes
 
 
 def normalise(texts: list[str]) -> list[str]:

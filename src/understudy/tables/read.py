@@ -26,7 +26,8 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import Featuriser
 from understudy.labels.forms import Labels
-from understudy.leaks.between import Leaks, Source, find_leaks, leaks_between
+from understudy.leaks.between import Leaks, compare_sets, leaks_between
+from understudy.leaks.row_sets import RowSet
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.classes import Labelling, find_labelling
@@ -45,13 +46,13 @@ class Examples:
     featuriser: Featuriser
     class_names: tuple[str, ...] | None = None
     """In the order of the class numbers; None where the files have numbers."""
-    texts: Mapping[str, Source] | None = None
+    texts: Mapping[str, RowSet] | None = None
     """The sets' texts as they were written, where texts are the features."""
 
     def leaks(self) -> Leaks:
         """Rows that two of the sets share, or nearly share."""
         if self.texts is not None:
-            return find_leaks(self.texts)
+            return compare_sets(self.texts)
         return leaks_between(self.gold, self.pool, self.test, self.select)
 
     @property
@@ -234,16 +235,16 @@ def _has_features(table: Table, featuriser: Featuriser) -> bool:
     return bool(present)
 
 
-def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> dict[str, Source]:
+def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> dict[str, RowSet]:
     """Every file's texts with their ids; rows of ``id, label`` have theirs in the pool file, which they leave."""
     sets = {}
     texts = pool.columns[column] if pool is not None and column in pool else None
     for role, table in tables.items():
         if column in table:
-            sets[role] = Source(table.columns[column], table.ids)
+            sets[role] = RowSet(table.columns[column], table.ids)
         elif pool is not None and texts is not None:
-            sets[role] = Source(texts[find_rows(table, pool)], table.ids)
+            sets[role] = RowSet(texts[find_rows(table, pool)], table.ids)
     if pool is not None and texts is not None:
         stays = np.flatnonzero(~rows_elsewhere(pool, tables.values()))
-        sets["pool"] = Source(texts[stays], None if pool.ids is None else pool.ids[stays])
+        sets["pool"] = RowSet(texts[stays], None if pool.ids is None else pool.ids[stays])
     return sets

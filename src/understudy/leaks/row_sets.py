@@ -11,7 +11,7 @@ from torch import Tensor
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.leaks.image_hash import Images
-from understudy.leaks.lookalikes import Lookalike, Numbers, Scale, Texts
+from understudy.leaks.lookalikes import TABLES, Lookalike, Numbers, Scale, Texts
 from understudy.leaks.row_hash import NumberRows, hash_bytes, hash_numbers, hash_texts
 from understudy.store.arrow import Array
 
@@ -24,7 +24,7 @@ Codes = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSet:
     """One set: what its rows hold, and how they are called."""
 
     content: Any = None
@@ -45,13 +45,13 @@ def looks_like_images(content: Rows | None) -> bool:
     return sorted(row.shape[1:])[-2] >= _SMALLEST_IMAGE
 
 
-def read_sources(sets: Mapping[str, Source]) -> tuple[Codes, dict[str, Lookalike]]:
+def read_sets(sets: Mapping[str, RowSet]) -> tuple[Codes, dict[str, Lookalike]]:
     if not sets:
         return {}, {}
     kinds = {name: _kind(name, source) for name, source in sets.items()}
     if len(set(kinds.values())) > 1:
-        said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-        raise UnderstudyError(f"the sets hold different things ({said}); compare like with like")
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        raise UnderstudyError(f"the sets hold different things ({listed}); compare like with like")
     kind = next(iter(kinds.values()))
     contents = {name: source.content for name, source in sets.items()}
     if kind in ("numbers", "images"):
@@ -67,7 +67,7 @@ def read_sources(sets: Mapping[str, Source]) -> tuple[Codes, dict[str, Lookalike
     return _codes(exact), {name: Images(content, name) for name, content in contents.items()}
 
 
-def _kind(name: str, source: Source) -> str:
+def _kind(name: str, source: RowSet) -> str:
     content = source.content
     if isinstance(content, Rows | Tensor) or (isinstance(content, np.ndarray) and content.dtype.kind in "biuf"):
         return "images" if source.images else "numbers"
@@ -91,15 +91,15 @@ def _read_numbers(contents: dict[str, Any], *, images: bool) -> tuple[Codes, dic
     rows = {name: NumberRows(content, name) for name, content in contents.items()}
     widths = {name: part.width for name, part in rows.items()}
     if len(set(widths.values())) > 1:
-        said = ", ".join(f"{name} {width}" for name, width in widths.items())
-        raise UnderstudyError(f"rows differ in how many numbers they hold ({said}); give all sets the same features")
+        listed = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise UnderstudyError(f"rows differ in how many numbers they hold ({listed}); give all sets the same features")
     whole = all(part.whole for part in rows.values())
     scale = None if whole or images else Scale.of(_sample(list(rows.values())))
     exact: Codes = {}
     alikes: dict[str, Lookalike] = {}
     for name, part in rows.items():
         exact[name] = np.empty((len(part), 2), dtype=np.uint64)
-        keys = np.empty((len(part), 0 if scale is None else scale.tables), dtype=np.uint64)
+        keys = np.empty((len(part), 0 if scale is None else TABLES), dtype=np.uint64)
         for here, chunk in part.chunks(whole=whole):
             exact[name][here] = hash_numbers(chunk)
             if scale is not None:
