@@ -1,7 +1,8 @@
 """One file per method. A method is a function, named like its file, that returns an Objective.
 
 Every module here is found by itself: its function joins ``METHODS``, and what its ``__all__`` lists becomes a public
-name of ``understudy``. Adding a method therefore touches its own file and its own test, and nothing else.
+name of ``understudy``. Adding a method therefore touches its own file and its own test, and README's table, which
+holds the first line of each file.
 """
 
 import importlib

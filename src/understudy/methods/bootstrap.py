@@ -1,4 +1,4 @@
-"""Bootstrapping: the target is the given label, moved a little towards what the student already believes.
+"""Bootstrapping: the label, moved a little towards what the student already believes (Reed et al., 2015).
 
 Reed et al., "Training Deep Neural Networks on Noisy Labels with Bootstrapping" (2015). With q the label and f the
 student's prediction, the loss is ``ce(β q + (1 − β) h, f)``:

@@ -1,4 +1,4 @@
-"""Class ratio: weigh each example by the share of clean labels in its class (the paper's WEIGHTED).
+"""Class ratio: weigh each example by the share of clean labels in its class (a baseline of Ren et al., ICML 2018).
 
 A baseline of Ren et al. (ICML 2018), 4.2, made for background flips, where one class holds most of the wrong labels:
 ``w ∝ P(truth = c | label = c)``, scaled to mean 1 over the pool. The paper gives the shares as an oracle

@@ -1,4 +1,4 @@
-"""Co-teaching: two students, each trained on the rows its peer finds easy.
+"""Co-teaching: two students, each trained on the rows its peer finds easy (Han et al., NeurIPS 2018).
 
 Han et al., "Co-teaching: Robust Training of Deep Neural Networks with Extremely Noisy Labels" (NeurIPS 2018). In each
 batch of n pool rows each net names the ``(1 − R) n`` rows it has the smallest loss on, and its *peer* takes a step on

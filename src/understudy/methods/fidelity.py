@@ -1,4 +1,4 @@
-"""Fidelity weights: the less sure the teacher is of a label, the less that label counts.
+"""Fidelity weights: the less sure the teacher is of a label, the less that label counts (Dehghani et al., ICLR 2018).
 
     w = exp(−β u / mean u)
 

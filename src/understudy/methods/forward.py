@@ -1,4 +1,4 @@
-"""Forward correction: score the student's prediction as seen through the label-noise matrix.
+"""Forward correction: score the student's prediction as seen through the noise matrix (Patrini et al., CVPR 2017).
 
 Patrini et al., "Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach" (CVPR 2017). With
 ``T[i, j] = P(label = j | truth = i)`` the loss is ``ce(q, Tᵀ f)``, so that a student who is right is expected to

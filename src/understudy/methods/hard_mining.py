@@ -1,4 +1,4 @@
-"""Hard mining: of the frequent classes, train only on the rows the student finds hardest.
+"""Hard mining: of the frequent classes, train only on the hardest rows (a baseline of Ren et al., ICML 2018).
 
 A baseline of Ren et al. (ICML 2018), 4.1: in each batch all m rows of the rare classes count, and of the others the m
 with the highest loss; the rest has weight 0. The kept rows are scaled to mean 1 over the batch (their plain mean). The

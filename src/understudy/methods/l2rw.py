@@ -1,4 +1,4 @@
-"""Learning to reweight: each example counts as far as its gradient agrees with that of the gold rows.
+"""Learning to reweight: each example counts as far as its gradient agrees with gold's (Ren et al., ICML 2018).
 
 Ren et al., "Learning to Reweight Examples for Robust Deep Learning" (ICML 2018), Algorithm 1. In every step, with n
 pool rows in the batch and some gold rows drawn,

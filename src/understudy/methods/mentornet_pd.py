@@ -1,4 +1,4 @@
-"""MentorNet's predefined curriculum: train on the rows whose loss is below a moving percentile.
+"""MentorNet's predefined curriculum: train on rows whose loss is below a moving percentile (Jiang et al., ICML 2018).
 
 Jiang et al., "MentorNet: Learning Data-Driven Curriculum for Very Deep Neural Networks on Corrupted Labels" (ICML
 2018), the predefined form: ``v = 1`` where ``loss ≤ λ``, else 0, with λ a moving average of the batches' p-th loss

@@ -1,4 +1,4 @@
-"""PolyLoss, Poly-1: cross-entropy with its leading polynomial term turned up or down (Leng et al., 2022).
+"""PolyLoss: cross-entropy with its leading polynomial term turned up or down (Leng et al., ICLR 2022).
 
     ce(q, f) + ε Σ q (1 − f)
 

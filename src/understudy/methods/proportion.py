@@ -1,4 +1,4 @@
-"""Proportion: weigh each example by the inverse frequency of its class.
+"""Proportion: weigh each example by the inverse frequency of its class (a baseline of Ren et al., ICML 2018).
 
 The plainest answer to imbalance, a baseline of Ren et al. (ICML 2018), 4.1: ``w = N / (classes that occur · rows of the
 class)``, mean 1 over the pool, so that every class has the same total weight. Frequencies are those of the

@@ -1,4 +1,4 @@
-"""Random weights: the control for reweighting, a rectified Gaussian scaled to mean 1 in each batch.
+"""Random weights: the control for reweighting, with mean 1 in each batch (a baseline of Ren et al., ICML 2018).
 
 Ren et al. (ICML 2018), Equation 16: ``wᵢ = n · max(zᵢ, 0) / Σⱼ max(zⱼ, 0)`` with zᵢ standard normal. What a learned
 weighting gains over this is not owed to the mere randomness of its weights. A weight depends on the seed, the row and

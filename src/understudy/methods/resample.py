@@ -1,4 +1,4 @@
-"""Resample: draw class-balanced batches instead of weighing the loss.
+"""Resample: draw class-balanced batches instead of weighing the loss (a baseline of Ren et al., ICML 2018).
 
 A baseline of Ren et al. (ICML 2018), 4.1. Pool rows are drawn with replacement in proportion to the inverse frequency
 of the teacher's best class, so that each class fills the same share of a batch on average (the paper's batches are

@@ -1,4 +1,4 @@
-"""S-model: forward correction whose noise matrix is learned together with the student.
+"""S-model: forward correction whose noise matrix is learned with the student (Goldberger & Ben-Reuven, ICLR 2017).
 
 Goldberger & Ben-Reuven, "Training Deep Neural-Networks Using a Noise Adaptation Layer" (ICLR 2017), their simple
 model: a softmax layer maps truth to label, ``ce(q, Tᵀ f)`` with ``T[i, ·] = softmax(W[i, ·])`` trained and saved with

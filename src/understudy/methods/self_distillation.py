@@ -1,4 +1,4 @@
-"""Self-distillation against noisy labels (AIR): the student's own prediction gradually replaces the given label.
+"""Self-distillation (AIR): the student's own prediction gradually replaces the given label (Dong et al., 2019).
 
 Dong et al., "Distillation ≈ Early Stopping? Harvesting Dark Knowledge Utilizing Anisotropic Information Retrieval for
 Overparameterized Neural Network" (2019), Algorithm 1. The target at step t is

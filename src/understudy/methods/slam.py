@@ -1,4 +1,4 @@
-"""SLaM, Student-Label Mixing: let the student's *noisy version* match the noisy label.
+"""SLaM, Student-Label Mixing: let the student's *noisy version* match the noisy label (Kontonis et al., NeurIPS 2023).
 
 Kontonis et al., "SLaM: Student-Label Mixing for Distillation with Unlabeled Examples" (NeurIPS 2023), Algorithms 1
 and 2. The loss is ``ce(q, mix(f))`` with

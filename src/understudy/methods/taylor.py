@@ -1,4 +1,4 @@
-"""Taylor cross-entropy: a loss that stops growing where the label looks hopeless (Feng et al., 2020).
+"""Taylor cross-entropy: a loss that stops growing where the label looks hopeless (Feng et al., IJCAI 2020).
 
 −log f expanded around f = 1 and cut after ``degree`` terms,
 

@@ -1,4 +1,4 @@
-"""Vanilla distillation: match the teacher's labels as they are (Hinton et al., 2015).
+"""Vanilla distillation: match the teacher's labels as they are, soft or hard, at any temperature (Hinton et al., 2015).
 
 Cross-entropy on gold and pool alike, ``ce(q, f)`` with q the soft label or, with ``hard=True``, its best class. The
 baseline of every paper here. With a temperature T the pool loss is multiplied by T² (Hinton's convention), unless

@@ -1,4 +1,4 @@
-"""VID, variational information distillation: the student's features should tell what the teacher's are.
+"""VID: the student's features should tell what the teacher's are (Ahn et al., CVPR 2019).
 
 Ahn et al., "Variational Information Distillation for Knowledge Transfer" (CVPR 2019), Equations 2, 4 and 6 on the
 penultimate layer, as both distillation papers use it. Added to the loss of each pool row, times ``strength``:

@@ -1,4 +1,4 @@
-"""Weighted Distillation: weigh each pool example so that its noisy loss is unbiased for the clean one.
+"""Weighted Distillation: weights that make the noisy loss unbiased for the clean one (Iliopoulos et al., NeurIPS 2022).
 
 Iliopoulos et al., "Weighted Distillation with Unlabeled Examples" (NeurIPS 2022), Algorithms 1 and 2. The weight is
 ``min(1, 1 / (1 + p (distortion − 1)))``; p and the distortion are means over the ⌈√|V| / 2⌉ gold rows nearest in the
