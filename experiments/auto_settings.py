@@ -26,11 +26,12 @@ import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
 from understudy.comparison.candidates import candidates
-from understudy.comparison.cells import gold_passes
+from understudy.comparison.cells import alone
 from understudy.comparison.executors import Processes
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import GOLD_ONLY
 from understudy.store.files import read_json, write_json
+from understudy.training.recipe import Recipe
 
 SEEDS, PILOT_ROWS = 3, 1500
 
@@ -55,10 +56,10 @@ def run_cell(setting: str, seed: int) -> Cell:
     common: Any = {"epochs": given.epochs, "seed": seed, "progress": False, **given.recipe}
     tested = {}
     for name, objective in candidates(given.gold, given.pool).items():
-        alone = name == GOLD_ONLY
-        options = {"gold_repeat": gold_passes(given.gold, given.pool, 1)} if alone else {}
-        pool = None if alone else given.pool
-        run = us.train(given.student, given.gold, pool, objective, refine=False, **common, **options)
+        recipe, pool = Recipe(epochs=given.epochs, seed=seed, refine=False, **given.recipe), given.pool
+        if name == GOLD_ONLY:
+            recipe, pool = alone(recipe, given.gold, given.pool), None
+        run = us.train(given.student, given.gold, pool, objective, progress=False, **recipe.arguments())
         tested[name] = us.evaluate(run.student, given.test)["accuracy"]
     chosen = us.auto(given.student, given.gold, given.pool, pilot_rows=PILOT_ROWS, workers=1, **common)
     right = given.gold.teacher.top1() == given.gold.y[given.gold.teacher_rows]

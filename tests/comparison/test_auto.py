@@ -11,10 +11,11 @@ import torch
 
 import understudy as us
 from understudy.comparison.auto import _choice, candidates, why_chosen
-from understudy.comparison.cells import gold_passes
+from understudy.comparison.cells import alone
 from understudy.comparison.executors import InProcess
 from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
 from understudy.comparison.pilot import Pilot
+from understudy.training.recipe import Recipe
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
 
@@ -196,7 +197,7 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0, tmp_path)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, Recipe(epochs=1), 0, tmp_path)
     pilot.run(InProcess())
     (part, *_) = sorted((tmp_path / "pilot" / "cells").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
@@ -229,8 +230,8 @@ def test_the_choice_in_words() -> None:
 
 def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    with pytest.raises(us.UnderstudyError, match="pilot, gold only: lr=-1 must be"):
-        us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"lr": -1})
+    with pytest.raises(us.UnderstudyError, match="pilot, gold only: device 'nowhere' is unknown"):
+        us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"device": "nowhere"})
     assert not (tmp_path / "run").exists()
     us.auto(student, gold, pool, out=tmp_path / "run", folds=np.int64(4), **FAST)  # type: ignore[arg-type]
     with pytest.raises(us.UnderstudyError, match="begun with another folds"):
@@ -243,9 +244,9 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
     assert isinstance(pool.teacher, us.Hard)
     labels = pool.teacher.labels.clone()
     labels[100:] = -1
-    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 1) == 3
-    assert gold_passes(gold, us.Pool(pool.x, us.Hard(labels)), 10) == 12
-    assert gold_passes(gold, pool.take(torch.arange(20)), 0) == 1
+    some, few = us.Pool(pool.x, us.Hard(labels)), pool.take(torch.arange(20))
+    for repeat, unlabelled, passes in ((1, some, 3), (10, some, 12), (0, few, 1)):
+        assert alone(Recipe(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
 
 
 def test_good_labels_stay_with_vanilla() -> None:
@@ -257,7 +258,7 @@ def test_good_labels_stay_with_vanilla() -> None:
 def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() -> None:
     gold, pool, _ = blobs(0.3)
     gold.chosen[:12] = True
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, {"epochs": 1}, 0)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, Recipe(epochs=1), 0)
     assert pilot.run(InProcess())["vanilla"].rows == 48
     asked = torch.cat([held_out for _, held_out in pilot.parts])
     assert sorted(asked.tolist()) == list(range(12, 60))

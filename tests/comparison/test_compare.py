@@ -23,6 +23,7 @@ from understudy.comparison.executors import Executor, InProcess, Processes
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.outcome import Comparison
 from understudy.store.files import locked
+from understudy.training.recipe import Recipe
 
 NET = us.models.mlp
 
@@ -230,9 +231,8 @@ def test_a_method_that_never_ran_may_be_corrected(tmp_path: Path) -> None:
 def test_workers_write_nothing_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that outlives its parent would write into whatever has come since."""
     gold, pool, test = data()
-    training: Any = {"lr": 0.01}
     monkeypatch.chdir(tmp_path)
-    job = Job.of(student, gold, pool, ["slam"], 1, test, 0.0, 1, training, ())
+    job = Job.of(student, gold, pool, ["slam"], Recipe(epochs=1, pretrain_epochs=1, lr=0.01), test, 0.0)
     outcome, warned = job.train(Cell("slam", 0, start=job.pretrain(0)))
     assert 0 <= outcome.last <= 1 and warned == [] and not list(tmp_path.iterdir())
     with pytest.raises(us.UnderstudyError, match=r"slam, seed 0: .* remove starts/0.safetensors"):
@@ -301,8 +301,9 @@ def test_mistakes_name_their_cell() -> None:
     gold, pool, test = data()
     with pytest.raises(us.UnderstudyError, match=r"slam, seed 0: 0 gold rows can estimate the teacher"):
         us.compare(student, us.Gold(gold.x, gold.y), pool, ["slam"], test=test, **SMALL)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'learning_rate'"):
-        us.compare(student, gold, pool, [], **SMALL, learning_rate=1)
+    for wrong in ("learning_rate", "seed", "refine"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'"):
+            us.compare(student, gold, pool, [], **SMALL, **{wrong: 1})
     for changes, complaint in (
         ({"seeds": 0}, "seeds=0"),
         ({"workers": 0}, "workers=0"),
@@ -373,6 +374,23 @@ class Apart:
         for number, content in reversed(sent):
             theirs, cell = ForkingPickler.loads(content)
             yield number, ForkingPickler.loads(ForkingPickler.dumps(theirs(cell)))
+
+
+class Losses(us.Callback):
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def on_epoch(self, view: Any) -> None:
+        self.seen.append((view.config["seed"], view.epoch))
+
+
+def test_callbacks_see_every_cell_and_change_nothing() -> None:
+    gold, pool, test = data()
+    told: Any = {"test": test, **SMALL, "seeds": 1}
+    losses = Losses()
+    watched = us.compare(student, gold, pool, [], callbacks=[losses], **told)
+    assert losses.seen == 3 * [(0, 1), (0, 2)]  # gold only, vanilla, confident
+    assert watched.as_dict() == us.compare(student, gold, pool, [], **told).as_dict()
 
 
 def test_an_executor_shares_neither_memory_nor_a_disk() -> None:

@@ -9,7 +9,7 @@ the last quarter; after four such folds every gold row has been predicted by stu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from understudy.comparison.candidates import Methods, candidates, named_methods
-from understudy.comparison.cells import Student, Training, gold_passes, spelt_out
+from understudy.comparison.cells import Student, alone
 from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
 from understudy.comparison.judge import Candidate, choose
@@ -27,19 +27,20 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json
 from understudy.store.settings import check_same
+from understudy.training.callbacks import Callback
 from understudy.training.checks import drop_unlabelled, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.loop import train
-from understudy.training.recipe import plain
+from understudy.training.recipe import Recipe, SharedOptions, plain, takes
 from understudy.training.run import Run
 
 
+@takes(SharedOptions)
 def auto(
     student: Student,
     gold: Gold,
     pool: Pool,
     *,
-    epochs: int,
     methods: Methods | None = None,
     pilot_rows: int = 5000,
     pilot_epochs: int | None = None,
@@ -47,7 +48,6 @@ def auto(
     seed: int = 0,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | tuple[Any, Any] | None = None,
-    pretrain_epochs: int = 0,
     out: str | Path | None = None,
     ema: EMA | None = None,
     checkpoint_every: int | None = None,
@@ -55,9 +55,9 @@ def auto(
     notes: Mapping[str, Any] | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
-    **training: Unpack[Training],
+    **options: Unpack[SharedOptions],
 ) -> Run:
     """Choose the method by a pilot on gold, then train with it as ``us.train`` would.
 
@@ -66,9 +66,7 @@ def auto(
     parts of gold, over ``workers`` processes or by an ``executor``. The test and select rows are not looked at by the
     pilot. With ``out``, pilot and training can both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    unknown = set(training) - set(Training.__annotations__)
-    if unknown:
-        raise TypeError(f"auto() got an unexpected keyword argument {min(unknown)!r}")
+    recipe = Recipe(**options)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
@@ -77,10 +75,10 @@ def auto(
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
-    options: dict[str, Any] = {**spelt_out(training), "pretrain_epochs": pretrain_epochs}
     slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
-    short = {"epochs": min(epochs, 30) if pilot_epochs is None else pilot_epochs, "patience": None}
-    pilot = Pilot(student, gold, slice_, objectives, folds, options | short, seed, folder)
+    short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
+    pilot_recipe = replace(recipe, epochs=short, patience=None)
+    pilot = Pilot(student, gold, slice_, objectives, folds, pilot_recipe, seed, folder)
     decision = None if folder is None else _earlier(folder, pilot)
     if decision is None:
         judged = pilot.run(executor, progress=progress)
@@ -93,14 +91,13 @@ def auto(
     choice = decision["choice"]
     if choice not in objectives:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
+    recipe = replace(recipe, seed=seed, ema=ema, checkpoint_every=checkpoint_every)
     if choice == GOLD_ONLY:
-        options["gold_repeat"] = gold_passes(gold, labelled, options["gold_repeat"])
-    if callbacks:
-        options["callbacks"] = callbacks
+        recipe = alone(recipe, gold, labelled)
     run = train(
-        student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], epochs=epochs, seed=seed, test=test,
-        select=select, out=folder, ema=ema, checkpoint_every=checkpoint_every, progress=progress,
-        resume=folder is not None, notes={**(notes or {}), "auto": decision}, **options,
+        student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], test=test, select=select, out=folder,
+        resume=folder is not None, notes={**(notes or {}), "auto": decision}, callbacks=callbacks, progress=progress,
+        **recipe.arguments(),
     )  # fmt: skip
     if folder is not None:
         forget(folder)

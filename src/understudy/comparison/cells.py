@@ -7,13 +7,12 @@ always train.
 """
 
 import copy
-import inspect
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -29,10 +28,10 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.methods import METHODS
 from understudy.objective import Context, Objective
 from understudy.store.settings import fingerprint
+from understudy.training.callbacks import Callback
 from understudy.training.checks import check_outputs, drop_unlabelled
 from understudy.training.loop import train
-from understudy.training.optim import Schedule
-from understudy.training.recipe import Augment
+from understudy.training.recipe import Recipe, SharedOptions, known
 from understudy.training.run import state_to_bytes
 
 FOLDS = 5
@@ -87,43 +86,11 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> P
     return Parts(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
 
 
-def gold_passes(gold: Gold, pool: Pool, repeat: int) -> int:
-    """How often gold is shown per epoch where it trains alone: as many rows as the methods that have the pool.
-
-    ``repeat``: how often they show it.
-    """
+def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
+    """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
     assert pool.teacher is not None
-    return max(1, repeat + int(pool.teacher.labelled().sum()) // len(gold))
-
-
-class Training(TypedDict, total=False):
-    """The options of ``us.train`` that every training of a comparison shares; same names, same defaults."""
-
-    batch_size: int
-    lr: float
-    patience: int | None
-    optimizer: str
-    weight_decay: float
-    momentum: float
-    schedule: str | Schedule | Sequence[tuple[float, float]]
-    gold_repeat: int
-    gold_weight: float
-    finetune_epochs: int
-    clip: float | None
-    accumulate: int
-    augment: Augment | None
-    feature_layer: str | None
-    device: str | torch.device | None
-    autocast: torch.dtype | None
-    compile: bool
-
-
-_DEFAULTS = {name: inspect.signature(train).parameters[name].default for name in Training.__annotations__}
-
-
-def spelt_out(training: Training) -> dict[str, Any]:
-    """With ``us.train``'s own defaults, so that naming one changes nothing."""
-    return _DEFAULTS | dict(training)
+    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
+    return replace(recipe, gold_repeat=max(1, passes))
 
 
 @dataclass
@@ -135,19 +102,17 @@ class Job:
     pool: Pool
     objectives: dict[str, Objective]
     notes: list[str]
-    epochs: int
+    recipe: Recipe
     test: Gold | None
     select: Gold | float
-    pretrain_epochs: int
-    training: Training
-    callbacks: Sequence[Any] = ()
+    callbacks: Sequence[Callback] = ()
     answers: dict[int | None, dict[Hashable, Any]] = field(default_factory=dict)
     """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
 
     @classmethod
     def of(
-        cls, student: Student, gold: Gold, pool: Pool, methods: Methods, epochs: int, test: Any, select: Any,
-        pretrain_epochs: int, training: Training, callbacks: Sequence[Any],
+        cls, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: Recipe, test: Any, select: Any,
+        callbacks: Sequence[Callback] = (),
     ) -> "Job":  # fmt: skip
         if not isinstance(gold, Gold) or not isinstance(pool, Pool):
             raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
@@ -161,13 +126,12 @@ class Job:
         if not isinstance(select, Gold) and not 0 <= select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
         gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
-        return cls(student, gold, pool, objectives, notes, epochs, test, select, pretrain_epochs, training, callbacks)
+        return cls(student, gold, pool, objectives, notes, recipe, test, select, callbacks)
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for cells to stand in one table."""
-        options = {"epochs": self.epochs, "pretrain_epochs": self.pretrain_epochs, **spelt_out(self.training)}
         data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
-        return plain_settings({**data, "student": initial_student(self.student, 0), **options})
+        return shared_settings(self.student, self.recipe, **data)
 
     def parts(self, seed: int) -> Parts:
         parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
@@ -186,27 +150,27 @@ class Job:
 
     def pretrain(self, seed: int) -> bytes:
         """The student of a seed after pretraining on its gold, for all methods: its state, as a file holds it."""
-        options: Any = {**self.training, "gold_repeat": 1, "patience": None, "finetune_epochs": 0}
-        run = train(
-            self.student, self.parts(seed).gold, None, METHODS["vanilla"](), epochs=self.pretrain_epochs, seed=seed,
-            progress=False, **options,
+        recipe = replace(
+            self.recipe, epochs=self.recipe.pretrain_epochs, pretrain_epochs=0, finetune_epochs=0, gold_repeat=1,
+            patience=None, seed=seed,
         )  # fmt: skip
+        gold = self.parts(seed).gold
+        run = train(self.student, gold, None, METHODS["vanilla"](), progress=False, **recipe.arguments())
         return state_to_bytes(run.student.state_dict())
 
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
         """Train one method under one seed: what it reached, and what it warned of."""
         parts = self.parts(cell.seed)
-        options: Any = dict(self.training) | ({"callbacks": self.callbacks} if self.callbacks else {})
+        recipe = replace(self.recipe, pretrain_epochs=0, refine=False, seed=cell.seed)
         pool: Pool | None = self.pool
         if cell.method == GOLD_ONLY:
-            pool = None
-            options["gold_repeat"] = gold_passes(parts.gold, self.pool, options.get("gold_repeat", 1))
+            recipe, pool = alone(recipe, parts.gold, self.pool), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 run = train(
-                    self._student(cell), parts.gold, pool, self.objectives[cell.method], epochs=self.epochs,
-                    seed=cell.seed, test=parts.test, select=parts.select, refine=False, progress=False, **options,
+                    self._student(cell), parts.gold, pool, self.objectives[cell.method], test=parts.test,
+                    select=parts.select, callbacks=self.callbacks, progress=False, **recipe.arguments(),
                 )  # fmt: skip
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error
@@ -248,14 +212,16 @@ class Job:
         return Outcome(float(right.mean()), judged=Correct(numbers, right))
 
 
-def plain_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON can hold them; where the numbers are crunched is no setting."""
-    plain = int | float | str | None
-    return {
-        name: value if isinstance(value, plain) else fingerprint(value)
-        for name, value in options.items()
-        if name != "device"
+def shared_settings(student: Student, recipe: Recipe, **others: Any) -> dict[str, Any]:
+    """What must be the same for trainings to be compared, as JSON can hold it; where numbers are crunched is not."""
+    options = {
+        each.name: getattr(recipe, each.name)
+        for each in fields(recipe)
+        if each.name in SharedOptions.__annotations__ and not known(each).may_differ
     }
+    settings = {**others, "student": initial_student(student, 0), **options}
+    plain = int | float | str | None
+    return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in settings.items()}
 
 
 def initial_student(student: Student, seed: int) -> nn.Module:

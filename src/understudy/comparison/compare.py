@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from understudy.comparison.candidates import Methods
-from understudy.comparison.cells import Cell, Job, Student, Training
+from understudy.comparison.cells import Cell, Job, Student
 from understudy.comparison.executors import Executor, executor_for, one_thread
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.interval import percent
@@ -20,25 +20,26 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.files import locked, write_json
 from understudy.store.progress import ProgressBar
 from understudy.store.settings import fingerprint
+from understudy.training.callbacks import Callback
+from understudy.training.recipe import Recipe, SharedOptions, takes
 
 
+@takes(SharedOptions)
 def compare(
     student: Student,
     gold: Gold,
     pool: Pool,
     methods: Methods = ("slam", "weighted"),
     *,
-    epochs: int,
     seeds: int | Iterable[int] = 5,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | float = 0.2,
-    pretrain_epochs: int = 0,
     out: str | Path | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
-    **training: Unpack[Training],
+    **options: Unpack[SharedOptions],
 ) -> Comparison:
     """Methods side by side on your own data, and which to take.
 
@@ -49,13 +50,10 @@ def compare(
     set aside for that (0.0: none). ``out`` keeps every finished cell: the same call goes on where it was stopped, and
     more seeds or methods may join. ``workers``: processes of one thread each (None: one per core; 1: none);
     ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
-    where it runs: they are sent to the processes and must be importable there. ``training`` are the other options of
-    ``us.train``.
+    where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
+    that all trainings share.
     """
-    unknown = set(training) - set(Training.__annotations__)
-    if unknown:
-        raise TypeError(f"compare() got an unexpected keyword argument {min(unknown)!r}")
-    job = Job.of(student, gold, pool, methods, epochs, test, select, pretrain_epochs, training, callbacks)
+    job = Job.of(student, gold, pool, methods, Recipe(**options), test, select, callbacks)
     numbers = _seeds(seeds)
     executor = executor_for(workers, executor)
     with tempfile.TemporaryDirectory() as scratch:
@@ -80,7 +78,7 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
     cells = [Cell(method, seed) for seed in seeds for method in job.objectives]
     left = [cell for cell in cells if not folder.has(cell.method, cell.seed)]
     seeds_left = list(dict.fromkeys(cell.seed for cell in left))
-    if job.pretrain_epochs:
+    if job.recipe.pretrain_epochs:
         missing = [seed for seed in seeds_left if not folder.start_file(seed).exists()]
         with closing(executor.map(job.pretrain, missing)) as states:
             for number, state in states:
@@ -89,7 +87,8 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
         job.estimate(seeds_left)
     # Read when the cell is handed out, so that not all seeds' students are in memory at once.
     started = (
-        replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.pretrain_epochs else cell for cell in left
+        replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.recipe.pretrain_epochs else cell
+        for cell in left
     )
     bar = ProgressBar("compare", len(cells), len(cells) - len(left), shown=progress)
     with bar, closing(executor.map(job.train, started)) as results:

@@ -8,7 +8,7 @@ import math
 import shutil
 import warnings
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from understudy.comparison.candidates import FEWEST_ROWS
-from understudy.comparison.cells import Student, gold_passes, initial_student, plain_settings
+from understudy.comparison.cells import Student, alone, shared_settings
 from understudy.comparison.executors import Executor
 from understudy.comparison.folder import CompareFolder
 from understudy.comparison.judge import Candidate, judge, still_racing
@@ -31,6 +31,7 @@ from understudy.store.files import locked, write_bytes
 from understudy.store.progress import ProgressBar
 from understudy.store.settings import fingerprint
 from understudy.training.loop import train
+from understudy.training.recipe import Recipe
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
@@ -46,7 +47,7 @@ class Pilot:
     """The slice that the pilot sees."""
     objectives: dict[str, Objective]
     folds: int
-    options: dict[str, Any]
+    recipe: Recipe
     seed: int
     out: Path | None = None
     """The run's folder."""
@@ -102,16 +103,14 @@ class Pilot:
         name, fold = part
         train_rows, held_out = self.parts[fold]
         gold = self.gold.take(train_rows)
-        options, pool = dict(self.options), self.pool
+        recipe = replace(self.recipe, seed=self.seed + fold, refine=False)
+        pool: Pool | None = self.pool
         if name == GOLD_ONLY:
-            options["gold_repeat"] = gold_passes(gold, pool, options["gold_repeat"])
+            recipe, pool = alone(recipe, gold, self.pool), None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
             try:
-                run = train(
-                    self.student, gold, None if name == GOLD_ONLY else pool, self.objectives[name],
-                    seed=self.seed + fold, refine=False, progress=False, **options,
-                )  # fmt: skip
+                run = train(self.student, gold, pool, self.objectives[name], progress=False, **recipe.arguments())
             except UnderstudyError as error:
                 raise UnderstudyError(f"pilot, {name}: {error}") from error
         return run.predict(self.gold.take(held_out).rows).numpy()
@@ -130,10 +129,9 @@ class Pilot:
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to go on."""
-        return plain_settings({
-            "gold": self.gold, "pool": self.pool, "student": initial_student(self.student, 0), "seed": self.seed,
-            "folds": self.folds, **self.options,
-        })  # fmt: skip
+        return shared_settings(
+            self.student, self.recipe, gold=self.gold, pool=self.pool, seed=self.seed, folds=self.folds
+        )
 
     @property
     def _folder(self) -> CompareFolder:

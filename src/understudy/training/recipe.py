@@ -34,24 +34,29 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 TRAINING = "Training"
 
 
-class SessionOptions(TypedDict, total=False):
-    """The fields of ``Recipe`` that say what a batch is and costs, as keyword arguments of ``us.Session``."""
+class BatchOptions(TypedDict, total=False):
+    """The fields of ``Recipe`` that say what a batch is and costs."""
 
     batch_size: int
-    seed: int
     gold_repeat: int
     gold_weight: float
     accumulate: int
     augment: Augment | None
     feature_layer: str | None
     autocast: torch.dtype | None
-    workers: int
     pass_batch_size: int
+
+
+class SessionOptions(BatchOptions, total=False):
+    """Those that ``us.Session`` takes."""
+
+    seed: int
+    workers: int
     refine: bool
 
 
-class RecipeOptions(SessionOptions, total=False):
-    """All fields of ``Recipe`` as keyword arguments of ``us.train``."""
+class SharedOptions(BatchOptions, total=False):
+    """Those that all trainings of a comparison, a pilot or an active-learning loop share."""
 
     epochs: Required[int]
     lr: float
@@ -65,6 +70,11 @@ class RecipeOptions(SessionOptions, total=False):
     clip: float | None
     device: str | torch.device | None
     compile: bool
+
+
+class RecipeOptions(SessionOptions, SharedOptions, total=False):
+    """All of them, as keyword arguments of ``us.train``."""
+
     ema: EMA | None
     checkpoint_every: int | None
 
