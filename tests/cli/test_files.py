@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.request import TrainRequest
+from understudy.cli.options import recipe_fields
+from understudy.cli.train import TrainRequest, run_training
 from understudy.featurise.featuriser import Featuriser
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table
@@ -182,13 +184,31 @@ def test_the_request_is_kept_and_can_be_replayed(blobs: Path, monkeypatch: pytes
     line = "train --gold gold.npz --pool all.npz --method slam --option lower_bound=0.6 --student linear --epochs 2"
     call(f"{line} --classes a,b,c --lr 0.02 --quiet --out run")
     request = TrainRequest.load(Path("run"))
-    assert request.pool == str(blobs / "all.npz") and request.gold == [str(blobs / "gold.npz")]
-    assert request.classes == ["a", "b", "c"] and request.options == ["lower_bound=0.6"] and request.lr == 0.02
+    assert request.files == {"pool": str(blobs / "all.npz")} and request.gold == [str(blobs / "gold.npz")]
+    assert request.data.classes == ["a", "b", "c"] and request.options == ["lower_bound=0.6"]
+    assert request.recipe["lr"] == 0.02 and request.recipe["pretrain_epochs"] == 0
     (blobs / "elsewhere").mkdir()
     monkeypatch.chdir(blobs / "elsewhere")
-    cli.train.carry_out(TrainRequest(**vars(request) | {"out": "again"}), progress=False)
+    run_training(replace(request, out=Path("again")), progress=False)
     for name, value in us.Run.load("again").student.state_dict().items():
         torch.testing.assert_close(value, us.Run.load(blobs / "run").student.state_dict()[name], rtol=0, atol=0)
+
+
+def test_a_request_knows_every_option_and_survives_later_ones(blobs: Path) -> None:
+    call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
+    path = Path("run/request.json")
+    stored = json.loads(path.read_text())
+    assert set(recipe_fields()) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
+    path.write_text(json.dumps({name: value for name, value in stored.items() if name != "clip"}))
+    assert TrainRequest.load(Path("run")).recipe["clip"] is None
+    for changed, reason in (
+        ({**stored, "later": 1}, "'later' is unknown"),
+        ({name: value for name, value in stored.items() if name != "epochs"}, "'epochs' is missing"),
+        ({**stored, "format": 2}, "another format"),
+    ):
+        path.write_text(json.dumps(changed))
+        with pytest.raises(us.UnderstudyError, match=reason):
+            TrainRequest.load(Path("run"))
 
 
 def test_runs_without_stored_features_still_predict(blobs: Path) -> None:

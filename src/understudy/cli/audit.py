@@ -7,16 +7,17 @@ import typer
 
 from understudy.auditing.audit import audit
 from understudy.auditing.terminal import print_audit
-from understudy.cli import options as shared
+from understudy.cli.options import DataOptions, takes_options
 from understudy.errors import UnderstudyError
 from understudy.store.files import write_json
-from understudy.tables.read import read_examples
 
 KINDS = (".html", ".json")
 
 
+@takes_options("encoder", "image_size", "scale")
 def audit_command(
     gold: Annotated[Path, typer.Option(help="Trusted labels, of rows the teacher labelled too.", show_default=False)],
+    data: DataOptions,
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
@@ -24,13 +25,6 @@ def audit_command(
     rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
     target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    column: shared.Column = None,
-    classes: shared.Classes = None,
-    votes: shared.Votes = "majority",
-    text: shared.Text = None,
-    image: shared.Image = None,
-    use: shared.Beside = None,
-    missing: shared.Missing = "error",
 ) -> None:
     """Say how good the labels of a pool are, how sure that is, and what to expect of each method.
 
@@ -50,17 +44,10 @@ def audit_command(
         _check_out(out)
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
-    examples = read_examples(
-        gold=gold,
-        pool=pool,
-        columns=shared.read_mapping(column),
-        classes=shared.read_classes(classes),
-        votes=votes,
-        features=shared.features(text, image=image, use=shared.read_list(use), missing=missing),
-    )
+    examples = data.read([str(gold)], pool=pool)
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")
-    found = audit(
+    result = audit(
         examples.gold,
         examples.pool,
         class_names=examples.class_names,
@@ -68,16 +55,16 @@ def audit_command(
         target=target / 100,
         seed=seed,
     )
-    print_audit(found)
+    print_audit(result)
     if out is None:
         return
     if out.suffix == ".json":
-        write_json(out, found.to_dict())
+        write_json(out, result.to_dict())
     else:
         from understudy.report.audit import write_audit_report
 
-        given = {"Gold file": gold, "Pool file": pool}
-        write_audit_report(out, found, settings={name: path for name, path in given.items() if path is not None})
+        files = {"Gold file": gold, "Pool file": pool}
+        write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})
     typer.echo(f"Audit: {out}")
 
 

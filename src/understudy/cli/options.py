@@ -1,92 +1,41 @@
-"""Options that several commands share: what the columns of the files are called, the classes, and the features."""
+"""Options that several commands share, each from the table that owns it: a field is an option of the command line.
 
-from collections.abc import Sequence
-from typing import Annotated
+    @takes_options()
+    def command(out: Annotated[Path, typer.Option(…)], data: DataOptions, **recipe: Any) -> None: ...
+
+``data`` brings what the files' columns are called, the classes and the features; ``**recipe`` the options of
+``training/recipe.py`` that can be typed, under the names that ``us.train`` gives them.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Annotated, Any
 
 import typer
 
 from understudy.errors import UnderstudyError
 from understudy.featurise.choose import FeatureOptions
+from understudy.tables.read import Examples, read_examples
+from understudy.training.recipe import Recipe, known
 
-FILES, FEATURES, TRAINING = "Files", "Features", "Training"
+FILES, FEATURES = "Files", "Features"
 
+GOLD = typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False)
+TEST = typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=FILES)
+SELECT = typer.Option(help="Gold rows that pick an epoch.", show_default=False, rich_help_panel=FILES)
+Student = Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Column = Annotated[
     list[str] | None,
     typer.Option(
+        "--column",
         help="A column by its name in your files, e.g. label=truth; repeat for more.",
         show_default=False,
         rich_help_panel=FILES,
         metavar="NAME=THEIRS",
     ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        help="Their names in order (neg,pos), or how many, where the files do not show all.",
-        show_default=False,
-        rich_help_panel=FILES,
-    ),
-]
-Votes = Annotated[
-    str, typer.Option(help="How teacher_votes are weighed: majority or dawid_skene.", rich_help_panel=FILES)
-]
-Text = Annotated[str | None, typer.Option(help="The column of texts.", show_default=False, rich_help_panel=FEATURES)]
-Image = Annotated[
-    str | None,
-    typer.Option(help="The column of images: paths or bytes.", show_default=False, rich_help_panel=FEATURES),
-]
-ImageSize = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Pixels per side. Without: as the first image.", show_default=False, rich_help_panel=FEATURES
-    ),
-]
-Encoder = Annotated[
-    str, typer.Option(help="For texts: tfidf, or an encoder's name or folder.", rich_help_panel=FEATURES)
-]
-Beside = Annotated[
-    str | None,
-    typer.Option(
-        "--use",
-        help="Columns of numbers and categories to use (age,job). Without: all, or none beside a text.",
-        show_default=False,
-        rich_help_panel=FEATURES,
-    ),
-]
-Missing = Annotated[
-    str, typer.Option(help="What an empty number means: error, or mean, that of training.", rich_help_panel=FEATURES)
-]
-Scale = Annotated[
-    bool, typer.Option("--scale/--no-scale", help="Bring numbers to mean 0, deviation 1.", rich_help_panel=FEATURES)
-]
-
-Student = Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, …", show_default=False)]
-Lr = Annotated[float, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows per step.", rich_help_panel=TRAINING)]
-Optimizer = Annotated[str, typer.Option(help="adam, adamw or sgd.", rich_help_panel=TRAINING)]
-Schedule = Annotated[
-    str, typer.Option(help="constant, cosine, step, papers-cifar or papers-imagenet.", rich_help_panel=TRAINING)
-]
-WeightDecay = Annotated[float, typer.Option(help="Weight decay.", rich_help_panel=TRAINING)]
-Momentum = Annotated[float, typer.Option(help="For sgd.", rich_help_panel=TRAINING)]
-Pretrain = Annotated[int, typer.Option(min=0, help="Epochs on gold alone, first.", rich_help_panel=TRAINING)]
-Finetune = Annotated[int, typer.Option(min=0, help="Epochs on gold alone, at the end.", rich_help_panel=TRAINING)]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Stop after so many epochs that are not better on the select rows.",
-        show_default=False,
-        rich_help_panel=TRAINING,
-    ),
-]
-GoldRepeat = Annotated[
-    int, typer.Option(min=1, help="Show each gold row so often per epoch.", rich_help_panel=TRAINING)
-]
-GoldWeight = Annotated[float, typer.Option(help="Multiplies the loss of gold rows.", rich_help_panel=TRAINING)]
-Clip = Annotated[
-    float | None, typer.Option(help="Bound on the gradient's norm.", show_default=False, rich_help_panel=TRAINING)
 ]
 
 
@@ -115,32 +64,126 @@ def read_classes(text: str | None) -> int | list[str] | None:
     return int(text)
 
 
-def class_count(asked: int | list[str] | None, seen: int) -> int:
-    """How many outputs the student has: as many as were asked for, else as the files show."""
-    return asked if isinstance(asked, int) else max(seen, 2)
-
-
 def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def features(
-    text: str | None = None, encoder: str = "tfidf", image: str | None = None, image_size: int | None = None,
-    use: Sequence[str] | None = None, missing: str = "error", scale: bool = True,
-) -> FeatureOptions:  # fmt: skip
-    """What the options of this panel ask for."""
-    return FeatureOptions(
-        text=text, image=image, image_size=None if image_size is None else (image_size, image_size), encoder=encoder,
-        scale=scale, columns=None if use is None else tuple(use), missing=missing,
-    )  # fmt: skip
+def _typed(
+    kind: Any, default: Any, help: str, *names: str, panel: str, read: Callable[[Any], Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """How a field is typed; ``read`` makes its value from the text."""
+    shown = typer.Option(*names, help=help, rich_help_panel=panel, show_default=default is not None, **more)
+    return {"typed": Annotated[kind, shown], "default": default, "read": read or (lambda value: value)}
 
 
-def gold_files(names: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The file of trusted labels, and those of answers to chosen batches, which are typed with a + before them."""
-    chosen = [name[1:] for name in names if name.startswith("+")]
-    trusted = [name for name in names if not name.startswith("+")]
-    if len(trusted) > 1:
-        raise UnderstudyError(
-            f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
-        )
-    return (trusted[0] if trusted else None), chosen
+@dataclass(frozen=True)
+class DataOptions:
+    """What the columns of the files are called, the classes, and the features."""
+
+    columns: dict[str, str] = field(metadata={"typed": Column, "default": None, "read": read_mapping})
+    classes: int | list[str] | None = field(metadata=_typed(
+        str | None, None, "Their names in order (neg,pos), or how many, where the files do not show all.",
+        panel=FILES, read=read_classes,
+    ))  # fmt: skip
+    votes: str = field(metadata=_typed(
+        str, "majority", "How teacher_votes are weighed: majority or dawid_skene.", panel=FILES
+    ))  # fmt: skip
+    text: str | None = field(metadata=_typed(str | None, None, "The column of texts.", panel=FEATURES))
+    encoder: str = field(metadata=_typed(
+        str, "tfidf", "For texts: tfidf, or an encoder's name or folder.", panel=FEATURES
+    ))  # fmt: skip
+    image: str | None = field(metadata=_typed(
+        str | None, None, "The column of images: paths or bytes.", panel=FEATURES
+    ))  # fmt: skip
+    image_size: int | None = field(metadata=_typed(
+        int | None, None, "Pixels per side. Without: as the first image.", panel=FEATURES, min=1
+    ))  # fmt: skip
+    use: list[str] | None = field(metadata=_typed(
+        str | None, None, "Columns of numbers and categories to use (age,job). Without: all, or none beside a text.",
+        panel=FEATURES, read=read_list,
+    ))  # fmt: skip
+    missing: str = field(metadata=_typed(
+        str, "error", "What an empty number means: error, or mean, that of training.", panel=FEATURES
+    ))  # fmt: skip
+    scale: bool = field(metadata=_typed(
+        bool, True, "Bring numbers to mean 0, deviation 1.", "--scale/--no-scale", panel=FEATURES
+    ))  # fmt: skip
+
+    def read(self, gold: Sequence[str], **files: Any) -> Examples:
+        """The files: ``gold`` as typed, and ``pool``, ``test`` and ``select`` where there are any."""
+        chosen = [name[1:] for name in gold if name.startswith("+")]
+        trusted = [name for name in gold if not name.startswith("+")]
+        if len(trusted) > 1:
+            raise UnderstudyError(
+                f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
+            )
+        size = None if self.image_size is None else (self.image_size, self.image_size)
+        features = FeatureOptions(
+            text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,
+            columns=None if self.use is None else tuple(self.use), missing=self.missing,
+        )  # fmt: skip
+        return read_examples(
+            gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns, classes=self.classes,
+            votes=self.votes, features=features, **files,
+        )  # fmt: skip
+
+    def outputs(self, examples: Examples) -> int:
+        """How many classes the student tells apart: as many as were asked for, else as the files show."""
+        return self.classes if isinstance(self.classes, int) else max(examples.classes, 2)
+
+
+def optimizer_fact(recipe: Mapping[str, Any]) -> str:
+    """How a report tells of it."""
+    return f"{recipe['optimizer']}, {recipe['lr']:g}, {recipe['schedule']}, batches of {recipe['batch_size']}"
+
+
+def recipe_fields() -> dict[str, "Field[Any]"]:
+    """The options of a training that can be typed, by the name they are typed as."""
+    return {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}
+
+
+def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of its ``data`` and ``**recipe``, without those named and those it has itself."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [each for name, each in signature.parameters.items() if name not in ("data", "recipe")]
+        left_out = {*without, *signature.parameters}
+        data = {each.name: each for each in fields(DataOptions)}
+        recipe = {name: each for name, each in recipe_fields().items() if name not in left_out}
+        shown = [_data_parameter(each) for name, each in data.items() if name not in left_out]
+        shown += [] if "recipe" not in signature.parameters else [_recipe_parameter(*each) for each in recipe.items()]
+
+        @functools.wraps(command)
+        def wrapped(**typed: Any) -> None:
+            values = {name: typed.pop(name, each.metadata["default"]) for name, each in data.items()}
+            read = DataOptions(**{name: data[name].metadata["read"](value) for name, value in values.items()})
+            options = {each.name: typed.pop(name) for name, each in recipe.items() if name in typed}
+            command(**typed, data=read, **options)
+
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
+        every.sort(key=lambda each: each.default is not inspect.Parameter.empty)  # what must be given comes first
+        wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+def _data_parameter(each: "Field[Any]") -> inspect.Parameter:
+    kind, default = each.metadata["typed"], each.metadata["default"]
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
+    option = known(each)
+    default = inspect.Parameter.empty if each.default is MISSING else each.default
+    default = False if option.typed is bool and default is None else default
+    shown = typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=option.help,
+        min=int(option.least) if option.whole and option.least is not None else None,
+        show_default=default is not None,
+        rich_help_panel=option.panel,
+    )
+    kind: Any = Annotated[option.typed, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

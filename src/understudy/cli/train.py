@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 
 from understudy import models
 from understudy.cli import options as shared
-from understudy.cli.request import TrainRequest
+from understudy.cli.options import DataOptions, recipe_fields, takes_options
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
@@ -19,7 +20,7 @@ from understudy.featurise.featuriser import VALUES_FILE
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.store.console import collected_warnings
-from understudy.store.files import locked
+from understudy.store.files import locked, read_json, write_json
 from understudy.tables.read import Examples
 from understudy.training.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.training.ema import EMA
@@ -27,19 +28,18 @@ from understudy.training.loop import train
 from understudy.training.run import Run
 
 AUTO = "auto"
-_TRAINING = shared.TRAINING
+FILE, FORMAT = "request.json", 1
+_ROLES = ("pool", "test", "select")
+_AGAIN = "restore it or train again in a new folder"
 
 
+@takes_options()
 def train_command(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)
-    ] = None,
-    gold: Annotated[
-        list[str] | None,
-        typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False),
-    ] = None,
+    data: DataOptions,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)] = None,
+    gold: Annotated[list[str] | None, shared.GOLD] = None,
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
@@ -49,54 +49,14 @@ def train_command(
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
     ] = None,
     student: shared.Student = "mlp:128,128",
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    device: shared.Device = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: shared.Quiet = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out; everything else is remembered.")
     ] = False,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=shared.FILES),
-    ] = None,
-    select: Annotated[
-        Path | None,
-        typer.Option(help="Gold rows that pick an epoch.", show_default=False, rich_help_panel=shared.FILES),
-    ] = None,
-    column: shared.Column = None,
-    classes: shared.Classes = None,
-    votes: shared.Votes = "majority",
-    text: shared.Text = None,
-    encoder: shared.Encoder = "tfidf",
-    image: shared.Image = None,
-    image_size: shared.ImageSize = None,
-    use: shared.Beside = None,
-    missing: shared.Missing = "error",
-    scale: shared.Scale = True,
-    lr: shared.Lr = 1e-3,
-    batch_size: shared.BatchSize = 128,
-    optimizer: shared.Optimizer = "adam",
-    schedule: shared.Schedule = "constant",
-    weight_decay: shared.WeightDecay = 0.0,
-    momentum: shared.Momentum = 0.9,
-    pretrain: shared.Pretrain = 0,
-    finetune: shared.Finetune = 0,
-    patience: shared.Patience = None,
-    gold_repeat: shared.GoldRepeat = 1,
-    gold_weight: shared.GoldWeight = 1.0,
-    clip: shared.Clip = None,
-    ema: Annotated[
-        bool,
-        typer.Option("--ema", help="Keep a moving average of the weights, for s_badge.", rich_help_panel=_TRAINING),
-    ] = False,
-    checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Also write a checkpoint every so many steps, not only after epochs.", show_default=False,
-            rich_help_panel=_TRAINING,
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    test: Annotated[Path | None, shared.TEST] = None,
+    select: Annotated[Path | None, shared.SELECT] = None,
+    **recipe: Any,
+) -> None:
     """Train a student on gold and pool, and write the run and its report.html.
 
     Files are Parquet (or a folder of shards), CSV, JSON lines, .npz, .npy or a folder of images, with these columns:
@@ -132,44 +92,110 @@ def train_command(
     """
     if resume:
         _check_alone(context)
-        carry_out(TrainRequest.load(out), progress=not quiet, resume=True)
+        run_training(TrainRequest.load(out), progress=not quiet, resume=True)
         return
     if epochs is None:
         raise UnderstudyError("how long to train is missing; add --epochs, e.g. --epochs 30")
+    files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
-        out=str(out), epochs=epochs, gold=gold or [], pool=_text(pool), test=_text(test), select=_text(select),
-        columns=shared.read_mapping(column), classes=shared.read_classes(classes), votes=votes, text=text, image=image,
-        image_size=image_size, encoder=encoder, use=shared.read_list(use), missing=missing, scale=scale, method=method,
-        options=option or [], student=student, lr=lr, batch_size=batch_size, optimizer=optimizer, schedule=schedule,
-        weight_decay=weight_decay, momentum=momentum, pretrain=pretrain, finetune=finetune, patience=patience,
-        gold_repeat=gold_repeat, gold_weight=gold_weight, clip=clip, ema=ema,
-        checkpoint_every=checkpoint_every, seed=seed, device=device,
+        out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
+        data=data, method=method, options=option or [], student=student, recipe={"epochs": epochs, **recipe},
     )  # fmt: skip
     usable_folder(out)
-    carry_out(request, progress=not quiet)
+    run_training(request, progress=not quiet)
 
 
 def _check_alone(context: typer.Context) -> None:
     """What a resumed training does was said when it began."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
-            option = "--" + name.replace("_", "-")
-            raise UnderstudyError(f"--resume goes on with what the run began with; leave out {option}")
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
+            raise UnderstudyError(f"--resume goes on with what the run began with; leave out {parameter.opts[0]}")
 
 
-def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
+@dataclass(frozen=True)
+class TrainRequest:
+    """What a user asked for, as values that JSON can hold, so that a run can be begun again.
+
+    Written to the run's folder (``request.json``) before training starts, with absolute paths.
+    """
+
+    out: Path
+    gold: list[str]
+    """A file of answers to a chosen batch begins with +."""
+    files: dict[str, str]
+    """pool, test and select, where they were named."""
+    data: DataOptions
+    method: str
+    options: list[str]
+    student: str
+    recipe: dict[str, Any]
+    """Options of ``us.train``; ``ema`` is whether one is wanted."""
+
+    def save(self) -> None:
+        gold = [f"+{_absolute(name[1:])}" if name.startswith("+") else _absolute(name) for name in self.gold]
+        files = {role: _absolute(self.files[role]) if role in self.files else None for role in _ROLES}
+        recipe = {name: self.recipe[each.name] for name, each in recipe_fields().items()}
+        asked = {"method": self.method, "options": self.options, "student": self.student}
+        stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
+        write_json(self.out / FILE, stored | asked | recipe)
+
+    @classmethod
+    def load(cls, folder: Path) -> "TrainRequest":
+        path = folder / FILE
+        if not path.exists():
+            raise UnderstudyError(f"{folder} has no {FILE}; only what understudy train began can be resumed")
+        stored = read_json(path)
+        if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
+            raise UnderstudyError(f"{path} is of another format; train again in a new folder")
+        try:
+            del stored["out"]
+            files = {role: stored.pop(role) for role in _ROLES}
+            data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
+            asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
+            # An option that came later was not asked for: it has its default.
+            recipe = {
+                each.name: stored.pop(name) if each.default is MISSING else stored.pop(name, each.default)
+                for name, each in recipe_fields().items()
+            }
+        except KeyError as error:
+            raise UnderstudyError(f"{path} is damaged, {error} is missing; {_AGAIN}") from error
+        if stored:
+            raise UnderstudyError(f"{path} is damaged, {min(stored)!r} is unknown; {_AGAIN}")
+        named = {role: name for role, name in files.items() if name is not None}
+        return cls(out=folder, files=named, data=data, recipe=recipe, **asked)
+
+    def facts(self) -> dict[str, Any]:
+        """What the report tells of it."""
+        text = self.data.text
+        files = {"gold": " ".join(self.gold) or None, **self.files}
+        return {
+            **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},
+            **({} if text is None else {"Text": f"{text}, {self.data.encoder}"}),
+            **({} if self.data.image is None else {"Image": self.data.image}),
+            "Student": self.student,
+            "Method": " ".join([self.method, *self.options]),
+            "Optimizer": shared.optimizer_fact(self.recipe),
+            "Seed": self.recipe["seed"],
+        }
+
+
+def _absolute(name: str | Path) -> str:
+    return str(Path(name).absolute())
+
+
+def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
     """Read the files, train, write the run and its report."""
     from understudy.report.page import write_run_report
 
     options, run_method = _method(request)
-    device, out = usable_device(request.device), Path(request.out)
-    with collected_warnings() as noted:
-        examples = request.read()
+    device, out = usable_device(request.recipe["device"]), request.out
+    with collected_warnings() as warnings:
+        examples = request.data.read(request.gold, **request.files)
         examples.leaks().warn()
-        count = shared.class_count(request.classes, examples.classes)
-        build = partial(models.from_text, request.student, shape=examples.shape, classes=count)
-        ema = _average(build, device) if request.ema else None
+        classes = request.data.outputs(examples)
+        build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
+        ema = _average(build, device) if request.recipe["ema"] else None
         # What a run began with stays; whether the files are still the same is found out by the training.
         if not resume:
             request.save()
@@ -177,13 +203,9 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
             examples.featuriser.save(out)
         try:
             run = run_method(
-                build, examples.gold, examples.pool, epochs=request.epochs, batch_size=request.batch_size,
-                lr=request.lr, seed=request.seed, test=examples.test, select=examples.select,
-                patience=request.patience, out=out, optimizer=request.optimizer, weight_decay=request.weight_decay,
-                momentum=request.momentum, schedule=request.schedule, gold_repeat=request.gold_repeat,
-                gold_weight=request.gold_weight, pretrain_epochs=request.pretrain, finetune_epochs=request.finetune,
-                clip=request.clip, ema=ema, checkpoint_every=request.checkpoint_every, device=device, progress=progress,
-                resume=resume, notes=_notes(request, examples, options),
+                build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
+                progress=progress, resume=resume, notes=_notes(request, examples, options),
+                **request.recipe | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:
             if not resume:
@@ -196,12 +218,12 @@ def carry_out(request: TrainRequest, *, progress: bool = True, resume: bool = Fa
         gold=examples.gold,
         pool=examples.pool,
         lower_bound=options.get("lower_bound", 0.5),
-        warnings=noted,
-        settings=request.settings() | ({} if chosen is None else {"Chosen": chosen}),
+        warnings=warnings,
+        settings=request.facts() | ({} if chosen is None else {"Chosen": chosen}),
     )
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
-    _tell(run, out)
+    _print_result(run, out)
 
 
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
@@ -213,7 +235,7 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
         raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
     options = read_options(METHODS[request.method], request.options)
     objective = METHODS[request.method](**options)
-    return options, lambda student, gold, pool, **told: train(student, gold, pool, objective, **told)
+    return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
 
 
 def pilot_options(*, pilot_rows: int = 5000, pilot_epochs: int | None = None, folds: int = 4) -> dict[str, Any]:
@@ -224,17 +246,17 @@ def pilot_options(*, pilot_rows: int = 5000, pilot_epochs: int | None = None, fo
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
     """What ``predict`` and ``select`` need beside the features: the same columns, and the classes' names."""
     names = examples.featuriser.names
-    notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.columns}
+    notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.data.columns}
     return notes if examples.class_names is None else notes | {"class_names": list(examples.class_names)}
 
 
-def _tell(run: Run, out: Path) -> None:
-    said = {"last": "last epoch", "finetuned": "after fine-tuning"}
-    said["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
+def _print_result(run: Run, out: Path) -> None:
+    moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
+    moments["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
     for prefix in ("test", "select"):
-        for when, found in run.metrics(prefix).items():
-            if "accuracy" in found:
-                typer.echo(f"{prefix} accuracy {percent(found['accuracy'])}% ({said[when]})")
+        for when, measured in run.metrics(prefix).items():
+            if "accuracy" in measured:
+                typer.echo(f"{prefix} accuracy {percent(measured['accuracy'])}% ({moments[when]})")
     typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
 
 
@@ -254,7 +276,3 @@ def _clear(out: Path) -> None:
             for name in there:
                 (out / name).unlink()
             out.rmdir()
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
