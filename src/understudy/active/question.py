@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text
 from understudy.tables.answers import SKIPPED, text_columns, whole_number
 
@@ -46,11 +46,8 @@ def write_question(path: Path, question: Question) -> None:
 def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
     """A small CSV or Parquet file, whole or not at all; None is an empty cell."""
     if path.suffix.lower() == ".parquet":
-        sink = pa.BufferOutputStream()
         # An answer may be a number or a word, so the column is text.
-        arrays = {name: pa.array(column, pa.string() if name == "label" else None) for name, column in columns.items()}
-        pq.write_table(pa.table(arrays), sink)
-        write_bytes(path, bytes(sink.getvalue()))
+        write_bytes(path, to_parquet({**columns, "label": pa.array(columns["label"], pa.string())}))
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -24,7 +24,7 @@ from understudy.comparison.interval import Array
 from understudy.comparison.outcome import GOLD_ONLY, Correct, Outcome
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, split_rows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.objective import Context, Objective
 from understudy.store.settings import fingerprint
@@ -185,10 +185,9 @@ class Job:
         try:
             student.load_state_dict(safetensors.torch.load(cell.start))
         except (SafetensorError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
             raise UnderstudyError(
-                f"the pretrained student does not load ({reason}); remove starts/{cell.seed}.safetensors from the "
-                "comparison's folder to pretrain it again"
+                f"the pretrained student does not load ({first_line(error)}); remove starts/{cell.seed}.safetensors "
+                "from the comparison's folder to pretrain it again"
             ) from error
         return student
 

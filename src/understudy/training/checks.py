@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.inference.features import forward
 from understudy.inference.passes import device_of, eval_mode, to_device
 from understudy.labels.forms import Labels
@@ -50,8 +50,7 @@ def usable_device(device: str | torch.device | None) -> torch.device | None:
     try:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise UnderstudyError(f"device {str(device)!r} cannot be used here ({reason}); use cpu") from error
+        raise UnderstudyError(f"device {str(device)!r} cannot be used here ({first_line(error)}); use cpu") from error
     return found
 
 
@@ -121,9 +120,8 @@ def _outputs(student: nn.Module, rows: Rows, name: str) -> int:
             logits = forward(student, to_device(first, device_of(student)))
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
-        reason = " ".join(str(error).split())[:200]
         raise UnderstudyError(
-            f"the student cannot take rows of shape {shape} ({name}.x): {reason}; match its input"
+            f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
         ) from error
     if logits.dim() != 2:
         raise UnderstudyError(

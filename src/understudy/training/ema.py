@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 
 
 class EMA:
@@ -67,7 +67,7 @@ class EMA:
         try:
             self.module.load_state_dict(module)
         except RuntimeError as error:
-            raise UnderstudyError(f"this EMA state belongs to another model: {' '.join(str(error).split())}") from error
+            raise UnderstudyError(f"this EMA state belongs to another model: {first_line(error)}") from error
         self.updates = int(state["updates"])
 
     def _parameters(self, model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:

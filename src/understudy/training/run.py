@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import predict
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
@@ -149,11 +149,7 @@ class Run:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    config = read_json(path)
-    if not isinstance(config, dict):
-        raise UnderstudyError(f"{path} is not a run's config; restore it or train again")
-    if config.get("format") != FORMAT:
-        raise UnderstudyError(f"{path} has run format {config.get('format')}, this version reads {FORMAT}")
+    config: dict[str, Any] = read_json(path, format=FORMAT)
     check_digests(path, config)
     missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
     if missing:
@@ -200,8 +196,7 @@ def load_state(module: nn.Module, path: Path) -> None:
     try:
         module.load_state_dict(read_state(path))
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UnderstudyError(f"{path} does not fit {type(module).__name__}: {reason}") from error
+        raise UnderstudyError(f"{path} does not fit {type(module).__name__}: {first_line(error)}") from error
 
 
 def state_to_bytes(state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

@@ -119,9 +119,9 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
         if given is None or form is None:
             raise UnderstudyError(f"there is no label store in {folder} yet; pass classes= and form= to start one")
         return given, form
-    stored = read_json(path)
-    if not isinstance(stored, dict) or stored.get("format") != FORMAT or stored.get("form") not in FORMS:
-        raise UnderstudyError(f"{path} is not the description of a label store (format {FORMAT}); restore it")
+    stored = read_json(path, format=FORMAT)
+    if stored.get("form") not in FORMS:
+        raise UnderstudyError(f"{path} is not the description of a label store; restore it")
     names = checked_names(stored.get("classes") or [])
     if given not in (None, names) or form not in (None, stored["form"]):
         raise UnderstudyError(
