@@ -13,7 +13,6 @@ from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.featuriser import VALUES_FILE, Featuriser
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.store.arrow import Array
-from understudy.tables.ids import find_rows, rows_elsewhere
 from understudy.tables.table import Table
 
 
@@ -72,12 +71,12 @@ class TrainingColumns(Mapping[str, Array]):
 
     def __init__(self, main: Table, gold: Table | None, held_out: list[Table], image: str | None) -> None:
         self.main, self.image = main, image
-        held = rows_elsewhere(main, held_out)
+        held = main.shared_with(held_out)
         self.rows = np.flatnonzero(~held) if held.any() and not held.all() else None
         self.gold, self.own = gold, None
         if gold is not None:
             joined = "id" in gold and "id" in main
-            self.own = np.flatnonzero(find_rows(gold, main) < 0) if joined else np.arange(len(gold))
+            self.own = np.flatnonzero(gold.rows_in(main) < 0) if joined else np.arange(len(gold))
 
     def __getitem__(self, name: str) -> Array:
         column = self.main.columns[name]

@@ -102,7 +102,7 @@ def _tidy(folder: Path) -> None:
 @contextmanager
 def _opened(file: Path, column: str) -> Iterator[pq.ParquetFile]:
     # Mapped, and without reading ahead by row groups: those may be gigabytes.
-    with reading(file, "Parquet"), pq.ParquetFile(file, memory_map=True, pre_buffer=False) as opened:
+    with reading(file), pq.ParquetFile(file, memory_map=True, pre_buffer=False) as opened:
         if opened.schema_arrow.names.count(column) != 1:
             raise UnderstudyError(
                 f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from understudy.data.checks import check_labels
+from understudy.data.checks import check_labels, describe
 from understudy.data.combined import SubsetRows
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, TensorRows
@@ -31,7 +31,6 @@ from understudy.leaks.row_sets import RowSet
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.classes import Labelling, find_labelling
-from understudy.tables.ids import check_apart, find_rows, no_such_id, rows_elsewhere
 from understudy.tables.inputs import features_of, fit_featuriser
 from understudy.tables.table import Table, read_table
 from understudy.tables.teacher import read_teacher
@@ -102,7 +101,7 @@ def read_examples(
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
     for one, other in (("gold", "test"), ("gold", "select"), ("test", "select")):
         if one in tables and other in tables:
-            check_apart(tables[one], tables[other])
+            _check_apart(tables[one], tables[other])
     answers = named_answers(chosen) if chosen else ()
     how = find_labelling(tables, pool_table, classes, votes, answers=answers)
     held_out = [table for role, table in tables.items() if role != "gold"]
@@ -117,7 +116,7 @@ def read_examples(
             raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
         answered = read_chosen(path, source.table, how.names)
         for table in tables.values():
-            check_apart(answered, table)
+            _check_apart(answered, table)
         # Their labels are numbers already.
         labelled = to_gold(answered, source, featuriser=featuriser, how=replace(how, names=None))
         labelled.chosen = torch.from_numpy(answered.columns["chosen"])
@@ -162,9 +161,9 @@ def to_gold(
         return gold if pool is None or teacher is not None else _with_labels_of_pool(gold, table, pool, featuriser)
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
-    index = find_rows(table, pool.table)
+    index = table.rows_in(pool.table)
     if (index < 0).any():
-        raise no_such_id(table, int((index < 0).argmax()), pool.table)
+        raise _no_such_id(table, int((index < 0).argmax()), pool.table)
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
     return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
@@ -172,7 +171,7 @@ def to_gold(
 
 def to_pool(pool: PoolFile, *, without: Sequence[Table] = ()) -> Pool:
     """The pool less the rows whose id is in one of the tables ``without``. ``label`` is never looked at."""
-    stays = ~rows_elsewhere(pool.table, without)
+    stays = ~pool.table.shared_with(without)
     if not stays.any():
         raise UnderstudyError(
             f"{pool.table.path}: every row also serves as gold, test or selection; add other pool rows"
@@ -189,11 +188,35 @@ def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> N
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
 
 
+def _check_apart(one: Table, other: Table) -> None:
+    """A row serves one purpose only."""
+    shared = one.shared_with([other])
+    if shared.any():
+        raise UnderstudyError(
+            f"{one.path} and {other.path} share {int(shared.sum())} ids ({_id(one, int(shared.argmax()))} …); "
+            "a row serves one purpose: remove it from one of them"
+        )
+
+
+def _no_such_id(table: Table, row: int, pool: Table) -> UnderstudyError:
+    here, there = (describe(part.columns["id"]) for part in (table, pool))
+    hint = "" if here == there else f" (here they are {here}, there {there})"
+    return UnderstudyError(
+        f"{table.where('id')} row {row}: {_id(table, row)} is not among the ids of {pool.path}{hint}; add the row "
+        "there, or its features here"
+    )
+
+
+def _id(table: Table, row: int) -> str:
+    value = table.columns["id"][row]
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
 def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, featuriser: Featuriser) -> Gold:
     """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too."""
     if gold.ids is None or pool.table.ids is None:
         return gold
-    index = find_rows(table, pool.table)
+    index = table.rows_in(pool.table)
     here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
     if not len(here):
         return gold
@@ -216,7 +239,7 @@ def _check_same_rows(table: Table, pool: Table, here: Array, there: Array, featu
         if len(bad):
             row = int(here[bad[0]])
             raise UnderstudyError(
-                f"{table.where('id')} row {row}: {table.columns['id'][row]!r} has other features in {pool.path}; one "
+                f"{table.where('id')} row {row}: {_id(table, row)} has other features in {pool.path}; one "
                 "id must name one example in all files (rename the ids of one, or leave the column out)"
             )
 
@@ -243,8 +266,8 @@ def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> 
         if column in table:
             sets[role] = RowSet(table.columns[column], table.ids)
         elif pool is not None and texts is not None:
-            sets[role] = RowSet(texts[find_rows(table, pool)], table.ids)
+            sets[role] = RowSet(texts[table.rows_in(pool)], table.ids)
     if pool is not None and texts is not None:
-        stays = np.flatnonzero(~rows_elsewhere(pool, tables.values()))
+        stays = np.flatnonzero(~pool.shared_with(tables.values()))
         sets["pool"] = RowSet(texts[stays], None if pool.ids is None else pool.ids[stays])
     return sets

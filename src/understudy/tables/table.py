@@ -5,15 +5,19 @@
     read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
 
 A kind of file is one module in ``tables/readers``; what the columns mean is decided in ``tables/read.py``. A column is
-read when it is first asked for, and ids are checked when they are. Nothing is unpickled.
+read when it is first asked for. Nothing is unpickled.
+
+Rows of one file are found in another by their ids, never by their position. Ids are whole numbers or text, unique
+within a file; they are checked when they are first asked for, and then trusted.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +30,7 @@ from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
 from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.tables.readers.parquet import parquet_source
-from understudy.tables.readers.source import Source
+from understudy.tables.readers.source import Source, reading
 
 READERS: dict[str, Callable[[Path], Source]] = {
     ".parquet": parquet_source,
@@ -71,11 +75,13 @@ class Table:
     @property
     def ids(self) -> Array | None:
         """The names of the rows, whole numbers or text, each of them once; None where the file has none."""
-        return None if "id" not in self.columns or self.arrow_ids is None else self.columns["id"]
+        return None if self._ids is None else self.columns["id"]
 
     @cached_property
-    def arrow_ids(self) -> Any:
+    def _ids(self) -> Any:
         """The ids as Arrow has them; here they are checked, once for each file."""
+        if "id" not in self.columns:
+            return None
         ids, where = self.columns["id"], self.where("id")
         if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
             raise UnderstudyError(f"{where} holds {describe(ids)}; ids are whole numbers or text, one per row")
@@ -95,17 +101,39 @@ class Table:
                 known.add(value)
         return values
 
+    def rows_in(self, pool: "Table") -> Array:
+        """For each row, which row of the pool has its id; −1 where none has."""
+        for table in (self, pool):
+            if table._ids is None:
+                raise UnderstudyError(
+                    f"{table.path} has no column 'id' to join by; add it, or features to the gold file"
+                )
+        if self._ids.type != pool._ids.type:
+            return np.full(len(self), -1)
+        index = pc.index_in(self._ids, value_set=pool._ids)
+        # A copy: Arrow's own memory is read-only, which torch warns about.
+        return np.array(pc.fill_null(index.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))
+
+    def shared_with(self, others: Iterable["Table"]) -> Array:
+        """Which rows have an id that one of the others has too, ``(rows,)`` bool. Text is never a number."""
+        shared = np.zeros(len(self), dtype=bool)
+        for other in others:
+            if self._ids is not None and other._ids is not None and self._ids.type == other._ids.type:
+                shared |= pc.is_in(self._ids, value_set=other._ids).to_numpy(zero_copy_only=False)
+        return shared
+
 
 class LazyColumns(Mapping[str, Array]):
     """Columns that are read when first asked for, and then held."""
 
-    def __init__(self, source: Source, theirs: Mapping[str, str]) -> None:
-        self.rows, self._source, self._theirs = source.rows, source, theirs
+    def __init__(self, path: Path, source: Source, theirs: Mapping[str, str]) -> None:
+        self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
         self._read: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._read:
-            self._read[name] = self._source.read(self._theirs[name], name)
+            with reading(self._path):
+                self._read[name] = self._source.read(self._theirs[name], name)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -122,7 +150,8 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
     """Any file of a known kind, or a folder. ``columns``: our names to theirs; what the file lacks is passed over."""
     path = Path(path)
     columns = columns or {}
-    source = _source(path, columns)
+    with reading(path):
+        source = _source(path, columns)
     if not source.names:
         raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
     if not source.rows:
@@ -135,7 +164,7 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
     # A column that another one takes the name of is left out.
     names = {renamed.get(name, name): name for name in source.names if name in renamed or name not in renamed.values()}
     changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
-    return Table(path, LazyColumns(source, names), changed)
+    return Table(path, LazyColumns(path, source, names), changed)
 
 
 def _source(path: Path, columns: Mapping[str, str]) -> Source:
@@ -156,10 +185,7 @@ def _source(path: Path, columns: Mapping[str, str]) -> Source:
 
 def _folder_source(path: Path) -> Source:
     """Shards of one table, columns as .npy files, or images; by what lies in the folder."""
-    try:
-        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
-    except OSError as error:
-        raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the folder") from error
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
     shards = [file for file in files if file.suffix.lower() == ".parquet"]
     arrays = [file for file in files if file.suffix.lower() == ".npy"]
     for alike, what in ((shards, ".parquet shards"), (arrays, ".npy columns")):

@@ -23,6 +23,8 @@ from understudy.store.arrow import Array
 # What an empty cell means in these columns: as a number, and as text.
 EMPTY_NUMBER = {column.name: column.missing for column in COLUMNS.values() if column.may_be_empty}
 EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
+# Bytes that any machine has.
+SMALL = 1 << 16
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
 PADDING = {column.name: column.missing for column in COLUMNS.values() if column.uneven}
 
@@ -36,7 +38,8 @@ def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) ->
     start = 0
     for batch in batches:
         # What the rows before took is taken already; lists and numbers have their room by now.
-        check_memory(int(batch.nbytes), where)
+        if batch.nbytes > SMALL:
+            check_memory(int(batch.nbytes), where)
         piece = to_array(batch, role=role, where=where, start=start)
         if start + len(piece) > rows:
             raise UnderstudyError(f"{where} holds more than the {rows} rows it announces; write the file again")
@@ -56,7 +59,8 @@ def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) ->
 def _room(whole: Array | None, piece: Array, rows: int, start: int, where: str) -> Array:
     """Where a piece goes: an array for all rows, of a type that holds this piece too."""
     if whole is None:
-        check_memory(rows * piece[:1].nbytes, where)
+        if rows * piece[:1].nbytes > SMALL:
+            check_memory(rows * piece[:1].nbytes, where)
         return np.empty((rows, *piece.shape[1:]), dtype=piece.dtype)
     if piece.shape[1:] != whole.shape[1:]:
         raise UnderstudyError(_uneven(where, start, piece.shape[1], whole.shape[1]))

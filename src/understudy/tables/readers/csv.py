@@ -17,7 +17,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import COLUMNS
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import join_batches
-from understudy.tables.readers.source import Source, reading, refuse_repeated
+from understudy.tables.readers.source import Source, refuse_repeated
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -30,17 +30,15 @@ def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
     """``as_written``: the columns that serve as ids and labels, by the names they have in the file."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
     check_memory(2 * path.stat().st_size, f"{path}")
-    with reading(path, "CSV"):
-        table = pyarrow.csv.read_csv(
-            path,
-            # One thread: only then do messages name the line.
-            read_options=pyarrow.csv.ReadOptions(use_threads=False),
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(as_written, pa.string())),
-        )
-        names = table.column_names
-    refuse_repeated(names, path)
-    columns = dict(zip(names, table.columns, strict=True))
+    table = pyarrow.csv.read_csv(
+        path,
+        # One thread: only then do messages name the line.
+        read_options=pyarrow.csv.ReadOptions(use_threads=False),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(as_written, pa.string())),
+    )
+    refuse_repeated(table.column_names, path)
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     for name, column in columns.items():
         if pa.types.is_binary(column.type):
             raise UnderstudyError(f"{path}: column {name!r} holds bytes that are not UTF-8 text; save it as UTF-8")
@@ -50,10 +48,9 @@ def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
     def read(name: str, role: str) -> Array:
         # A column is asked for once; its Arrow form is of no use afterwards.
         values = columns.pop(name)
-        with reading(path, "CSV"):
-            if name in as_written:
-                values = _as_meant(values, role)
-            return join_batches(values.chunks, len(values), role=role, where=f"{path}: column {name!r}")
+        if name in as_written:
+            values = _as_meant(values, role)
+        return join_batches(values.chunks, len(values), role=role, where=f"{path}: column {name!r}")
 
     return Source(list(columns), rows, read)
 

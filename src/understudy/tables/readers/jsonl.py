@@ -16,7 +16,7 @@ from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import join_batches
-from understudy.tables.readers.source import Source, reading
+from understudy.tables.readers.source import Source
 
 # Lines per batch: their Python objects live only until they are Arrow arrays.
 BATCH = 1 << 13
@@ -27,22 +27,20 @@ def jsonl_source(path: Path) -> Source:
     check_memory(2 * path.stat().st_size, f"{path}")
     parts: dict[str, list[Any]] = {}
     rows = 0
-    with reading(path, "JSON lines"):
-        for start, records in _batches(path):
-            for name in dict.fromkeys(key for record in records for key in record):
-                # A name that comes up late was empty in the batches before.
-                chunks = parts.setdefault(name, [pa.nulls(start)] if start else [])
-                chunks.append(_column([record.get(name) for record in records], f"{path}: column {name!r}", start))
-            rows = start + len(records)
-            for chunks in parts.values():
-                missing = rows - sum(map(len, chunks))
-                if missing:
-                    chunks.append(pa.nulls(missing))
+    for start, records in _batches(path):
+        for name in dict.fromkeys(key for record in records for key in record):
+            # A name that comes up late was empty in the batches before.
+            chunks = parts.setdefault(name, [pa.nulls(start)] if start else [])
+            chunks.append(_column([record.get(name) for record in records], f"{path}: column {name!r}", start))
+        rows = start + len(records)
+        for chunks in parts.values():
+            missing = rows - sum(map(len, chunks))
+            if missing:
+                chunks.append(pa.nulls(missing))
 
     def read(name: str, role: str) -> Array:
         where = f"{path}: column {name!r}"
-        with reading(path, "JSON lines"):
-            return join_batches(_one_type(parts.pop(name), where), rows, role=role, where=where)
+        return join_batches(_one_type(parts.pop(name), where), rows, role=role, where=where)
 
     return Source(list(parts), rows, read)
 

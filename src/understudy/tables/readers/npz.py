@@ -24,17 +24,17 @@ from understudy.tables.readers.source import Source, reading, refuse_repeated
 
 
 def npz_source(path: Path) -> Source:
-    with reading(path, ".npz"), path.open("rb") as file:
+    with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez, or as .npy")
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(path) as archive:
         names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
         refuse_repeated(names, path)
         shapes = {name: _member_header(archive, path, name)[0] for name in names}
     rows = _one_length(shapes, path)
 
     def read(name: str, role: str) -> Array:
-        with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive:
             shape, dtype = _member_header(archive, path, name)
             size = _size(shape, dtype)
             # Text is unpacked once more, into Python strings.
@@ -46,8 +46,7 @@ def npz_source(path: Path) -> Source:
 
 
 def npy_source(path: Path) -> Source:
-    with reading(path, ".npy"):
-        array = _mapped(path)
+    array = _mapped(path)
     if array.ndim == 0:
         raise UnderstudyError(f"{path} holds a single value; it holds one entry per row")
     if array.dtype.names:
@@ -60,7 +59,7 @@ def npy_source(path: Path) -> Source:
 def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
     columns = {}
     for file in files:
-        with reading(file, ".npy"):
+        with reading(file):
             columns[file.stem] = _mapped(file)
     rows = _one_length({name: column.shape for name, column in columns.items()}, path)
     return Source(list(columns), rows, lambda name, role: _as_column(columns[name], f"{path}: column {name!r}"))

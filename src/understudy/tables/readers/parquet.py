@@ -28,7 +28,7 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     files = [path] if shards is None else list(shards)
     rows, schema = 0, None
     for file in files:
-        with reading(file, "Parquet"), pq.ParquetFile(file) as opened:
+        with reading(file), pq.ParquetFile(file) as opened:
             found, count = opened.schema_arrow, opened.metadata.num_rows
         if count < 0:
             raise UnderstudyError(f"{file} announces {count} rows; write it again")
@@ -41,8 +41,7 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     kinds = {name: schema.field(name).type for name in schema.names}
 
     def read(name: str, role: str) -> Array:
-        with reading(path, "Parquet"):
-            return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
+        return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
 
     return Source(schema.names, rows, read)
 
@@ -63,7 +62,7 @@ def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
     shared = [name] if is_text(kind) else None
     for file in files:
-        with reading(file, "Parquet"), pq.ParquetFile(file, read_dictionary=shared) as opened:
+        with reading(file), pq.ParquetFile(file, read_dictionary=shared) as opened:
             for batch in opened.iter_batches(batch_size=size, columns=[name]):
                 if batch.num_columns != 1:
                     raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")

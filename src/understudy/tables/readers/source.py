@@ -37,12 +37,16 @@ class Source:
     """``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells."""
 
 
+KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
+
+
 @contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Whatever is wrong with the file becomes one line that names it."""
     try:
         yield
     except DAMAGE as error:
+        kind = "a folder" if path.is_dir() else KINDS.get(path.suffix.lower(), path.suffix)
         raise UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again") from error
 
 
