@@ -69,9 +69,9 @@ def _draw_block(picking: _Picking, cumulative: Tensor, generator: torch.Generato
     while picking.missing > 0 and tried < _REFRESH_SHARE * len(picking.rows):
         expected = 1.25 * picking.missing * (tried + 1) / (accepted + 1)
         size = min(max(int(expected), 16), _LARGEST_BATCH)
-        place, chance = torch.rand(2, size, generator=generator, dtype=torch.float64)
+        quantile, chance = torch.rand(2, size, generator=generator, dtype=torch.float64)
         # right=True never lands on a row without mass; rounding up to the total would land past the end.
-        index = torch.searchsorted(cumulative, place * cumulative[-1], right=True).clamp_(max=len(cumulative) - 1)
+        index = torch.searchsorted(cumulative, quantile * cumulative[-1], right=True).clamp_(max=len(cumulative) - 1)
         threshold = chance * picking.bound[index]
         accepted += _accept_in_order(picking, index, threshold)
         tried += size

@@ -85,7 +85,7 @@ def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
     for option in filter(None, (part.strip() for part in options.split(","))):
         key, equals, value = option.partition("=")
         if key in args:
-            raise UnderstudyError(f"model {text!r}: {key!r} is said twice or comes from the data; leave it out")
+            raise UnderstudyError(f"model {text!r}: {key!r} is given twice or comes from the data; leave it out")
         if equals:
             args[key] = _value(value)
         elif key.isdecimal():

@@ -8,7 +8,6 @@ from understudy.theory.instances import (
     rotated_direction,
     rotated_labels,
 )
-from understudy.theory.mean_squared_error import debiased_mse, unweighted_is_closer, unweighted_mse
 from understudy.theory.reweighted_sgd import (
     NoisyRows,
     advised,
@@ -17,12 +16,15 @@ from understudy.theory.reweighted_sgd import (
     cross_entropy,
     debias_weight,
     debiased,
+    debiased_mse,
     last_iterate_steps,
     logistic_loss,
     multi_pass_sgd,
     project_to_unit_ball,
     single_pass_sgd,
     unweighted,
+    unweighted_is_closer,
+    unweighted_mse,
 )
 
 __all__ = [

@@ -131,14 +131,14 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n = len(x)
         ends = np.unique(np.linspace(0, n, min(self.checks, n) + 1).round().astype(int))
         steps = self._row_steps(alpha)
-        w, kept = np.zeros(x.shape[1]), []
+        w, iterates = np.zeros(x.shape[1]), []
         for _ in range(self.epochs):
             order = random.permutation(n)
             for start, end in pairwise(ends.tolist()):
                 block = order[start:end]
                 self._update(w, x[block], y0[block], alpha[block], steps[block])
-                kept.append(w.copy())
-        return np.array(kept)
+                iterates.append(w.copy())
+        return np.array(iterates)
 
     def _update(self, w: Floats, x: Floats, y0: Floats, alpha: Floats, steps: Floats) -> None:
         """Algorithm 3's loop, one example at a time and in place: 3 µs an example at 20 dimensions."""
