@@ -375,10 +375,23 @@ class Objective:
 
     def pool_losses(self, step: Step) -> Tensor:
         """Pool rows, before their weight: ``(B,)``."""
-        temperature = self.temperatures[1]
-        logits = _tempered(step.outputs.logits, temperature)
+        logits = _tempered(step.outputs.logits, self.temperatures[1])
         log_prediction = logits.log_softmax(-1) if self.link is None else self.link(logits, step)
-        losses = self.loss(log_prediction, self.target(step))
+        return self._with_terms(self.loss(log_prediction, self.target(step)), step)
+
+    def both_losses(self, logits: Tensor, labels: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
+        a small net feels every operator that the backward pass need not visit twice."""
+        golds = len(labels)
+        if self.link is not None or self.temperatures[0] != self.temperatures[1]:
+            gold_logits, _ = logits.split([golds, len(logits) - golds])
+            return self.gold_losses(gold_logits, labels), self.pool_losses(step)
+        losses = self.gold_losses(logits, torch.cat([labels, self.target(step)]))
+        gold_losses, pool_losses = losses.split([golds, len(logits) - golds])
+        return gold_losses, self._with_terms(pool_losses, step)
+
+    def _with_terms(self, losses: Tensor, step: Step) -> Tensor:
+        temperature = self.temperatures[1]
         if temperature != 1.0 and (self.link is None if self.temperature_scale is None else self.temperature_scale):
             losses = losses * temperature**2
         for term in self.terms:

@@ -108,16 +108,16 @@ class StudentLearner:
 
     def _losses(self, model: Any, x: Any, batch: Batch, device: torch.device) -> Losses:
         golds, outputs = len(batch.gold_rows), self._forward(model, x, device)
-        gold_losses = outputs.logits.new_zeros(0)
-        if golds:
-            # One split has one backward pass where two slices would have two.
-            gold_logits, logits = outputs.logits.split([golds, len(outputs.logits) - golds])
-            outputs = Outputs(logits, None if outputs.features is None else outputs.features[golds:])
-            gold_losses = self._gold_losses(gold_logits, batch.gold_rows)
+        none = outputs.logits.new_zeros(0)
         if not len(batch.pool_rows):
-            return Losses(gold_losses, outputs.logits.new_zeros(0), None)
-        step = self._step(outputs, batch, device)
-        return Losses(gold_losses, self.objective.pool_losses(step), step)
+            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), none, None)
+        if not golds:
+            step = self._step(outputs, batch, device)
+            return Losses(none, self.objective.pool_losses(step), step)
+        features = None if outputs.features is None else outputs.features[golds:]
+        step = self._step(Outputs(outputs.logits[golds:], features), batch, device)
+        labels = self._labels(batch.gold_rows, device)
+        return Losses(*self.objective.both_losses(outputs.logits, labels, step), step)
 
     def _forward(self, model: Any, x: Any, device: torch.device) -> Outputs:
         kind = self.recipe.autocast
@@ -129,8 +129,11 @@ class StudentLearner:
         return Outputs(logits if kind is None else logits.float(), features)
 
     def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
+        return self.objective.gold_losses(logits, self._labels(rows, logits.device))
+
+    def _labels(self, gold_rows: Tensor, device: torch.device) -> Tensor:
         assert self.gold_targets is not None
-        return self.objective.gold_losses(logits, self.gold_targets.index_select(0, rows).to(logits.device))
+        return self.gold_targets.index_select(0, gold_rows).to(device)
 
     def _steering_loss(self, model: Any, device: torch.device) -> Tensor:
         """The mean loss of some gold rows drawn for this step: what learning to reweight wants to go down."""

@@ -135,13 +135,15 @@ class Training:
     def __post_init__(self) -> None:
         self.progress = Progress()
         self.student = self.session.student
-        self.model: Any = torch.compile(self.student) if self.recipe.compile else self.student
+        self.model: Any = self.student
         self.facts: dict[str, float] = {}
 
     def run(self, *, resume: bool, bar: EpochProgress) -> None:
         recipe, progress = self.recipe, self.progress
         if resume:
             progress.phase = self.checkpoints.find() or progress.phase
+        if recipe.compile:
+            self.model = torch.compile(self.student)
         if recipe.pretrain_epochs and not progress.is_past("pretrain"):
             self._on_gold("pretrain", recipe.pretrain_epochs)
         clock = time.perf_counter()

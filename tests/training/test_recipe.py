@@ -1,0 +1,96 @@
+"""The table of training options: complete, typed, and the same wherever it is read."""
+
+import inspect
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import understudy as us
+from understudy.training.recipe import Recipe, RecipeOptions, SessionOptions, known
+
+FIELDS = {each.name: each for each in fields(Recipe)}
+
+
+def test_type_checkers_know_the_same_options() -> None:
+    assert get_type_hints(RecipeOptions) == get_type_hints(Recipe)
+    assert set(get_type_hints(SessionOptions)) < set(FIELDS)
+
+
+@pytest.mark.parametrize("function", [us.train, us.Session.__init__])
+def test_signatures_show_every_option_with_its_default(function: Any) -> None:
+    shown = inspect.signature(function).parameters
+    names = get_type_hints(RecipeOptions if function is us.train else SessionOptions)
+    for name in names:
+        default = FIELDS[name].default
+        assert shown[name].default == (inspect.Parameter.empty if default is MISSING else default), name
+    assert inspect.Parameter.VAR_KEYWORD not in {each.kind for each in shown.values()}
+
+
+def test_every_option_says_what_it_does() -> None:
+    for name, each in FIELDS.items():
+        text = known(each).help
+        assert text.endswith((".", "…")) and len(text) > 5, name
+
+
+@pytest.mark.parametrize("given", [{"lrr": 0.1}, {}])
+def test_a_misspelt_or_missing_option_is_an_error(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"train\(\)"):
+        us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), **given)
+
+
+def test_a_session_refuses_what_only_a_loop_can_use() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lr'"):
+        us.Session(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lr=0.1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epochs": 0}, "epochs=0 must be a whole number, at least 1"),
+        ({"epochs": 2.5}, "epochs=2.5 must be a whole number"),
+        ({"epochs": True}, "epochs=True must be a whole number"),
+        ({"epochs": 1, "lr": 0}, "lr=0 must be a number greater than 0"),
+        ({"epochs": 1, "clip": -1}, "clip=-1 must be a number greater than 0, or None"),
+        ({"epochs": 1, "weight_decay": -1}, "weight_decay=-1 must be a number and not negative"),
+        ({"epochs": 1, "seed": 1 << 63}, "must be a whole number of 64 bits"),
+        ({"epochs": 1, "optimizer": "newton"}, "use one of adam, adamw, sgd"),
+        ({"epochs": 1, "checkpoint_every": 0}, "checkpoint_every=0 must be a whole number, at least 1"),
+    ],
+)
+def test_limits(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=message):
+        Recipe(**given)
+
+
+def test_numbers_of_numpy_count_as_numbers() -> None:
+    recipe = Recipe(epochs=np.int64(3), lr=np.float32(0.5))  # type: ignore[arg-type]
+    assert type(recipe.epochs) is int and type(recipe.lr) is float
+    assert Recipe(**recipe.arguments()) == recipe
+
+
+def test_what_changes_no_result_may_differ_when_resumed_and_nothing_else(tmp_path: Path) -> None:
+    """Another number of workers is fine; compile=True would end with other bits."""
+    assert {name for name, each in FIELDS.items() if known(each).may_differ} == {
+        "checkpoint_every", "device", "pass_batch_size", "workers",
+    }  # fmt: skip
+    gold = us.Gold(torch.randn(20, 3), [0, 1] * 10)
+
+    def train(**more: Any) -> us.Run:
+        return us.train(
+            nn.Linear(3, 2), gold, None, us.vanilla(), epochs=2, out=tmp_path / "run", progress=False, **more
+        )
+
+    class Stop(us.Callback):
+        def on_epoch(self, view: Any) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(callbacks=[Stop()])
+    with pytest.raises(us.UnderstudyError, match=r"begun with another compile \(False, now True\)"):
+        train(resume=True, compile=True)
+    assert len(train(resume=True, workers=2, checkpoint_every=1, pass_batch_size=7).history) == 2
