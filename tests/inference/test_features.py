@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.features import FeatureTap, forward
+from understudy.inference.passes import FeatureTap, forward
 
 
 @dataclass

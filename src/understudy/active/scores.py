@@ -5,8 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, strategy_named
-from understudy.inference.features import FeatureTap
-from understudy.inference.passes import over_rows
+from understudy.inference.passes import FeatureTap, over_rows
 from understudy.training.ema import EMA
 
 

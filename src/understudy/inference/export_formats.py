@@ -21,7 +21,7 @@ from torch.jit._trace import TracerWarning
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.features import forward
+from understudy.inference.passes import forward
 
 Inputs = tuple[Tensor, ...]
 Loaded = Callable[[Inputs], Tensor]

@@ -31,8 +31,7 @@ from torch import Tensor, nn
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.features import forward
-from understudy.inference.passes import BATCH_SIZE, over_rows, penultimate
+from understudy.inference.passes import BATCH_SIZE, forward, over_rows, penultimate
 from understudy.labels.forms import Soft
 from understudy.labels.store.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet

@@ -33,7 +33,7 @@ def write_audit_report(
     curve, classes = curve_figure(audit), _shown_classes(audit)
     write_page(
         path,
-        "audit.html.jinja",
+        template="audit.html.jinja",
         title=title,
         lead=_lead(audit),
         verdict=audit.verdict,

@@ -43,7 +43,7 @@ def write_comparison_report(
     differences = difference_figure(comparison)
     write_page(
         path,
-        "comparison.html.jinja",
+        template="comparison.html.jinja",
         title=title,
         lead=lead,
         verdict=verdict,

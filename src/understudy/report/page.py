@@ -36,8 +36,8 @@ SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound")
 
 def write_page(
     path: str | Path,
-    template: str,
     *,
+    template: str | None = None,
     title: str,
     lead: str = "",
     verdict: Sequence[str] = (),
@@ -45,9 +45,19 @@ def write_page(
     facts: Sequence[tuple[str, str]] = (),
     **sections: Any,
 ) -> None:
-    """What every page has, and the sections of its template. All text is escaped; pictures come as ``Markup``."""
-    shared = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": facts}
-    write_text(Path(path), _templates().get_template(template).render(**shared, **sections))
+    """What every page has, and what is shown in its own ``template`` or in sections that several pages have.
+
+    All text is escaped; pictures come as ``Markup``.
+    """
+    own = "" if template is None else _templates().get_template(template).render(**sections)
+    page = (
+        _templates()
+        .get_template("page.html.jinja")
+        .render(
+            title=title, lead=lead, verdict=verdict, warnings=warnings, facts=facts, content=Markup(own), **sections
+        )
+    )
+    write_text(Path(path), page)
 
 
 @cache
@@ -97,7 +107,6 @@ def write_run_report(
     )
     write_page(
         path,
-        "run.html.jinja",
         title="Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         warnings=warnings,

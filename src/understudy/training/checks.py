@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
-from understudy.inference.features import forward
-from understudy.inference.passes import device_of, eval_mode, to_device
+from understudy.inference.passes import device_of, eval_mode, forward, to_device
 from understudy.labels.forms import Labels
 from understudy.labels.shift import class_shift
 from understudy.store.files import LOCK

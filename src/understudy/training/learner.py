@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.features import FeatureTap, forward
-from understudy.inference.passes import device_of, penultimate, predict, to_device
+from understudy.inference.passes import FeatureTap, device_of, forward, penultimate, predict, to_device
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Losses, Objective, Outputs, Step
 from understudy.training.checks import report_estimates
