@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from understudy.errors import UnderstudyError
 from understudy.labels.llm import report
 from understudy.labels.llm.classes import Classes, edit_distance
-from understudy.labels.llm.structured import answer_in
+from understudy.labels.llm.lines import answer_in
 
 SENTIMENT = Classes(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
 SPAM = Classes(["spam", "not spam"])

@@ -11,7 +11,6 @@ is sure. Hard labels without a score get one accuracy per class. ``bands`` tells
     trust.bands(teacher_on_pool).gold_for_width(0.1)
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,23 +40,28 @@ _BUDGET = 1 << 21
 _FIRST_DEPTH = 32
 
 
-class Reliability(ABC):
+@dataclass(frozen=True, eq=False)
+class Reliability:
     """Fitted trust in a teacher. Apply it to any labels of the same teacher."""
 
     classes: int
     lower_bound: float
     threshold: float
+    covariate: str
+    """What alpha depends on: "margin" or "entropy" of labels that rank, the "confidence" given, the "class" named."""
+    estimator: str
+    curves: list[StepCurve]
+    """``curves[k − 1]`` is top-k accuracy against the top-k covariate; only the first where labels do not rank."""
+    alpha_curve: Callable[[Tensor], Tensor] | None
+    """alpha against ``covariate_of``: the first curve, or a mean over neighbours; None where it goes by the class."""
+    per_class: Tensor | None
+    """alpha by the class the teacher named, where it goes by that."""
     top_k_accuracy_on_gold: Tensor
     """Share of the gold rows whose label is among the teacher's top k, for k = 1, 2, …"""
+    gold_covariate: Tensor
+    gold_named: Tensor
     gold_right: Tensor
-    """Per gold row, whether the teacher was right: with ``gold_covariate`` or ``gold_named``, what the bands redraw."""
-    covariate: str
-    """What alpha depends on: "margin", "entropy", "confidence" (the one given) or "class" (the one named)."""
-    estimator: str = "isotonic"
-    per_class: Tensor | None
-    """alpha by the class the teacher named, where it depends on that."""
-    alpha_steps: StepCurve | None
-    """alpha against ``covariate_of``, to be drawn; None where it goes by the class the teacher named."""
+    """Of the gold rows: the covariate, the class named and whether it was right; what the bands redraw."""
 
     @staticmethod
     def fit(
@@ -99,83 +103,105 @@ class Reliability(ABC):
             return _fit_ranked(teacher.ranking(), y, lower_bound, threshold, covariate, estimator)
         return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
 
-    @abstractmethod
+    @property
+    def alpha_steps(self) -> StepCurve | None:
+        """alpha against ``covariate_of`` as steps, to be drawn; None where it goes by the class."""
+        if self.alpha_curve is None or self.estimator == "isotonic":
+            return self.curves[0] if self.curves else None
+        knots = self.gold_covariate.unique()
+        return StepCurve(knots, self.alpha_curve(knots))
+
     def covariate_of(self, probs: Any) -> Tensor:
         """What alpha is read off by, ``(N,)`` float64: the top-1 margin or certainty, or the confidence given."""
+        teacher = self._checked(probs)
+        return self._by_chunk(teacher.ranking(), 1, next) if teacher.ranks else teacher.confidence("margin")
 
-    @abstractmethod
     def alpha(self, probs: Any) -> Tensor:
         """Chance that the teacher's best class is right, ``(N,)`` float64 in [lower_bound, 1]; NaN without a label."""
+        return self.topk_accuracy(probs, 1)
 
-    @abstractmethod
+    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
+        """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
+        if not 1 <= k <= self.classes:
+            raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
+        teacher = self._checked(probs)
+        if 1 < k < self.classes and not teacher.ranks:
+            raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
+        if k == 1 and self.per_class is not None:
+            values = self.per_class[teacher.top1().clamp(min=0)]
+        elif k == 1 and self.alpha_curve is not None:
+            # Rows without a label may have NaN for a confidence; any number does until they are blanked.
+            values = self.alpha_curve(self.covariate_of(teacher).nan_to_num())
+        elif k > len(self.curves):
+            values = torch.ones(len(teacher), dtype=torch.float64)
+        else:
+            curve = self.curves[k - 1]
+            values = self._by_chunk(teacher.ranking(), k, lambda turns: curve(next(islice(turns, k - 1, None))))
+        return _blank(values, teacher, float("nan"))
+
     def k(self, probs: Any) -> Tensor:
         """Smallest k >= 2 whose estimated top-k accuracy reaches the threshold, ``(N,)``; C where none does.
 
-        −1 where a row has no label.
+        −1 where a row has no label. Where labels do not rank, the truth may be any class: C.
         """
+        teacher = self._checked(probs)
+        if not teacher.ranks:
+            return _blank(torch.full((len(teacher),), self.classes), teacher, -1)
+        return _blank(self._smallest_k(teacher.ranking(), _FIRST_DEPTH), teacher, -1)
 
     def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
         """Both, as ``slam`` wants them; for scores in one pass over the labels."""
-        return self.alpha(probs), self.k(probs)
-
-    @abstractmethod
-    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
-        """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
-
-    @abstractmethod
-    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
-        """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
+        teacher, curve = self._checked(probs), self.alpha_curve
+        if not teacher.ranks or curve is None:
+            return self.alpha(teacher), self.k(teacher)
+        alphas: list[Tensor] = []
+        k = self._smallest_k(teacher.ranking(), _FIRST_DEPTH, lambda covariate: alphas.append(curve(covariate)))
+        alpha = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64)
+        return _blank(alpha, teacher, float("nan")), _blank(k, teacher, -1)
 
     def fixed_k(self, share: float = 0.6) -> int:
         """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
         enough = (self.top_k_accuracy_on_gold >= share).nonzero()
         return max(2, int(enough[0, 0]) + 1) if len(enough) else self.classes
 
+    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
+        """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
+        teacher, rng = self._checked(probs), np.random.default_rng(seed)
+        if self.per_class is not None:
+            return class_bands(
+                self.gold_named, self.gold_right, teacher.top1(),
+                lambda named, correct: class_accuracies(named, correct, self.lower_bound),
+                classes=self.classes, level=level, repeats=repeats, rng=rng,
+            )  # fmt: skip
+        asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
+        return curve_bands(
+            self.gold_covariate, self.gold_right, asked,
+            lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
+        )  # fmt: skip
 
-@dataclass(frozen=True)
-class RankedReliability(Reliability):
-    """For labels with scores: ``curves[k − 1]`` is top-k accuracy against the top-k covariate."""
-
-    curves: list[StepCurve]
-    alpha_curve: Callable[[Tensor], Tensor]
-    covariate: str
-    classes: int
-    lower_bound: float
-    threshold: float
-    top_k_accuracy_on_gold: Tensor
-    gold_covariate: Tensor
-    gold_right: Tensor
-    alpha_steps: StepCurve
-    estimator: str
-    per_class = None
-
-    def covariate_of(self, probs: Any) -> Tensor:
-        return self._by_chunk(self._scores(probs), 1, next)
-
-    def alpha(self, probs: Any) -> Tensor:
-        return self.topk_accuracy(probs, 1)
-
-    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
-        if not 1 <= k <= self.classes:
-            raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
-        teacher = self._scores(probs)
-        if k > len(self.curves):
-            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
-        curve = self.alpha_curve if k == 1 else self.curves[k - 1]
-        return _blank(
-            self._by_chunk(teacher, k, lambda turns: curve(next(islice(turns, k - 1, None)))), teacher, float("nan")
-        )
-
-    def k(self, probs: Any) -> Tensor:
-        teacher = self._scores(probs)
-        return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher, -1)
-
-    def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
-        teacher = self._scores(probs)
-        alphas: list[Tensor] = []
-        k = self._smallest_k(teacher, _FIRST_DEPTH, lambda covariate: alphas.append(self.alpha_curve(covariate)))
-        alpha = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64)
-        return _blank(alpha, teacher, float("nan")), _blank(k, teacher, -1)
+    def _checked(self, probs: Any) -> Labels:
+        """Labels of the kind that was fitted."""
+        teacher = as_labels(probs)
+        if self.covariate in COVARIATES:
+            if not teacher.ranks or teacher.classes != self.classes:
+                raise UnderstudyError(
+                    f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
+                    f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
+                )
+            return teacher
+        teacher = teacher.simplest()
+        if teacher.ranks:
+            raise UnderstudyError(
+                "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
+            )
+        if self.covariate == "confidence" and not teacher.has_confidence:
+            raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
+        if len(teacher) and int(teacher.top1().max()) >= self.classes:
+            raise UnderstudyError(
+                f"the teacher named class {int(teacher.top1().max())}, but the estimate knows {self.classes} classes; "
+                "pass classes= to Reliability.fit"
+            )
+        return teacher
 
     @cached_property
     def _cutoffs(self) -> Tensor:
@@ -214,23 +240,6 @@ class RankedReliability(Reliability):
                 smallest[left] = self._smallest_k(teacher.take(left), 4 * depth)
         return smallest
 
-    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
-        teacher = self._scores(probs)
-        asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
-        return curve_bands(
-            self.gold_covariate, self.gold_right, asked,
-            lower=self.lower_bound, level=level, repeats=repeats, rng=np.random.default_rng(seed),
-        )  # fmt: skip
-
-    def _scores(self, probs: Any) -> Ranking:
-        teacher = as_labels(probs)
-        if not teacher.ranks or teacher.classes != self.classes:
-            raise UnderstudyError(
-                f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
-                f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
-            )
-        return teacher.ranking()
-
     def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
         """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
         if depth > min(teacher.listed, self.classes - 1):
@@ -243,75 +252,6 @@ class RankedReliability(Reliability):
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
 
-@dataclass(frozen=True)
-class HardReliability(Reliability):
-    """For hard labels: accuracy per class the teacher named, or a curve over its confidence where it gave one."""
-
-    per_class: Tensor
-    alpha_steps: StepCurve | None
-    classes: int
-    lower_bound: float
-    threshold: float
-    top_k_accuracy_on_gold: Tensor
-    gold_covariate: Tensor
-    gold_named: Tensor
-    gold_right: Tensor
-    covariate: str
-
-    def covariate_of(self, probs: Any) -> Tensor:
-        return self._hard(probs).confidence("margin")
-
-    def alpha(self, probs: Any) -> Tensor:
-        teacher = self._hard(probs)
-        if self.alpha_steps is None:
-            return _blank(self.per_class[teacher.top1().clamp(min=0)], teacher, float("nan"))
-        # Rows without a label may have NaN for a confidence; any number does until they are blanked.
-        return _blank(self.alpha_steps(teacher.confidence("margin").nan_to_num()), teacher, float("nan"))
-
-    def k(self, probs: Any) -> Tensor:
-        # No ranking to cut: the truth may be any class.
-        teacher = self._hard(probs)
-        return _blank(torch.full((len(teacher),), self.classes), teacher, -1)
-
-    def topk_accuracy(self, probs: Any, k: int) -> Tensor:
-        if k == 1:
-            return self.alpha(probs)
-        if k == self.classes:
-            teacher = self._hard(probs)
-            return _blank(torch.ones(len(teacher), dtype=torch.float64), teacher, float("nan"))
-        raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
-
-    def bands(self, probs: Any, *, level: float = 0.95, repeats: int = 200, seed: int = 0) -> Bands:
-        teacher = self._hard(probs)
-        rng = np.random.default_rng(seed)
-        if self.alpha_steps is not None:
-            asked = _blank(teacher.confidence("margin"), teacher, float("nan"))
-            return curve_bands(
-                self.gold_covariate, self.gold_right, asked,
-                lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
-            )  # fmt: skip
-        return class_bands(
-            self.gold_named, self.gold_right, teacher.top1(),
-            lambda named, correct: class_accuracies(named, correct, self.lower_bound),
-            classes=self.classes, level=level, repeats=repeats, rng=rng,
-        )  # fmt: skip
-
-    def _hard(self, probs: Any) -> Labels:
-        teacher = as_labels(probs).simplest()
-        if teacher.ranks:
-            raise UnderstudyError(
-                "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
-            )
-        if self.alpha_steps is not None and not teacher.has_confidence:
-            raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
-        if len(teacher) and int(teacher.top1().max()) >= self.classes:
-            raise UnderstudyError(
-                f"the teacher named class {int(teacher.top1().max())}, but the estimate knows {self.classes} classes; "
-                "pass classes= to Reliability.fit"
-            )
-        return teacher
-
-
 def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
     """No estimate where there is no label."""
     labelled = teacher.labelled()
@@ -320,7 +260,7 @@ def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
 
 def _fit_ranked(
     teacher: Ranking, y: Tensor, lower_bound: float, threshold: float, covariate: str, estimator: str
-) -> RankedReliability:
+) -> Reliability:
     if int(y.max()) >= teacher.classes:
         raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
     scores = teacher.leading(0, len(teacher), teacher.listed)
@@ -331,44 +271,41 @@ def _fit_ranked(
         fit_steps(column.numpy(), (positions < k).astype(np.float64), lower=lower_bound)
         for k, column in enumerate(COVARIATES[covariate](scores), start=1)
     ]
-    alpha_curve: Callable[[Tensor], Tensor] = curves[0]
-    alpha_steps = curves[0]
-    if estimator == "knn":
-        alpha_curve = NeighbourCurve(first.numpy(), right, lower_bound)
-        knots = first.unique()
-        alpha_steps = StepCurve(knots, alpha_curve(knots))
     top_k_accuracy = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
-    return RankedReliability(
-        curves=curves,
-        alpha_curve=alpha_curve,
-        covariate=covariate,
-        estimator=estimator,
+    return Reliability(
         classes=teacher.classes,
         lower_bound=lower_bound,
         threshold=threshold,
+        covariate=covariate,
+        estimator=estimator,
+        curves=curves,
+        alpha_curve=curves[0] if estimator == "isotonic" else NeighbourCurve(first.numpy(), right, lower_bound),
+        per_class=None,
         top_k_accuracy_on_gold=torch.from_numpy(top_k_accuracy)[: len(curves)],
         gold_covariate=first,
+        gold_named=teacher.top1(),
         gold_right=torch.from_numpy(right),
-        alpha_steps=alpha_steps,
     )
 
 
-def _fit_hard(teacher: Labels, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> HardReliability:
-    named, confidence = teacher.top1(), teacher.confidence("margin")
+def _fit_hard(teacher: Labels, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> Reliability:
+    named, confidence, by_confidence = teacher.top1(), teacher.confidence("margin"), teacher.has_confidence
     classes = classes or max(int(named.max()), int(y.max())) + 1
     right = (named == y).double()
     counts = torch.bincount(named, minlength=classes).double()
     correct = torch.bincount(named, weights=right, minlength=classes)
-    steps = fit_steps(confidence.numpy(), right.numpy(), lower=lower_bound) if teacher.has_confidence else None
-    return HardReliability(
-        per_class=class_accuracies(counts, correct, lower_bound),
-        alpha_steps=steps,
+    curves = [fit_steps(confidence.numpy(), right.numpy(), lower=lower_bound)] if by_confidence else []
+    return Reliability(
         classes=classes,
         lower_bound=lower_bound,
         threshold=threshold,
+        covariate="confidence" if by_confidence else "class",
+        estimator="isotonic",
+        curves=curves,
+        alpha_curve=curves[0] if curves else None,
+        per_class=None if by_confidence else class_accuracies(counts, correct, lower_bound),
         top_k_accuracy_on_gold=right.mean().reshape(1),
         gold_covariate=confidence,
         gold_named=named,
         gold_right=right,
-        covariate="class" if steps is None else "confidence",
     )

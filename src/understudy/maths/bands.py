@@ -71,15 +71,24 @@ def curve_bands(
     rng: np.random.Generator,
 ) -> Bands:
     """For an isotonic accuracy curve, at the covariates ``asked`` (NaN where there is none)."""
-    _check(level, repeats)
     knots, group = np.unique(covariate.numpy(), return_inverse=True)
     chance = _laplace(group, right.numpy())
-    rows = len(covariate)
-    low, high = _curve_limits(group, chance, len(knots), rows, lower, level, repeats, rng)
-    few = _curve_limits(group, chance, len(knots), max(2, rows // 4), lower, level, repeats, rng)
-    place = torch.searchsorted(torch.from_numpy(knots), asked.double().nan_to_num()).clamp(max=len(knots) - 1)
-    limits = [torch.from_numpy(values)[place].masked_fill(asked.isnan(), float("nan")) for values in (low, high, *few)]
-    return _bands(limits, level, rows)
+    share = np.bincount(group) / len(group)
+
+    def redraw(rows: int) -> Floats:
+        """The curve at every knot, fitted ``repeats`` times on so many redrawn rows."""
+        curves = np.empty((repeats, len(knots)))
+        for curve in curves:
+            drawn = rng.multinomial(rows, share)
+            hits = rng.binomial(drawn, chance)
+            here = np.flatnonzero(drawn)
+            fitted = isotonic_regression(hits[here] / drawn[here], weights=drawn[here].astype(np.float64)).x
+            # A knot that was not drawn has the value of the next one that was, as any covariate in between.
+            curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(len(knots))), len(here) - 1)]
+        return np.clip(curves, lower, 1)
+
+    knot = torch.searchsorted(torch.from_numpy(knots), asked.double().nan_to_num()).clamp(max=len(knots) - 1)
+    return _bands(redraw, knot, asked.isnan(), len(covariate), level, repeats)
 
 
 def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
@@ -92,34 +101,8 @@ def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
     return np.repeat((step_hits + 1) / (step_mass + 2), np.diff(blocks))
 
 
-def _curve_limits(
-    group: NDArray[np.intp],
-    chance: Floats,
-    knots: int,
-    rows: int,
-    lower: float,
-    level: float,
-    repeats: int,
-    rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
-    """The band at every knot from ``repeats`` curves on ``rows`` redrawn rows each."""
-    share = np.bincount(group, minlength=knots) / len(group)
-    curves = np.empty((repeats, knots))
-    for curve in curves:
-        drawn = rng.multinomial(rows, share)
-        hits = rng.binomial(drawn, chance)
-        here = np.flatnonzero(drawn)
-        fitted = isotonic_regression(hits[here] / drawn[here], weights=drawn[here].astype(np.float64)).x
-        # A knot that was not drawn has the value of the next one that was, as any covariate in between.
-        curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(knots)), len(here) - 1)]
-    np.clip(curves, lower, 1, out=curves)
-    outside = (1 - level) / 2
-    low, high = np.quantile(curves, [outside, 1 - outside], axis=0)
-    return low, high
-
-
 def class_bands(
-    said: Tensor,
+    named: Tensor,
     right: Tensor,
     asked: Tensor,
     accuracy: Callable[[Tensor, Tensor], Tensor],
@@ -130,34 +113,31 @@ def class_bands(
     rng: np.random.Generator,
 ) -> Bands:
     """For one accuracy per class named; ``accuracy(named, correct)`` turns counts ``(repeats, C)`` into estimates."""
-    _check(level, repeats)
-    named = np.bincount(said.numpy(), minlength=classes)
-    correct = np.bincount(said.numpy(), weights=right.numpy(), minlength=classes)
-    chance = (correct + 1) / (named + 2)
+    counts = np.bincount(named.numpy(), minlength=classes)
+    correct = np.bincount(named.numpy(), weights=right.numpy(), minlength=classes)
+    chance = (correct + 1) / (counts + 2)
 
-    def limits(rows: int) -> tuple[Tensor, Tensor]:
-        drawn = rng.multinomial(rows, named / named.sum(), size=repeats)
+    def redraw(rows: int) -> Floats:
+        drawn = rng.multinomial(rows, counts / counts.sum(), size=repeats)
         hits = rng.binomial(drawn, chance)
-        estimates = accuracy(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double())
-        outside = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-        low, high = estimates.quantile(outside, dim=0)
-        return low, high
+        return accuracy(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double()).numpy()
 
-    missing = asked < 0
-    place = asked.clamp(min=0)
-    both = (*limits(len(said)), *limits(max(2, len(said) // 4)))
-    return _bands([values[place].masked_fill(missing, float("nan")) for values in both], level, len(said))
+    return _bands(redraw, asked.clamp(min=0), asked < 0, len(named), level, repeats)
 
 
-def _bands(limits: list[Tensor], level: float, rows: int) -> Bands:
-    low, high, few_low, few_high = limits
-    now, quarter = float((high - low).nanmean()), float((few_high - few_low).nanmean())
-    rate = math.log(quarter / now, rows / max(2, rows // 4)) if now > 0 and quarter > 0 else FASTEST
-    return Bands(low, high, level, rows, min(max(rate, SLOWEST), FASTEST))
-
-
-def _check(level: float, repeats: int) -> None:
+def _bands(
+    redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int
+) -> Bands:
+    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, of which each row asked about has one."""
     if not 0 < level < 1:
         raise UnderstudyError(f"bands(level={level}): the level lies between 0 and 1")
     if repeats < 20:
         raise UnderstudyError(f"bands(repeats={repeats}): at least 20 redraws are needed")
+    fewer, outside = max(2, rows // 4), (1 - level) / 2
+    limits = [np.quantile(redraw(count), [outside, 1 - outside], axis=0) for count in (rows, fewer)]
+    (low, high), (few_low, few_high) = (
+        [torch.from_numpy(values)[index].masked_fill(missing, float("nan")) for values in pair] for pair in limits
+    )
+    now, then = float((high - low).nanmean()), float((few_high - few_low).nanmean())
+    rate = math.log(then / now, rows / fewer) if now > 0 and then > 0 else FASTEST
+    return Bands(low, high, level, rows, min(max(rate, SLOWEST), FASTEST))

@@ -26,8 +26,8 @@ class StepCurve:
         covariate = covariate.double().contiguous()
         if len(covariate) >= _MANY and self._buckets is not None:
             return self._buckets(covariate)
-        place = torch.searchsorted(self.knots, covariate)
-        return self.values[place.clamp(max=len(self.knots) - 1)]
+        step = torch.searchsorted(self.knots, covariate)
+        return self.values[step.clamp(max=len(self.knots) - 1)]
 
     @cached_property
     def _buckets(self) -> "_Buckets | None":
@@ -73,16 +73,16 @@ class _Buckets:
         counts = torch.bincount(_bucket(curve.knots, low, scale), minlength=_BUCKETS)
         if int(counts.max()) > _CROWDED:
             return None
-        # One more knot at +∞ with the last value: places beyond the end need no care.
+        # One more knot at +∞ with the last value: covariates beyond the end need no care.
         knots = torch.cat([curve.knots, curve.knots.new_full((1,), float("inf"))])
         values = torch.cat([curve.values, curve.values[-1:]])
         return _Buckets(low, scale, counts.cumsum(0) - counts, int(counts.max()), knots, values)
 
     def __call__(self, covariate: Tensor) -> Tensor:
-        place = self.below[_bucket(covariate, self.low, self.scale)]
+        step = self.below[_bucket(covariate, self.low, self.scale)]
         for _ in range(self.crowd):
-            place += self.knots[place] < covariate
-        return self.values[place]
+            step += self.knots[step] < covariate
+        return self.values[step]
 
 
 def _bucket(covariate: Tensor, low: float, scale: float) -> Tensor:

@@ -22,9 +22,8 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft, TopK
 from understudy.labels.llm import report
 from understudy.labels.llm.classes import Classes
-from understudy.labels.llm.lines import LONGEST_LINE, Said, read_line
+from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
-from understudy.labels.llm.structured import answer_in
 from understudy.store.arrow import Array
 
 FORMS = ("auto", "hard", "topk", "probs")
@@ -62,6 +61,10 @@ class _Answer:
     where: str
     text: str
 
+    @property
+    def used(self) -> bool:
+        return self.how in report.USED
+
 
 def read_answers(
     files: str | Path | Sequence[str | Path],
@@ -81,25 +84,24 @@ def read_answers(
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     find = Classes(classes, aliases)
     reader = TokenReader(find.surfaces)
-    found = report.Report()
-    usable: list[_Answer] = []
+    account = report.Report()
+    answers: list[_Answer] = []
     for where, line in _lines([files] if isinstance(files, str | Path) else files):
-        found.lines += 1
-        said = read_line(line)
-        if not isinstance(said, Said):
-            found.count(said.category, where, said.detail)
-            continue
-        answer = _judge(said, find, reader, field, where)
-        found.count(answer.how, where, answer.text)
-        if answer.label >= 0:
-            usable.append(answer)
-    soft = form in ("topk", "probs") or (form == "auto" and _mostly_soft(usable))
-    kept = _one_per_id(usable, soft, found)
-    if soft:
-        kept = _without(kept, [answer for answer in kept if answer.masses is None], report.NO_LOGPROBS, found)
-    assert found.counts.total() == found.lines
-    labels = _soft(kept, len(find.names), form, found) if soft else _hard(kept, len(find.names))
-    return Answers(_ids(kept), labels, find.names, found)
+        account.lines += 1
+        try:
+            answers.append(_judge(read_line(line), find, reader, field, where))
+        except UnusableError as error:
+            account.count(error.category, where, error.detail)
+    with_masses = sum(answer.masses is not None for answer in answers)
+    usable = sum(answer.used for answer in answers)
+    soft = form in ("topk", "probs") or (form == "auto" and 0 < usable <= 2 * with_masses)
+    _leave_out(answers, soft=soft)
+    for answer in answers:
+        account.count(answer.how, answer.where, answer.text)
+    assert account.counts.total() == account.lines
+    used = [answer for answer in answers if answer.used]
+    labels = _soft(used, len(find.names), form, account) if soft else _hard(used, len(find.names))
+    return Answers(_ids(used), labels, find.names, account)
 
 
 def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
@@ -117,64 +119,58 @@ def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
             raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def _judge(said: Said, find: Classes, reader: TokenReader, field: str | None, where: str) -> _Answer:
-    value, place = (said.text, 0) if field is None and "{" not in said.text else answer_in(said.text, field)
-    match = find(value, cut=said.cut)
+def _judge(reply: Reply, find: Classes, reader: TokenReader, field: str | None, where: str) -> _Answer:
+    value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
+    match = find(value, cut=reply.cut)
     masses = None
-    if match.label >= 0 and said.tokens and place is not None:
-        masses = reader.masses(said.tokens, said.text, place + match.start, match.label)
-    return _Answer(said.id, match.label, match.how, masses, where, said.text[:200])
+    if match.label >= 0 and reply.tokens and start is not None:
+        masses = reader.masses(reply.tokens, reply.text, start + match.start, match.label)
+    return _Answer(reply.id, match.label, match.how, masses, where, reply.text[:200])
 
 
-def _mostly_soft(usable: list[_Answer]) -> bool:
-    return bool(usable) and 2 * sum(answer.masses is not None for answer in usable) >= len(usable)
-
-
-def _one_per_id(usable: list[_Answer], soft: bool, found: report.Report) -> list[_Answer]:
+def _leave_out(answers: list[_Answer], *, soft: bool) -> None:
+    """All but one answer per id, and those without log-probabilities where these are used."""
     chosen: dict[str, _Answer] = {}
     conflicting = set()
-    for answer in usable:
-        name = str(answer.id)
-        known = chosen.setdefault(name, answer)
-        if known.label != answer.label:
-            conflicting.add(name)
-        elif soft and known.masses is None:
-            chosen[name] = answer
-    if len(chosen) == len(usable):
-        return usable
-    usable = _without(usable, [a for a in usable if str(a.id) in conflicting], report.CONFLICT, found)
-    return _without(usable, [a for a in usable if chosen[str(a.id)] is not a], report.REPEATED, found)
+    for answer in answers:
+        if answer.used:
+            name = str(answer.id)
+            known = chosen.setdefault(name, answer)
+            if known.label != answer.label:
+                conflicting.add(name)
+            elif soft and known.masses is None:
+                chosen[name] = answer
+    for answer in answers:
+        if answer.used and str(answer.id) in conflicting:
+            answer.how = report.CONFLICT
+        elif answer.used and chosen[str(answer.id)] is not answer:
+            answer.how = report.REPEATED
+        elif answer.used and soft and answer.masses is None:
+            answer.how = report.NO_LOGPROBS
 
 
-def _without(usable: list[_Answer], out: list[_Answer], category: str, found: report.Report) -> list[_Answer]:
-    for answer in out:
-        found.move(answer.how, category, answer.where, answer.text)
-    gone = set(map(id, out))
-    return [answer for answer in usable if id(answer) not in gone] if gone else usable
-
-
-def _soft(kept: list[_Answer], classes: int, form: str, found: report.Report) -> Labels:
-    indices, probs, tail, outside = spread([answer.masses or {} for answer in kept], classes)
-    if len(kept):
-        found.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")
-        unlikely = int((indices[:, 0] != np.array([answer.label for answer in kept])).sum())
+def _soft(used: list[_Answer], classes: int, form: str, account: report.Report) -> Labels:
+    indices, probs, tail, outside = spread([answer.masses or {} for answer in used], classes)
+    if len(used):
+        account.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")
+        unlikely = int((indices[:, 0] != np.array([answer.label for answer in used])).sum())
         if unlikely:
-            found.notes.append(f"{unlikely:,} answers do not name their most probable class (temperature above 0)")
+            account.notes.append(f"{unlikely:,} answers do not name their most probable class (temperature above 0)")
     labels = TopK(indices, probs.astype(np.float32), classes, tail.astype(np.float32))
-    return Soft(labels.dense(torch.arange(len(kept)), classes)) if form == "probs" else labels
+    return Soft(labels.dense(torch.arange(len(used)), classes)) if form == "probs" else labels
 
 
-def _hard(kept: list[_Answer], classes: int) -> Labels:
-    named = np.array([answer.label for answer in kept], dtype=np.int64)
-    masses = [answer.masses for answer in kept if answer.masses is not None]
-    if not kept or len(masses) < len(kept):
+def _hard(used: list[_Answer], classes: int) -> Labels:
+    named = np.array([answer.label for answer in used], dtype=np.int64)
+    masses = [answer.masses for answer in used if answer.masses is not None]
+    if not used or len(masses) < len(used):
         return Hard(named, classes=classes)
     indices, probs, _, _ = spread(masses, classes)
     return Hard(named, probs[indices == named[:, None]], classes=classes)
 
 
-def _ids(kept: list[_Answer]) -> Array:
-    names = [answer.id for answer in kept]
+def _ids(used: list[_Answer]) -> Array:
+    names = [answer.id for answer in used]
     if names and all(isinstance(name, int) and -(1 << 63) <= name < 1 << 63 for name in names):
         return np.array(names, dtype=np.int64)
     return np.array([str(name) for name in names], dtype=np.str_)

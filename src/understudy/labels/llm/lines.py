@@ -2,9 +2,12 @@
 
 Known shapes: batch outputs in the OpenAI style (``custom_id``, ``response.body``) of chat completions and of
 ``/v1/responses``, such a body by itself beside an id, and plain ``{"id": …, "answer": …, "logprobs": …}``.
+Answers may be JSON themselves, such as ``{"reason": "…", "label": "pos"}``; ``answer_in`` finds the part that names the
+class.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +16,14 @@ from understudy.labels.llm import report
 # Batch outputs stay far below; a longer line is not read into memory as a whole.
 LONGEST_LINE = 1 << 24
 _LONGEST_ID = 1000
+# Looked for in this order where an object has several entries and the user named none.
+_USUAL = ("label", "class", "category", "answer", "prediction", "classification", "result")
+_FENCE = re.compile(r"\s*```[a-z]*\s*(\{.*\})\s*```\s*", re.DOTALL | re.IGNORECASE)
+_DEEPEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """``cut``: the answer hit the token limit. ``tokens``: as the service gave them, not yet looked at."""
 
     id: str | int
@@ -25,53 +32,48 @@ class Said:
     tokens: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
-    category: str
-    detail: str
+class UnusableError(Exception):
+    """A line without an answer to use: of no known shape, or of the category given."""
+
+    def __init__(self, detail: str, category: str = report.MALFORMED) -> None:
+        self.category, self.detail = category, detail
 
 
-def read_line(line: bytes) -> Said | Unusable:
+def read_line(line: bytes) -> Reply:
     if len(line) > LONGEST_LINE:
-        return Unusable(report.MALFORMED, f"longer than {LONGEST_LINE >> 20} MiB")
+        raise UnusableError(f"longer than {LONGEST_LINE >> 20} MiB")
     if not line.strip():
-        return Unusable(report.BLANK, "")
+        raise UnusableError("", report.BLANK)
     try:
         entry = json.loads(line)
-        if not isinstance(entry, dict):
-            return Unusable(report.MALFORMED, f"not an object: {_text(line)}")
-        return _entry(entry)
-    except _WrongShapeError as error:
-        return Unusable(report.MALFORMED, str(error))
     # Deep nesting ends the parser's recursion; digits by the thousand are a ValueError, as is invalid UTF-8.
     except (ValueError, RecursionError):
-        return Unusable(report.MALFORMED, f"not JSON: {_text(line)}")
+        raise UnusableError(f"not JSON: {_text(line)}") from None
+    if not isinstance(entry, dict):
+        raise UnusableError(f"not an object: {_text(line)}")
+    return _entry(entry)
 
 
-class _WrongShapeError(Exception):
-    """Valid JSON of no known shape."""
-
-
-def _entry(entry: dict[str, Any]) -> Said | Unusable:
+def _entry(entry: dict[str, Any]) -> Reply:
     name = _id(entry)
     if entry.get("error"):
-        return Unusable(report.ERROR, _message(entry["error"]))
+        raise UnusableError(_message(entry["error"]), report.ERROR)
     body: Any = entry
     if entry.get("response") is not None:
         response = _dict(entry["response"], "response")
         status = response.get("status_code", 200)
         if status != 200:
-            return Unusable(report.ERROR, f"status {status}: {_message(response.get('body'))}")
+            raise UnusableError(f"status {status}: {_message(response.get('body'))}", report.ERROR)
         body = _dict(response.get("body"), "response.body")
         if body.get("error"):
-            return Unusable(report.ERROR, _message(body["error"]))
+            raise UnusableError(_message(body["error"]), report.ERROR)
     if "choices" in body:
         return _chat(name, body)
     if "output" in body:
         return _responses(name, body)
     if "answer" in entry:
-        return Said(name, _scalar(entry["answer"]), entry.get("finish_reason") == "length", _content(entry))
-    raise _WrongShapeError("no answer in it: neither 'response', 'choices', 'output' nor 'answer'")
+        return Reply(name, _scalar(entry["answer"]), entry.get("finish_reason") == "length", _content(entry))
+    raise UnusableError("no answer in it: neither 'response', 'choices', 'output' nor 'answer'")
 
 
 def _id(entry: dict[str, Any]) -> str | int:
@@ -81,49 +83,49 @@ def _id(entry: dict[str, Any]) -> str | int:
         return name
     if isinstance(name, int) and not isinstance(name, bool):
         return name
-    raise _WrongShapeError("no usable 'custom_id' or 'id' (text without control characters, or a whole number)")
+    raise UnusableError("no usable 'custom_id' or 'id' (text without control characters, or a whole number)")
 
 
-def _chat(name: str | int, body: dict[str, Any]) -> Said | Unusable:
+def _chat(name: str | int, body: dict[str, Any]) -> Reply:
     choices = body["choices"]
     if not isinstance(choices, list) or len(choices) != 1:
-        raise _WrongShapeError("not exactly one choice; ask with n=1")
+        raise UnusableError("not exactly one choice; ask with n=1")
     choice = _dict(choices[0], "choices[0]")
     message = _dict(choice.get("message"), "message")
     if message.get("refusal"):
-        return Unusable(report.REFUSED, _message(message["refusal"]))
+        raise UnusableError(_message(message["refusal"]), report.REFUSED)
     if choice.get("finish_reason") == "content_filter":
-        return Unusable(report.REFUSED, "content filter")
+        raise UnusableError("content filter", report.REFUSED)
     text = _parts(message.get("content"))
     calls = message.get("tool_calls")
     if not text and isinstance(calls, list) and len(calls) == 1:
         called = _dict(_dict(calls[0], "tool_calls[0]").get("function"), "function")
-        return Said(name, _scalar(called.get("arguments")), choice.get("finish_reason") == "length")
-    return Said(name, text, choice.get("finish_reason") == "length", _content(choice))
+        return Reply(name, _scalar(called.get("arguments")), choice.get("finish_reason") == "length")
+    return Reply(name, text, choice.get("finish_reason") == "length", _content(choice))
 
 
-def _responses(name: str | int, body: dict[str, Any]) -> Said | Unusable:
+def _responses(name: str | int, body: dict[str, Any]) -> Reply:
     if body.get("status") in ("failed", "cancelled"):
-        return Unusable(report.ERROR, f"status {body['status']}")
+        raise UnusableError(f"status {body['status']}", report.ERROR)
     details = body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     if reason == "content_filter":
-        return Unusable(report.REFUSED, "content filter")
+        raise UnusableError("content filter", report.REFUSED)
     if not isinstance(body["output"], list):
-        raise _WrongShapeError("'output' is not a list")
+        raise UnusableError("'output' is not a list")
     parts: list[dict[str, Any]] = []
     for item in body["output"]:
         inner = _dict(item, "output[]").get("content") if _dict(item, "output[]").get("type") == "message" else None
         parts += [_dict(part, "content[]") for part in inner] if isinstance(inner, list) else []
     refusals = [part["refusal"] for part in parts if part.get("refusal")]
     if refusals:
-        return Unusable(report.REFUSED, _message(refusals[0]))
-    said = [part for part in parts if isinstance(part.get("text"), str)]
-    tokens = [part.get("logprobs") for part in said]
+        raise UnusableError(_message(refusals[0]), report.REFUSED)
+    texts = [part for part in parts if isinstance(part.get("text"), str)]
+    tokens = [part.get("logprobs") for part in texts]
     complete = bool(tokens) and all(isinstance(some, list) and some for some in tokens)
-    return Said(
+    return Reply(
         name,
-        "".join(part["text"] for part in said),
+        "".join(part["text"] for part in texts),
         cut=reason is not None or body.get("status") == "incomplete",
         tokens=[token for some in tokens for token in some] if complete else None,  # type: ignore[union-attr]
     )
@@ -149,12 +151,12 @@ def _scalar(value: Any) -> str:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise _WrongShapeError("the answer is neither text nor a number")
+    raise UnusableError("the answer is neither text nor a number")
 
 
 def _dict(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _WrongShapeError(f"{what} is not an object")
+        raise UnusableError(f"{what} is not an object")
     return value
 
 
@@ -168,3 +170,48 @@ def _message(error: Any) -> str:
 
 def _text(line: bytes) -> str:
     return line[:200].strip().decode(errors="replace")
+
+
+def answer_in(text: str, field: str | None = None) -> tuple[str, int | None]:
+    """The value and its place (None where it cannot be told); the text itself where it is no JSON object.
+
+    ``field``: the entry that holds the class. Without it: the only entry, one of the usual names, or the only text.
+    """
+    fenced = _FENCE.fullmatch(text) if text.lstrip().startswith("```") else None
+    inner = fenced[1] if fenced else text
+    if not inner.lstrip().startswith("{"):
+        return text, 0
+    try:
+        value: Any = json.loads(inner)
+    except (ValueError, RecursionError):
+        return text, 0
+    key = None
+    for _ in range(_DEEPEST):
+        if isinstance(value, dict):
+            key = _entry_of(value, field)
+            value = value.get(key)
+        elif isinstance(value, list) and len(value) == 1:
+            value = value[0]
+    if isinstance(value, bool | int | float):
+        value = json.dumps(value)
+    if not isinstance(value, str) or key is None:
+        return "" if value is None else "(several values)", None
+    return value, _start_of(text, key, value)
+
+
+def _entry_of(entries: dict[str, Any], field: str | None) -> str | None:
+    if field is not None and (field in entries or len(entries) != 1):
+        return field
+    if len(entries) == 1:
+        return next(iter(entries))
+    usual = [name for name in _USUAL if name in entries]
+    texts = [name for name, value in entries.items() if isinstance(value, str)]
+    return usual[0] if usual else texts[0] if len(texts) == 1 else None
+
+
+def _start_of(text: str, key: str, value: str) -> int | None:
+    """Where the value starts, if it is written there letter by letter (without escapes)."""
+    for start in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r'\s*:\s*\[?\s*"?', text):
+        if text.startswith(value, start.end()):
+            return start.end()
+    return None

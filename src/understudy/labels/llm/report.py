@@ -64,11 +64,6 @@ class Report:
             if len(shown) < _EXAMPLES:
                 shown.append(Example(where, text))
 
-    def move(self, before: str, after: str, where: str, text: str) -> None:
-        """A line turns out to belong elsewhere: its id came up again."""
-        self.counts[before] -= 1
-        self.count(after, where, text)
-
     def __str__(self) -> str:
         return "\n".join([*self._table(), *self._shown(), *(f"note: {note}" for note in self.notes)])
 
