@@ -11,6 +11,7 @@ import understudy as us
 from understudy import active
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.scores import score
+from understudy.training.callbacks import TrainingView
 from understudy.training.ema import EMA
 
 from .conftest import CLASSES, blobs, student
@@ -202,3 +203,28 @@ def test_the_watch_warns_in_words(make_loop: MakeLoop) -> None:
     x, y = torch.where(noise[:, None], torch.full((1, 6), -3.0), x), torch.where(noise, torch.arange(600) % CLASSES, y)
     with pytest.warns(us.UnderstudyWarning, match="of the confidence batch comes from places where labels look random"):
         make_loop(x=x, oracle=y, strategy="confidence", start=100, batch=40, budget=140, epochs=30).run()
+
+
+def test_options_of_a_recipe_join_the_settings_only_where_they_are_used(make_loop: MakeLoop, tmp_path: Path) -> None:
+    """A loop of an earlier version knew ten options, and goes on."""
+    make_loop().run()
+    stored = json.loads((tmp_path / "loop" / "state.json").read_text())["settings"]["training"]
+    known = {"epochs", "batch_size", "lr", "optimizer", "weight_decay", "momentum", "schedule", "clip", "augment"}
+    assert set(stored) == known | {"device"}
+    assert make_loop(accumulate=2, out=tmp_path / "other").state.settings["training"]["accumulate"] == 2
+    with pytest.raises(us.UnderstudyError, match="begun with another training"):
+        make_loop(accumulate=2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'refine'"):
+        make_loop(refine=False)
+
+
+def test_callbacks_see_every_round(make_loop: MakeLoop, tmp_path: Path) -> None:
+    class Ends(us.Callback):
+        rounds = 0
+
+        def on_end(self, view: TrainingView) -> None:
+            self.rounds += 1
+
+    ends = Ends()
+    watched, alone = make_loop(callbacks=[ends]).run(), make_loop(out=tmp_path / "alone").run()
+    assert ends.rounds == 4 and torch.equal(watched.rows, alone.rows)

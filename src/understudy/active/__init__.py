@@ -3,8 +3,8 @@
 from understudy.acquisition.select import Scores, explain
 from understudy.active.loop import Loop
 from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedastic
-from understudy.active.result import Result
 from understudy.active.scores import score
+from understudy.active.state import Result
 from understudy.active.strategies_compared import Benchmark, Cell, benchmark
 from understudy.active.watch import NoiseWatch, noise_watch
 

@@ -16,37 +16,37 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from understudy.acquisition.select import Scores, explain, select
-from understudy.active.oracle import as_oracle
-from understudy.active.question import Question, open_questions
-from understudy.active.result import Result, record_line
+from understudy.active.oracle import Question, as_oracle, open_questions
 from understudy.active.scores import needs_ema, score
 from understudy.active.state import (
+    Result,
     State,
     drop_rounds_before,
-    load_round,
+    record_line,
     round_folder,
-    save_round,
     training_settings,
     write_labelled,
 )
 from understudy.active.watch import noise_watch
+from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.metrics import evaluate
 from understudy.methods.vanilla import vanilla
 from understudy.store.settings import fingerprint
+from understudy.training.callbacks import Callback
 from understudy.training.checks import check_outputs
 from understudy.training.ema import EMA
 from understudy.training.loop import train
-from understudy.training.optim import Schedule
-from understudy.training.recipe import Augment
+from understudy.training.recipe import Recipe, SharedOptions, takes
 from understudy.training.run import Run
 
 PREDICTED = "active.predicted"
@@ -57,8 +57,10 @@ class Loop:
     last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
     start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
     the pool. ``gold``: trusted rows from outside the pool, always trained on. ``test`` is looked at once a round.
+    ``callbacks`` see every round's training. ``options`` are those of ``us.train`` that all rounds share.
     """
 
+    @takes(SharedOptions)
     def __init__(
         self,
         student: nn.Module | Callable[[], nn.Module],
@@ -70,7 +72,6 @@ class Loop:
         start: int,
         batch: int,
         budget: int,
-        epochs: int,
         seed: int = 0,
         gold: Gold | None = None,
         test: Gold | tuple[Any, Any] | None = None,
@@ -79,35 +80,24 @@ class Loop:
         stop_change: float = 0.01,
         warm_start: bool = False,
         ema_decay: float = 0.999,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        optimizer: str = "adam",
-        weight_decay: float = 0.0,
-        momentum: float = 0.9,
-        schedule: str | Schedule | Sequence[tuple[float, float]] = "constant",
-        clip: float | None = None,
-        augment: Augment | None = None,
-        feature_layer: str | None = None,
-        device: str | torch.device | None = None,
+        callbacks: Sequence[Callback] = (),
         progress: bool = True,
+        **options: Unpack[SharedOptions],
     ) -> None:
+        self.recipe = Recipe(**options)
         self.pool = Pool(x, ids=ids)
         self.oracle = as_oracle(oracle, size=len(self.pool))
-        self.strategy, self.folder, self.progress = strategy, Path(out), progress
+        self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress
         self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
-        self.stop_after, self.stop_change = stop_after, stop_change
+        self.stop_after, self.stop_change, self.warm_start = stop_after, stop_change, warm_start
         self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
-        self.warm_start, self.feature_layer = warm_start, feature_layer
         self._check_numbers()
         self.student = student
-        fresh = self._fresh_student(0)
-        self.fresh = fresh if device is None else fresh.to(device)
+        self.fresh = initial_student(student, 0)
+        if self.recipe.device is not None:
+            self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
         self.ema = EMA(self.fresh, decay=ema_decay) if needs_ema(strategy) else None
-        self.training: dict[str, Any] = {
-            "epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": optimizer, "weight_decay": weight_decay,
-            "momentum": momentum, "schedule": schedule, "clip": clip, "augment": augment, "device": device,
-        }  # fmt: skip
         self.state = State.open(self.folder, self._settings(ema_decay))
         self.last: Run | None = None
         self.scores: Scores | None = None
@@ -119,7 +109,7 @@ class Loop:
             # A kill may have come between the new state and the end of the old round's folder.
             drop_rounds_before(self.folder, state.round - 1)
             previous = round_folder(self.folder, state.round - 1)
-            self.last = load_round(previous, copy.deepcopy(self.fresh), self.ema)
+            self.last = Run.load(previous, student=copy.deepcopy(self.fresh))
         while True:
             if state.step == "select":
                 if stopped := self._finished():
@@ -138,7 +128,8 @@ class Loop:
             state.notes = {}
         else:
             count = min(self.batch, self.budget - len(asked), len(self.pool) - len(asked))
-            scores = self._scores()
+            assert self.last is not None
+            scores = self.scores = self.scores or self._score(self.last)
             picks = select(self.strategy, count, **scores.arrays(), labelled=asked, seed=seed)  # type: ignore[arg-type]
             labelled, labels, _ = state.answered()
             watch = noise_watch(scores.hidden, labelled, labels, picks, seed=seed)
@@ -186,8 +177,9 @@ class Loop:
         with warnings.catch_warnings():
             # Early rounds often miss a class, and nothing is estimated on these rows.
             warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
-            run = train(student, gold, None, vanilla(), seed=seed, ema=self.ema, progress=False, **self.training)
-        self.scores = score(run.student, self.pool.rows, ema=self.ema, layer=self.feature_layer)
+            recipe = replace(self.recipe, seed=seed, ema=self.ema)
+            run = train(student, gold, None, vanilla(), callbacks=self.callbacks, progress=False, **recipe.arguments())
+        self.scores = self._score(run)
         run.columns[PREDICTED] = self.scores.probs.argmax(1)
         run.ids = self.pool.ids
         changed = (
@@ -200,7 +192,7 @@ class Loop:
             "test": None if self.test is None else evaluate(run.student, self.test),
             "seconds": time.perf_counter() - clock,
         }  # fmt: skip
-        save_round(round_folder(self.folder, state.round), run, self.ema)
+        run.save(round_folder(self.folder, state.round))
         self.last = run
         state.records.append(record)
         state.round, state.step, state.notes = state.round + 1, "select", {}
@@ -256,25 +248,17 @@ class Loop:
         gold = Gold(part.rows, labels, ids=part.ids, chosen=chosen)
         return gold if self.extra_gold is None else self.extra_gold + gold
 
-    def _scores(self) -> Scores:
-        if self.scores is None:
-            assert self.last is not None
-            self.scores = score(self.last.student, self.pool.rows, ema=self.ema, layer=self.feature_layer)
-        return self.scores
-
-    def _fresh_student(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return copy.deepcopy(self.student) if isinstance(self.student, nn.Module) else self.student()
+    def _score(self, run: Run) -> Scores:
+        return score(run.student, self.pool.rows, ema=run.ema, layer=self.recipe.feature_layer)
 
     def _settings(self, ema_decay: float) -> dict[str, Any]:
         """What a loop is: it can be continued only with the same."""
         return {
             "strategy": self.strategy, "start": self.start, "batch": self.batch, "budget": self.budget,
             "seed": self.seed, "stop_after": self.stop_after, "stop_change": self.stop_change,
-            "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.feature_layer,
+            "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.recipe.feature_layer,
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
-            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.training),
+            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
         }  # fmt: skip
 
     def _check_numbers(self) -> None:

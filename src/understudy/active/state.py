@@ -9,19 +9,20 @@ the same result, so a loop killed at any moment continues as if nothing had happ
 """
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from understudy.active.question import write_columns
-from understudy.store.files import read_json, write_bytes, write_json
+from understudy.active.oracle import write_columns
+from understudy.data.examples import Gold
+from understudy.store.files import read_json, write_json
 from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.training.ema import EMA
-from understudy.training.run import EMA_FILE, Run, read_state, state_to_bytes
+from understudy.training.recipe import Recipe, known
+from understudy.training.run import Run
 
 FORMAT = 1
 # A loop may be continued with other values of these.
@@ -71,8 +72,21 @@ class State:
         return rows[known], labels[known], rounds[known] > 0
 
 
-def training_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a loop's trainings as JSON gives them back; functions by name and fingerprint."""
+# Written for every loop; any other option of a recipe only where it is not the default, so that older loops go on. The
+# feature layer stands beside them.
+_ALWAYS = {
+    "epochs", "batch_size", "lr", "optimizer", "weight_decay", "momentum", "schedule", "clip", "augment", "device",
+}  # fmt: skip
+
+
+def training_settings(recipe: Recipe) -> dict[str, Any]:
+    """What a loop's trainings are told, as JSON gives it back; functions by name and fingerprint."""
+    options = {}
+    for each in fields(recipe):
+        value = getattr(recipe, each.name)
+        differs = value != each.default and not known(each).may_differ and each.name != "feature_layer"
+        if each.name in _ALWAYS or differs:
+            options[each.name] = value
 
     def named(value: Any) -> str:
         name = getattr(value, "__qualname__", type(value).__name__)
@@ -93,20 +107,40 @@ def write_labelled(path: Path, state: State, ids: np.ndarray[Any, Any] | None) -
     write_columns(path, columns)
 
 
+@dataclass(frozen=True)
+class Result:
+    """What a loop gives back: where it stands."""
+
+    stopped: str
+    """budget, stable (predictions no longer change), exhausted (no row is left to ask) or waiting (for answers)."""
+    message: str
+    """The same in words."""
+    records: list[dict[str, Any]]
+    """One per round: labels so far, metrics on the test rows, the noise watch, the share of changed predictions."""
+    rows: Tensor
+    """Every row asked, in order."""
+    labels: Tensor
+    """The answers; −1 where skipped."""
+    rounds: Tensor
+    """The round of each; 0 is the random start."""
+    gold: Gold | None
+    """All labelled rows; those a strategy picked are marked as chosen."""
+    run: Run | None
+    """The last round's training."""
+
+
+def record_line(record: dict[str, Any], strategy: str) -> str:
+    """A round in one line, for the terminal."""
+    line = f"{strategy}  round {record['round']}  {record['labelled']} labels"
+    if record["test"] is not None:
+        line += f"  test accuracy {record['test']['accuracy']:.4f}"
+    if record["watch"] is not None:
+        line += f"  noisy {record['watch']['share']:.0%} (random {record['watch']['random_share']:.0%})"
+    return line
+
+
 def round_folder(folder: Path, number: int) -> Path:
     return folder / f"round-{number:03}"
-
-
-def save_round(folder: Path, run: Run, ema: EMA | None) -> None:
-    if ema is not None:
-        write_bytes(folder / EMA_FILE, state_to_bytes(ema.state_dict()))
-    run.save(folder)
-
-
-def load_round(folder: Path, student: nn.Module, ema: EMA | None) -> Run:
-    if ema is not None:
-        ema.load_state_dict(read_state(folder / EMA_FILE))
-    return Run.load(folder, student=student)
 
 
 def drop_rounds_before(folder: Path, number: int) -> None:

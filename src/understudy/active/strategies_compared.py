@@ -17,19 +17,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from understudy.acquisition.strategies import STRATEGIES
-from understudy.active.curves import Curves, plot_curves
 from understudy.active.loop import Loop
 from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedastic
-from understudy.active.result import Result
+from understudy.active.state import Result
 from understudy.comparison.interval import Interval, percent, span
 from understudy.data.examples import Gold
+from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyWarning
 from understudy.store.files import read_json
 from understudy.store.jobs import Jobs
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers, and a marker each for print in black.
+_LOOKS = {
+    "random": ("#666666", "o"),
+    "confidence": ("#D55E00", "v"),
+    "margin": ("#E69F00", "^"),
+    "entropy": ("#CC79A7", "s"),
+    "coreset": ("#56B4E9", "P"),
+    "badge": ("#0072B2", "D"),
+    "s_badge": ("#009E73", "*"),
+    "lhd": ("#000000", "X"),
+}
 
 
 @dataclass(frozen=True)
@@ -106,19 +120,27 @@ class Benchmark:
 
     def plot(self, path: str | Path) -> None:
         """Accuracy and clean share against labels, a column per kind, with 95% bands over seeds (PNG, SVG or PDF)."""
-        curves: Curves = {
-            kind: {
-                name: (
-                    self.of(kind, name)[0].labels,
-                    [cell.accuracy for cell in self.of(kind, name)],
-                    [cell.clean for cell in self.of(kind, name)],
-                )
-                for name in self.strategies
-                if self.of(kind, name)
-            }
-            for kind in self.kinds
-        }
-        plot_curves(Path(path), curves)
+        figure = Figure(figsize=(0.8 + 3.6 * len(self.kinds), 6.6), layout="constrained")
+        axes = figure.subplots(2, len(self.kinds), sharex="col", sharey="row", squeeze=False)
+        for kind, (above, below) in zip(self.kinds, axes.T, strict=True):
+            for name in self.strategies:
+                cells = self.of(kind, name)
+                if cells:
+                    labels = cells[0].labels
+                    _band(above, name, labels, [cell.accuracy for cell in cells])
+                    # A share belongs to the labels it was bought with; its first batch follows the random start.
+                    _band(below, name, labels[1:], [cell.clean for cell in cells])
+            above.set_title(kind.replace("_", "-"), loc="left", fontweight="bold", fontsize=11)
+            below.set_xlabel("labels asked for")
+        axes[0, 0].set_ylabel("test accuracy, %")
+        axes[1, 0].set_ylabel("clean share of the batch, %")
+        axes[1, 0].set_ylim(-4, 104)
+        handles = {line.get_label(): line for ax in axes.flat for line in ax.get_lines()}
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=min(8, len(handles)), frameon=False
+        )
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
 
 
 def benchmark(
@@ -178,7 +200,7 @@ def benchmark(
 
 
 def _deal(kind: str, x: Tensor, y: Tensor, rows: int, noisy_share: float, seed: int) -> Heteroskedastic:
-    drawn = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:rows]
+    drawn = random_rows(len(y), rows, seed)
     return heteroskedastic(kind, x[drawn], y[drawn], noisy_share=noisy_share, seed=seed, classes=int(y.max()) + 1)
 
 
@@ -199,3 +221,15 @@ def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor,
         alarms=sum(watch["alarm"] for watch in watches),
         seconds=seconds,
     )
+
+
+def _band(ax: Axes, name: str, at: Sequence[int], per_seed: list[list[float]]) -> None:
+    colour, marker = _LOOKS.get(name, ("#666666", "."))
+    intervals = [Interval.of(values) for values in zip(*per_seed, strict=True)]
+    mean = 100 * np.array([interval.mean for interval in intervals])
+    ax.plot(at, mean, color=colour, marker=marker, markersize=4, linewidth=1.4, label=name)
+    if len(per_seed) > 1:
+        low, high = (100 * np.array([getattr(interval, end) for interval in intervals]) for end in ("low", "high"))
+        ax.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="#e4e4e4", linewidth=0.7)

@@ -27,6 +27,8 @@ import torch.nn.functional as F
 from scipy.stats import binom, hypergeom
 from torch import Tensor
 
+from understudy.data.splits import random_rows
+
 NEIGHBOURS = 15
 TAIL = 0.05
 ALARM_P_VALUE = 0.01
@@ -56,7 +58,7 @@ def noise_watch(
     unlabelled = torch.ones(len(hidden), dtype=torch.bool)
     unlabelled[labelled] = False
     rest = unlabelled.nonzero().squeeze(1)
-    drawn = rest[torch.randperm(len(rest), generator=torch.Generator().manual_seed(seed))[:REFERENCE_ROWS]]
+    drawn = rest[random_rows(len(rest), REFERENCE_ROWS, seed)]
     known = hidden[labelled].double()
     wrong, chance = contradicted(known, labels, k)
     picked, reference = (looks_random(hidden[rows].double(), known, wrong, chance, k) for rows in (batch, drawn))

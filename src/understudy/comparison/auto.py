@@ -13,9 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import torch
-from torch import Tensor
-
 from understudy.comparison.candidates import Methods, candidates, named_methods
 from understudy.comparison.cells import Student, alone
 from understudy.comparison.executors import Executor, executor_for
@@ -24,6 +21,7 @@ from understudy.comparison.judge import Candidate, choose
 from understudy.comparison.outcome import GOLD_ONLY, VANILLA
 from understudy.comparison.pilot import Pilot, forget
 from understudy.data.examples import Gold, Pool
+from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json
 from understudy.store.settings import check_same
@@ -75,7 +73,9 @@ def auto(
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
-    slice_ = labelled.take(_some(len(labelled), pilot_rows, seed))
+    if pilot_rows < 1:
+        raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
+    slice_ = labelled.take(random_rows(len(labelled), pilot_rows, seed).sort().values)
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
     pilot_recipe = replace(recipe, epochs=short, patience=None)
     pilot = Pilot(student, gold, slice_, objectives, folds, pilot_recipe, seed, folder)
@@ -151,11 +151,3 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
         if judged[GOLD_ONLY].accuracy <= teacher:
             return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}), GOLD_ONLY
     return choice, None
-
-
-def _some(rows: int, wanted: int, seed: int) -> Tensor:
-    if wanted < 1:
-        raise UnderstudyError(f"pilot_rows={wanted} must be at least 1")
-    if rows <= wanted:
-        return torch.arange(rows)
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:wanted].sort().values

@@ -70,6 +70,11 @@ def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, strat
     return {name: rows.sort().values for name, rows in zip(counts, parts, strict=True)}
 
 
+def random_rows(rows: int, wanted: int, seed: int) -> Tensor:
+    """``wanted`` different row numbers (all, where there are not so many), in a random order."""
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:wanted]
+
+
 def _check_size(name: str, size: int | float) -> None:
     if isinstance(size, float) and not 0 <= size <= 1:
         raise UnderstudyError(f"split({name}={size}): a share lies between 0 and 1; use an int for a row count")
