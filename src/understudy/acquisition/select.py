@@ -18,6 +18,7 @@ from torch import Tensor
 
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.acquisition.strategy import Reasons, Strategy
+from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, UnderstudyWarning
 
 Array = Tensor | ArrayLike
@@ -106,7 +107,7 @@ def _check_same_columns(arrays: dict[str, Tensor], name: str, other: str) -> Non
 
 def _as_matrix(value: Array, name: str) -> Tensor:
     """A finite (N, columns) tensor on the CPU."""
-    matrix = _as_tensor(value)
+    matrix = _as_tensor(value, name)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise UnderstudyError(f"{name} has shape {tuple(matrix.shape)}: pass one row per example, (N, columns)")
     if matrix.dtype not in (torch.float32, torch.float64):
@@ -152,10 +153,10 @@ def _common_length(matrices: Mapping[str, Tensor], labelled: Tensor | None, size
 
 def _as_labelled(value: Array) -> Tensor:
     """Row numbers (int64) or a mask (bool), one-dimensional."""
-    labelled = _as_tensor(value)
+    labelled = _as_tensor(value, "labelled")
     if labelled.numel() == 0 and labelled.dtype != torch.bool:
         labelled = labelled.long()
-    if labelled.ndim != 1 or labelled.is_floating_point() or labelled.is_complex():
+    if labelled.ndim != 1 or labelled.is_floating_point():
         raise UnderstudyError(
             f"labelled has shape {tuple(labelled.shape)} and type {labelled.dtype}: "
             "pass row numbers or a boolean mask (N,)"
@@ -177,12 +178,7 @@ def _available_rows(labelled: Tensor | None, length: int) -> Tensor:
     return available
 
 
-def _as_tensor(value: Array) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    array = np.asarray(value)
-    if any(stride < 0 for stride in array.strides):  # a reversed view, which torch cannot hold
-        array = np.ascontiguousarray(array)
-    with warnings.catch_warnings():  # a read-only memory map is welcome: nothing here writes
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
+def _as_tensor(value: Array, name: str) -> Tensor:
+    if isinstance(value, np.ndarray) and any(stride < 0 for stride in value.strides):
+        value = np.ascontiguousarray(value)  # a reversed view, which torch cannot hold
+    return to_tensor(value, name).cpu()

@@ -55,12 +55,7 @@ def cross_entropy_per_example(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def alignment(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    gold_x: Tensor,
-    gold_y: Tensor,
-    loss: Loss = cross_entropy_per_example,
+    model: nn.Module, x: Tensor, y: Tensor, gold_x: Tensor, gold_y: Tensor, loss: Loss = cross_entropy_per_example
 ) -> Tensor:
     """uᵢ = ⟨∇ mean gold loss, ∇ loss(model(x), y)ᵢ⟩, shape (B,), in the model's current mode.
 

@@ -75,11 +75,7 @@ class _Trace(TorchFunctionMode):
         self.calls: list[_Call] = []
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is F.linear:
             return self._linear(*args, **(kwargs or {}))

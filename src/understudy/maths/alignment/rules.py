@@ -211,11 +211,7 @@ class FusedRules(TorchFunctionMode):
         self.grad_enabled = torch.is_grad_enabled()
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if self.grad_enabled and not torch.is_grad_enabled():
