@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.options import recipe_fields
+from understudy.cli.shared import recipe_fields
 from understudy.errors import UnderstudyWarning
 from understudy.store import console
 from understudy.tables.table import read_table

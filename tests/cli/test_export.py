@@ -57,7 +57,7 @@ def test_the_selected_student(folder: Path) -> None:
     [
         ("export run --out student.bin", "end it in one of .safetensors"),
         ("export nowhere --out student.pt", "is not a finished run"),
-        ("export run --out student.pt --rows wide.npz", "cannot take the example rows of shape (5,)"),
+        ("export run --out student.pt --rows wide.npz", "wide.npz: the student cannot take rows of shape (5,)"),
         ("export run --out student.pt --rows none.npz", "is not there"),
         ("export run", "--out"),
     ],

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.options import recipe_fields
+from understudy.cli.shared import recipe_fields
 from understudy.cli.train import TrainRequest, run_training
 from understudy.featurise.featuriser import Featuriser
 from understudy.tables.table import read_table

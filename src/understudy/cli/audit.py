@@ -7,11 +7,9 @@ import typer
 
 from understudy.auditing.audit import audit
 from understudy.auditing.terminal import print_audit
-from understudy.cli.options import DataOptions, takes_options
+from understudy.cli.shared import DataOptions, check_new_file, takes_options
 from understudy.errors import UnderstudyError
 from understudy.store.files import write_json
-
-KINDS = (".html", ".json")
 
 
 @takes_options("encoder", "image_size", "scale")
@@ -41,7 +39,7 @@ def audit_command(
     `understudy audit --gold gold.csv --pool reviews.csv --text review --column teacher_label=llm --rows-wrong 50`
     """
     if out is not None:
-        _check_out(out)
+        check_new_file(out, "an audit is", (".html", ".json"))
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
     examples = data.read([str(gold)], pool=pool)
@@ -66,10 +64,3 @@ def audit_command(
         files = {"Gold file": gold, "Pool file": pool}
         write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})
     typer.echo(f"Audit: {out}")
-
-
-def _check_out(path: Path) -> None:
-    if path.suffix not in KINDS:
-        raise UnderstudyError(f"{path}: an audit is written as {' or '.join(KINDS)}; end the name in one of them")
-    if path.exists():
-        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from understudy import models
-from understudy.cli import options as shared
-from understudy.cli.options import DataOptions, takes_options
+from understudy.cli import shared
+from understudy.cli.shared import DataOptions, takes_options
 from understudy.comparison.candidates import from_text
 from understudy.comparison.compare import compare
 from understudy.comparison.outcome import Comparison

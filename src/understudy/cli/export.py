@@ -6,18 +6,18 @@ from typing import Annotated
 import torch
 import typer
 
+from understudy.cli import shared
+from understudy.cli.shared import RunOnFile
 from understudy.inference.export import ROWS, export
-from understudy.tables.inputs import rows_for
-from understudy.tables.table import read_table
 from understudy.training.run import Run
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)],
+    run: shared.RunFolder,
     out: Annotated[
         Path, typer.Option(help="New file: .safetensors, .pt (TorchScript), .pt2 or .onnx.", show_default=False)
     ],
-    selected: Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")] = False,
+    selected: shared.Selected = False,
     rows: Annotated[
         Path | None, typer.Option(help="A file whose first rows serve the check.", show_default=False)
     ] = None,
@@ -32,12 +32,10 @@ def export_command(
 
     Example: `understudy export runs/first --out student.onnx`
     """
-    loaded = Run.load(run)
+    given = None if rows is None else RunOnFile(run, rows)
+    loaded = Run.load(run) if given is None else given.run
     if selected:
         loaded.student = loaded.selected()
-    example = None
-    if rows is not None:
-        found = rows_for(run, loaded.config, read_table(rows, columns=loaded.config.get("columns")))
-        example = found.take(torch.arange(min(ROWS, len(found))))
+    example = None if given is None else given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))
     export(loaded, out, example=example)
     typer.echo(f"student: {out}")

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.shared import check_new_file
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import named_columns
 from understudy.labels.llm.answers import FORMS, Answers, read_answers
 from understudy.store.arrow import Array
 from understudy.tables.table import read_table
-from understudy.tables.write import check_new_table, write_table
-
-_READABLE = (".parquet", ".jsonl", ".npz")
+from understudy.tables.write import write_table
 
 
 def import_command(
@@ -48,9 +47,7 @@ def import_command(
 
     `understudy import part1.jsonl part2.jsonl --classes spam,ham --alias "not spam=ham" --out labels.parquet`
     """
-    if out.suffix.lower() not in _READABLE:
-        raise UnderstudyError(f"{out}: labels are written as {', '.join(_READABLE)}; end the name in one of them")
-    check_new_table(out)
+    check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
     names = [name.strip() for name in classes.split(",")]
     answers = read_answers(files, names, aliases=_aliases(alias or []), field=field, form=form)
     typer.echo(str(answers.report))

@@ -11,8 +11,8 @@ import torch
 import typer
 
 from understudy import models
-from understudy.cli import options as shared
-from understudy.cli.options import DataOptions, recipe_fields, takes_options
+from understudy.cli import shared
+from understudy.cli.shared import DataOptions, recipe_fields, takes_options
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
@@ -211,7 +211,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
             if not resume:
                 _clear(out)
             raise
-    chosen = why_chosen(run)
+    chosen = why_chosen(run) if request.method == AUTO else None
     write_run_report(
         out / "report.html",
         run,

@@ -1,30 +1,44 @@
-"""Options that several commands share, each from the table that owns it: a field is an option of the command line.
+"""What several commands share: options, each from the table that owns it, and a run at work on a file.
 
     @takes_options()
     def command(out: Annotated[Path, typer.Option(…)], data: DataOptions, **recipe: Any) -> None: ...
 
-``data`` brings what the files' columns are called, the classes and the features; ``**recipe`` the options of
-``training/recipe.py`` that can be typed, under the names that ``us.train`` gives them.
+A field of such a table is an option of the command line. ``data`` brings what the files' columns are called, the
+classes and the features; ``**recipe`` the options of ``training/recipe.py`` that can be typed, under the names that
+``us.train`` gives them.
 """
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import torch
 import typer
+from torch import nn
 
-from understudy.errors import UnderstudyError
+from understudy.data.rows import Rows
+from understudy.errors import UnderstudyError, first_line
 from understudy.featurise.choose import FeatureOptions
+from understudy.inference.passes import predict
+from understudy.store.arrow import Array
+from understudy.tables.classes import ClassNames
+from understudy.tables.inputs import rows_for
 from understudy.tables.read import Examples, read_examples
+from understudy.tables.table import read_table
 from understudy.training.recipe import Recipe, known
+from understudy.training.run import Run
 
 FILES, FEATURES = "Files", "Features"
 
 GOLD = typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False)
 TEST = typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=FILES)
 SELECT = typer.Option(help="Gold rows that pick an epoch.", show_default=False, rich_help_panel=FILES)
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)]
+Selected = Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")]
 Student = Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Column = Annotated[
@@ -187,3 +201,42 @@ def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     )
     kind: Any = Annotated[option.typed, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+class RunOnFile:
+    """A finished run and the rows of a file, under the names of its training unless ``column`` gives others."""
+
+    def __init__(self, folder: Path, file: Path, column: Sequence[str] | None = None) -> None:
+        self.folder, self.run, typed = folder, Run.load(folder), read_mapping(column)
+        self.columns = {**(self.run.config.get("columns") or {}), **typed}
+        self.table = read_table(file, columns=self.columns)
+        for ours, theirs in typed.items():
+            if self.table.theirs.get(ours, ours) != theirs or ours not in self.table:
+                raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
+        names = self.run.config.get("class_names")
+        self.names = None if names is None else ClassNames(tuple(names))
+
+    def rows(self, student: nn.Module) -> Rows:
+        """The rows, if the student can take them."""
+        rows = rows_for(self.folder, self.run.config, self.table)
+        first: Any = rows.take(torch.arange(1))
+        try:
+            predict(student, first)
+        except (RuntimeError, ValueError) as error:
+            raise UnderstudyError(
+                f"{self.table.path}: the student cannot take rows of shape {tuple(first.shape[1:])} "
+                f"({first_line(error)}); give the features of its training"
+            ) from error
+        return rows
+
+    def named(self, labels: Array) -> Array:
+        """Class numbers as the names they stand for."""
+        return labels if self.names is None else np.array(self.names.names, dtype=object)[labels]
+
+
+def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
+    """Asked before long work."""
+    if path.suffix.lower() not in kinds:
+        raise UnderstudyError(f"{path}: {what} written as {' or '.join(kinds)}; end the name in one of them")
+    if path.exists():
+        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
