@@ -20,7 +20,7 @@ LAYERS = [
     "data.checks data.memory models theory",
     "labels",
     "data",
-    "objective method_options featurise",
+    "objective options featurise",
     "leaks",
     "tables",
     "inference",

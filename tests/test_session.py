@@ -81,10 +81,7 @@ def test_a_loop_of_ten_lines_ends_with_the_bits_of_train(name: str) -> None:
 
 
 @each_method
-def test_how_long_training_will_be_is_asked_only_where_it_matters(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "mentornet_pd":
-        reason = "its curriculum reads the progress of training, but does not say so"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_how_long_training_will_be_is_asked_only_where_it_matters(name: str) -> None:
     net, objective = student(), _build(name, "training")
     try:
         session, optimizer = open_session(net, objective, epochs=None)

@@ -17,8 +17,8 @@ from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE
-from understudy.method_options import read_options
 from understudy.methods import METHODS
+from understudy.options import read_options
 from understudy.store.console import collected_warnings
 from understudy.store.files import locked, read_json, write_json
 from understudy.tables.read import Examples

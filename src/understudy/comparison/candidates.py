@@ -13,9 +13,9 @@ import torch
 from understudy.comparison.outcome import GOLD_ONLY, TEACHER, VANILLA
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
+from understudy.options import read_options
 
 CONFIDENT = "confident"
 FEWEST_ROWS = 20

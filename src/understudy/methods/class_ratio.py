@@ -16,8 +16,8 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["class_ratio", "class_ratio_weight"]
 

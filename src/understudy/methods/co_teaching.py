@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.method_options import Slots, method
 from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget
+from understudy.options import Slots, method
 
 __all__ = ["co_teaching"]
 

@@ -25,9 +25,9 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths import weights
-from understudy.method_options import Slots, method, with_weight
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["fidelity", "fidelity_weight"]
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
-from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Objective, Step, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["l2rw", "l2rw_weight"]
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Context, Objective, Step, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
 
@@ -63,6 +63,10 @@ class CurriculumWeight(Weight):
 
     def module(self, context: Context) -> nn.Module:
         return MovingPercentile()
+
+    @property
+    def wants_progress(self) -> bool:
+        return self.warmup > 0
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if not len(losses):

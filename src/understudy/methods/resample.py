@@ -13,9 +13,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from understudy.method_options import Slots, method, with_weight
 from understudy.methods.proportion import inverse_frequency
 from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["balanced_sampling", "resample"]
 

@@ -27,8 +27,8 @@ from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
-from understudy.method_options import WeightSlots, method
 from understudy.objective import Columns, Context, Link, Loss, Objective, Slot, Step, Target, TeacherTarget
+from understudy.options import WeightSlots, method
 
 __all__ = ["slam", "slam_link"]
 

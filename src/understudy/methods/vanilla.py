@@ -9,8 +9,8 @@ baseline of every paper here. With a temperature T the pool loss is multiplied b
 
 from typing import Unpack
 
-from understudy.method_options import Slots, method
 from understudy.objective import Objective, TeacherTarget
+from understudy.options import Slots, method
 
 __all__ = ["vanilla"]
 

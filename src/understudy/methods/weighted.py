@@ -22,8 +22,8 @@ from understudy.data.combined import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import debias_in_plane, distortion_of
-from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
 

@@ -10,26 +10,23 @@ resumed may differ in it.
     recipe.arguments()                      # as keyword arguments again
 """
 
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any, Required, TypedDict, TypeVar, cast, get_type_hints
+from typing import Any, Required, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.options import Function, parameters, spelled_out
 from understudy.store.settings import fingerprint
 from understudy.training.ema import EMA
 from understudy.training.optim import OPTIMIZERS, Schedule, find_schedule
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 Schedules = str | Schedule | Sequence[tuple[float, float]]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 TRAINING = "Training"
 
@@ -209,32 +206,4 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
 
 def takes(options: type) -> Callable[[Function], Function]:
     """Shows, in place of ``**options``, those options of a recipe by name, type and default; refuses any other."""
-    names = get_type_hints(options)
-    shown = [
-        Parameter(
-            each.name, Parameter.KEYWORD_ONLY, annotation=names[each.name],
-            default=Parameter.empty if each.default is MISSING else each.default,
-        )
-        for each in fields(Recipe)
-        if each.name in names
-    ]  # fmt: skip
-
-    def decorate(function: Function) -> Function:
-        signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        positional = [each for each in own if each.kind is not Parameter.KEYWORD_ONLY]
-        others = [each for each in own if each.kind is Parameter.KEYWORD_ONLY]
-        signature = signature.replace(parameters=[*positional, *shown, *others])
-
-        @functools.wraps(function)
-        def checked(*args: Any, **given: Any) -> Any:
-            try:
-                signature.bind(*args, **given)
-            except TypeError as mistake:
-                raise TypeError(f"{function.__name__}() {mistake}") from None
-            return function(*args, **given)
-
-        checked.__signature__ = signature  # type: ignore[attr-defined]
-        return cast(Function, checked)
-
-    return decorate
+    return lambda function: spelled_out(function, parameters(Recipe, options), first=True)

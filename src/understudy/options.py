@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from inspect import Parameter, Signature
+from inspect import Parameter
 from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from understudy.errors import UnderstudyError
@@ -46,6 +46,7 @@ class Slots(TemperedSlots, total=False):
 
 SomeSlots = TypeVar("SomeSlots", bound=WeightSlots)
 Method = TypeVar("Method", bound=Callable[..., Objective])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
@@ -56,31 +57,42 @@ def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
 
 def method(factory: Method) -> Method:
     """A method whose signature shows every slot with its default, and which refuses any option it does not show."""
-    signature = _with_slots(inspect.signature(factory))
+    (names,) = get_args(inspect.signature(factory).parameters["slots"].annotation)
+    return spelled_out(factory, parameters(Objective, names))
 
-    @functools.wraps(factory)
-    def checked(*args: Any, **options: Any) -> Objective:
+
+def parameters(table: type, names: type) -> list[Parameter]:
+    """Those fields of a dataclass that a TypedDict names, as keyword parameters."""
+    hints = get_type_hints(names)
+    return [
+        Parameter(
+            field.name, Parameter.KEYWORD_ONLY, annotation=hints[field.name],
+            default=Parameter.empty if field.default is dataclasses.MISSING else field.default,
+        )
+        for field in dataclasses.fields(table)
+        if field.name in hints
+    ]  # fmt: skip
+
+
+def spelled_out(function: Function, shown: Sequence[Parameter], *, first: bool = False) -> Function:
+    """The function with these keywords in the place of its ``**options`` (``first``: before its own keywords); any
+    other is refused."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    at = next((i for i, each in enumerate(own) if each.kind is Parameter.KEYWORD_ONLY), len(own)) if first else len(own)
+    signature = signature.replace(parameters=[*own[:at], *shown, *own[at:]])
+
+    @functools.wraps(function)
+    def checked(*args: Any, **options: Any) -> Any:
         try:
             signature.bind(*args, **options)
         except TypeError as mistake:
-            raise TypeError(f"{factory.__name__}() {mistake}; it takes {', '.join(signature.parameters)}") from None
-        return factory(*args, **options)
+            names = ", ".join(signature.parameters)
+            raise TypeError(f"{function.__name__}() {mistake}; it takes {names}") from None
+        return function(*args, **options)
 
     checked.__signature__ = signature  # type: ignore[attr-defined]
-    return cast(Method, checked)
-
-
-def _with_slots(signature: Signature) -> Signature:
-    """``**slots`` spelt out as the keywords of its TypedDict."""
-    *own, slots = signature.parameters.values()
-    (names,) = get_args(slots.annotation)
-    hints = get_type_hints(names)
-    shared = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in dataclasses.fields(Objective)
-        if field.name in hints
-    ]
-    return signature.replace(parameters=[*own, *shared])
+    return cast(Function, checked)
 
 
 def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:
