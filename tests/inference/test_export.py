@@ -154,7 +154,7 @@ def test_names_travel_with_the_file(format: str, tmp_path: Path) -> None:
 
         found = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     said = {name: json.loads(found[name]) for name in wanted}
-    assert said == {**run.config, "student": us.models.registry.spec_of(student), "inputs": ["x"]}
+    assert said == {**run.config, "student": us.models.spec_of(student), "inputs": ["x"]}
 
 
 @pytest.mark.parametrize("format", EVERY)

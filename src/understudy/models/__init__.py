@@ -8,6 +8,7 @@
 Any other `nn.Module` serves as a student just as well.
 """
 
+from understudy.models.base import MODELS, build, from_text, model, spec_of
 from understudy.models.cifar_nets import (
     cifar_resnet,
     cifar_resnet_v2,
@@ -16,11 +17,10 @@ from understudy.models.cifar_nets import (
     resnet32,
     resnet56,
     resnet110,
+    shake_shake,
     wide_resnet,
 )
 from understudy.models.imagenet_nets import mobilenet, resnet18, resnet50
-from understudy.models.registry import MODELS, build, from_text, model, spec_of
-from understudy.models.shaken_resnets import shake_shake
 from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [

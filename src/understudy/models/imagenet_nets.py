@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.layers import AsImages, Shape, conv_norm, image_shape, network, pooled_head, stages
-from understudy.models.registry import model
+from understudy.models.base import AsImages, Shape, conv_norm, image_shape, model, network, pooled_head, stages
 
 Stem = Literal["imagenet", "small"]
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from understudy.models.layers import AsImages, Shape, classifier, conv_norm, image_shape, network, row_size
-from understudy.models.registry import model
+from understudy.models.base import AsImages, Shape, classifier, conv_norm, image_shape, model, network, row_size
 
 
 @model
