@@ -19,7 +19,6 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.files import locked, write_json
 from understudy.store.progress import ProgressBar
-from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.recipe import Recipe, SharedOptions, takes
 
@@ -60,12 +59,8 @@ def compare(
         path = Path(scratch if out is None else out)
         with locked(path):
             folder = CompareFolder(path)
-            folder.open(job.settings(), {name: fingerprint(method) for name, method in job.objectives.items()})
-            try:
+            with folder.begun(job.settings(), job.objectives):
                 _run(job, folder, numbers, executor, progress)
-            except Exception:
-                folder.forget_if_empty()
-                raise
             comparison = _gather(job, folder, numbers)
             if out is not None:
                 write_json(path / "comparison.json", comparison.as_dict())

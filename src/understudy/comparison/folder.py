@@ -8,7 +8,8 @@ comparison.json           the table, the recommendation
 
 import base64
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from understudy.comparison.outcome import Correct, Outcome
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
-from understudy.store.settings import check_same
+from understudy.store.settings import check_same, fingerprint
 
 FORMAT = 2
 
@@ -27,8 +28,17 @@ class CompareFolder:
     def __init__(self, path: Path) -> None:
         self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"))
 
-    def open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
+    @contextmanager
+    def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:
         """Begin, or go on where the same things are compared; further methods may join."""
+        self._open(settings, {name: fingerprint(method) for name, method in methods.items()})
+        try:
+            yield
+        except Exception:
+            self._forget_if_empty()
+            raise
+
+    def _open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
         file = self.path / "settings.json"
         if not file.exists():
             # A name that begins with a dot is a lock, or a file that a killed process did not finish.
@@ -48,7 +58,7 @@ class CompareFolder:
         )
         write_json(file, {**stored, "methods": stored["methods"] | methods})
 
-    def forget_if_empty(self) -> None:
+    def _forget_if_empty(self) -> None:
         """What failed before its first cell may be begun again with other settings."""
         if any(self.cells.folder.glob("[!.]*")):
             return

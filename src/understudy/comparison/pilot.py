@@ -29,7 +29,6 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.objective import Objective
 from understudy.store.files import locked, write_bytes
 from understudy.store.progress import ProgressBar
-from understudy.store.settings import fingerprint
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe
 
@@ -68,13 +67,8 @@ class Pilot:
         self.parts = self._parts(random)
         if self.out is None:
             return self._race(executor, progress)
-        with locked(self.out):
-            self._folder.open(self.settings(), {name: fingerprint(one) for name, one in self.objectives.items()})
-            try:
-                return self._race(executor, progress)
-            except Exception:
-                self._folder.forget_if_empty()
-                raise
+        with locked(self.out), self._folder.begun(self.settings(), self.objectives):
+            return self._race(executor, progress)
 
     def _race(self, executor: Executor, progress: bool) -> dict[str, Candidate]:
         predictions: dict[str, Tensor] = {}
