@@ -127,6 +127,7 @@ class Encoder:
         return min(limit for limit in limits if limit is not None)
 
 
+@dataclass(eq=False)
 class Encoded(Part):
     """Texts by an encoder: one vector per text, from the cache where it has been encoded before.
 
@@ -135,12 +136,15 @@ class Encoded(Part):
     """
 
     kind = "encoder"
+    name: str
+    encoder: str
+    fingerprint: str
+    width: int
+    revision: str | None
+    max_tokens: int | None
 
-    def __init__(
-        self, name: str, encoder: str, fingerprint: str, width: int, *, revision: str | None, max_tokens: int | None
-    ) -> None:
-        self.names, self.encoder, self.fingerprint, self.width = (name,), encoder, fingerprint, width
-        self.revision, self.max_tokens = revision, max_tokens
+    def __post_init__(self) -> None:
+        self.names, self.shape = (self.name,), (self.width,)
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, encoder: str, max_tokens: int | None) -> Self:
@@ -151,10 +155,6 @@ class Encoded(Part):
         part.loaded = loaded
         return part
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.width,)
-
     @cached_property
     def loaded(self) -> Encoder:
         loaded = Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)
@@ -163,17 +163,7 @@ class Encoded(Part):
         return loaded
 
     def __call__(self, raw: RawColumns) -> Array:
-        (name,) = self.names
-        return encode(self.loaded, raw.texts(name), where=raw.at(name), width=self.width)
-
-    def values(self) -> dict[str, Any]:
-        values = {"name": self.names[0], "encoder": self.encoder, "fingerprint": self.fingerprint, "width": self.width}
-        return {**values, "revision": self.revision, "max_tokens": self.max_tokens}
-
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        keys = ("name", "encoder", "fingerprint", "width")
-        return cls(*(values[key] for key in keys), revision=values["revision"], max_tokens=values["max_tokens"])
+        return encode(self.loaded, raw.texts(self.name), where=raw.at(self.name), width=self.width)
 
 
 def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:

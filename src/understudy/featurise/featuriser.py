@@ -63,12 +63,12 @@ class Featuriser:
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
-        parts = [{"kind": part.kind, **part.values()} for part in self.parts]
-        arrays = {
-            f"{number}.{name}": np.ascontiguousarray(array)
-            for number, part in enumerate(self.parts)
-            for name, array in part.arrays().items()
-        }
+        parts: list[dict[str, Any]] = []
+        arrays: dict[str, Array] = {}
+        for number, part in enumerate(self.parts):
+            values, own = part.learned()
+            parts.append({"kind": part.kind, **values})
+            arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
         content = safetensors.numpy.save(arrays) if arrays else b""
         if arrays:
             write_bytes(folder / ARRAYS_FILE, content)
@@ -101,7 +101,7 @@ class Featuriser:
 
 def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> Part:
     own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-    return PARTS[values["kind"]].restore(values, own)
+    return PARTS[values["kind"]](**{name: value for name, value in values.items() if name != "kind"}, **own)
 
 
 def _checksum(parts: list[dict[str, Any]], arrays: bytes) -> str:

@@ -4,6 +4,7 @@ They stay bytes until a batch is taken, a quarter of their floats. Where even th
 and every batch is decoded anew (``--workers`` then pays off).
 """
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -47,11 +48,18 @@ class ImageRows(Rows):
         return to_pixels(open_image(self.files[row], f"{self.where} row {row}"), size=self.size, mode=self.mode)
 
 
+@dataclass(eq=False)
 class Images(Part):
     kind = "image"
+    name: str
+    size: tuple[int, int]
+    """Height and width."""
+    mode: str
 
-    def __init__(self, name: str, size: tuple[int, int], mode: str) -> None:
-        self.names, self.size, self.mode = (name,), size, mode
+    def __post_init__(self) -> None:
+        height, width = self.size
+        self.names, self.size = (self.name,), (height, width)
+        self.shape = (_channels(self.mode), height, width)
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
@@ -69,22 +77,9 @@ class Images(Part):
                     )
         return cls(name, size, mode)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (_channels(self.mode), *self.size)
-
     def __call__(self, raw: RawColumns) -> ImageRows:
-        (name,) = self.names
-        files = image_files(_cells(raw, name), raw.folder, raw.at(name))
-        return ImageRows(files, raw.at(name), size=self.size, mode=self.mode)
-
-    def values(self) -> dict[str, Any]:
-        return {"name": self.names[0], "size": list(self.size), "mode": self.mode}
-
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        height, width = (int(side) for side in values["size"])
-        return cls(str(values["name"]), (height, width), str(values["mode"]))
+        files = image_files(_cells(raw, self.name), raw.folder, raw.at(self.name))
+        return ImageRows(files, raw.at(self.name), size=self.size, mode=self.mode)
 
 
 def _cells(raw: RawColumns, name: str) -> list[Any]:

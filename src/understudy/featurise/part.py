@@ -6,9 +6,9 @@ applied; what it learned is plain values and arrays, so that it can be stored wi
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -84,26 +84,19 @@ Block = Array | sparse.csr_matrix[Any] | Rows
 
 
 class Part(ABC):
+    """A dataclass whose fields are what was learned: plain values, and arrays that are stored apart from them."""
+
     kind: ClassVar[str]
     names: tuple[str, ...]
     """The columns it reads."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Of one row."""
+    shape: tuple[int, ...]
+    """Of one row."""
 
     @abstractmethod
     def __call__(self, raw: RawColumns) -> Block: ...
 
-    @abstractmethod
-    def values(self) -> dict[str, Any]:
-        """What was learned, less the arrays, as JSON has it."""
-
-    def arrays(self) -> dict[str, Array]:
-        return {}
-
-    @classmethod
-    @abstractmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The part again. A KeyError, TypeError or ValueError says that the values are damaged."""
+    def learned(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """``(values, arrays)``, from which ``cls(**values, **arrays)`` is the part again."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+        return {name: value for name, value in given.items() if name not in arrays}, arrays

@@ -1,7 +1,8 @@
 """The plain columns of a table as features: arrays as they are, numbers scaled, categories one-hot."""
 
 import warnings
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -11,39 +12,32 @@ from understudy.featurise.part import Part, RawColumns, column_kind
 from understudy.store.arrow import Array
 
 
+@dataclass(eq=False)
 class Arrays(Part):
     """Arrays that are features already (``x``): passed through as they are, memory maps and float16 included."""
 
     kind = "array"
+    name: str
+    shape: tuple[int, ...]
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.names, self._shape = (name,), shape
+    def __post_init__(self) -> None:
+        self.names, self.shape = (self.name,), tuple(self.shape)
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str) -> Self:
         return cls(name, raw.numbers(name).shape[1:])
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
     def __call__(self, raw: RawColumns) -> Array:
-        (name,) = self.names
-        column = raw.numbers(name)
-        if column.shape[1:] != self._shape:
+        column = raw.numbers(self.name)
+        if column.shape[1:] != self.shape:
             raise UnderstudyError(
-                f"{raw.at(name)} has rows of shape {column.shape[1:]}, but {self._shape} in training; they must agree"
+                f"{raw.at(self.name)} has rows of shape {column.shape[1:]}, but {self.shape} in training; they must "
+                "agree"
             )
         return column
 
-    def values(self) -> dict[str, Any]:
-        return {"name": self.names[0], "shape": list(self._shape)}
 
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        return cls(str(values["name"]), tuple(int(side) for side in values["shape"]))
-
-
+@dataclass(eq=False)
 class Numbers(Part):
     """Columns of numbers, brought to mean 0 and deviation 1 over the training rows: (value − mean) / deviation.
 
@@ -52,12 +46,16 @@ class Numbers(Part):
     """
 
     kind = "numbers"
+    names: tuple[str, ...]
+    mean: Array
+    deviation: Array
+    scale: bool
+    missing: str
 
-    def __init__(self, names: tuple[str, ...], mean: Array, deviation: Array, *, scale: bool, missing: str) -> None:
-        if not len(names) == len(mean) == len(deviation):
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.mean) == len(self.deviation):
             raise ValueError("one mean and one deviation per column")
-        self.names, self.mean, self.deviation = names, mean, deviation
-        self.scale, self.missing = scale, missing
+        self.names, self.shape = tuple(self.names), (len(self.names),)
 
     @classmethod
     def fit(cls, raw: RawColumns, names: tuple[str, ...], *, scale: bool, missing: str) -> Self:
@@ -76,10 +74,6 @@ class Numbers(Part):
                 raise UnderstudyError(f"{raw.at(name)} holds numbers too large to scale; take their logarithms")
         return cls(names, mean, deviation, scale=scale, missing=missing)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.names),)
-
     def __call__(self, raw: RawColumns) -> Array:
         block = np.empty((len(raw[self.names[0]]), len(self.names)), dtype=np.float32)
         for number, name in enumerate(self.names):
@@ -95,17 +89,6 @@ class Numbers(Part):
             if large.any():
                 raise UnderstudyError(f"{raw.at(name, int(large.argmax()))} is too large for float32; scale the column")
         return block
-
-    def values(self) -> dict[str, Any]:
-        return {"names": list(self.names), "scale": self.scale, "missing": self.missing}
-
-    def arrays(self) -> dict[str, Array]:
-        return {"mean": self.mean, "deviation": self.deviation}
-
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        names = tuple(str(name) for name in values["names"])
-        return cls(names, arrays["mean"], arrays["deviation"], scale=values["scale"], missing=values["missing"])
 
 
 def _checked(raw: RawColumns, name: str, missing: str) -> Array:
@@ -123,6 +106,7 @@ def _checked(raw: RawColumns, name: str, missing: str) -> Array:
     return column
 
 
+@dataclass(eq=False)
 class Categories(Part):
     """Columns with few distinct values, one-hot: a column for every value seen in training, all 0 for any other.
 
@@ -132,13 +116,16 @@ class Categories(Part):
     """
 
     kind = "categories"
+    known: list[tuple[str, list[str]]]
+    """Per column the values seen in training."""
 
-    def __init__(self, known: dict[str, list[str]]) -> None:
-        self.known, self.names = known, tuple(known)
+    def __post_init__(self) -> None:
+        self.names = tuple(name for name, _ in self.known)
+        self.shape = (sum(len(values) for _, values in self.known),)
 
     @classmethod
     def fit(cls, raw: RawColumns, names: tuple[str, ...], *, limit: int) -> Self:
-        known = {}
+        known = []
         for name in names:
             distinct = sorted(set(_texts(raw, name)))
             if len(distinct) > limit:
@@ -146,18 +133,14 @@ class Categories(Part):
                     f"{raw.at(name)} holds {len(distinct)} distinct values, more than the {limit} of a category; "
                     "use it as the text (--text), or leave it out"
                 )
-            known[name] = distinct
+            known.append((name, distinct))
         return cls(known)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (sum(map(len, self.known.values())),)
 
     def __call__(self, raw: RawColumns) -> Array:
         rows = len(raw[self.names[0]])
         block = np.zeros((rows, *self.shape), dtype=np.float32)
         start = 0
-        for name, known in self.known.items():
+        for name, known in self.known:
             columns = {value: start + number for number, value in enumerate(known)}
             texts = _texts(raw, name)
             column = np.fromiter((columns.get(text, -1) for text in texts), dtype=np.int64, count=rows)
@@ -173,13 +156,6 @@ class Categories(Part):
                 )
             start += len(known)
         return block
-
-    def values(self) -> dict[str, Any]:
-        return {"known": [[name, known] for name, known in self.known.items()]}
-
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        return cls({str(name): [str(value) for value in known] for name, known in values["known"]})
 
 
 def _texts(raw: RawColumns, name: str) -> list[str]:

@@ -16,6 +16,7 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Self
 
@@ -33,14 +34,18 @@ CHUNK = 10_000
 ROWS_FOR_PRUNING = 100
 
 
+@dataclass(eq=False)
 class Tfidf(Part):
     kind = "tfidf"
+    name: str
+    terms: list[str]
+    idf: Array
 
-    def __init__(self, name: str, terms: list[str], idf: Array) -> None:
-        if not terms or len(terms) != len(idf) or len(set(terms)) != len(terms):
+    def __post_init__(self) -> None:
+        if not self.terms or len(self.terms) != len(self.idf) or len(set(self.terms)) != len(self.terms):
             raise ValueError("one weight per term, every term once")
-        self.names, self.terms, self.idf = (name,), terms, idf
-        self._counter = Terms(terms)
+        self.names, self.shape = (self.name,), (len(self.terms),)
+        self._counter = Terms(self.terms)
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, max_terms: int, ngrams: int) -> Self:
@@ -56,26 +61,12 @@ class Tfidf(Part):
         idf = np.log(np.float32(1 + len(texts)) / (texts_with.astype(np.float32) + 1)) + 1
         return cls(name, terms, idf)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.terms),)
-
     def __call__(self, raw: RawColumns) -> sparse.csr_matrix[Any]:
         from sklearn.feature_extraction.text import TfidfTransformer
 
         weights = TfidfTransformer(sublinear_tf=True)
         weights.idf_ = self.idf
-        return sparse.csr_matrix(weights.transform(self._counter.count(raw.texts(self.names[0])), copy=False))
-
-    def values(self) -> dict[str, Any]:
-        return {"name": self.names[0], "terms": self.terms}
-
-    def arrays(self) -> dict[str, Array]:
-        return {"idf": self.idf}
-
-    @classmethod
-    def restore(cls, values: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        return cls(str(values["name"]), [str(term) for term in values["terms"]], arrays["idf"])
+        return sparse.csr_matrix(weights.transform(self._counter.count(raw.texts(self.name)), copy=False))
 
 
 def choose_terms(texts: list[str], *, ngrams: int, most: int, rarest: int) -> tuple[list[str], Array]:
