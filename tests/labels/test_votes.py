@@ -1,5 +1,7 @@
 """Votes as labels: shares, the Dawid–Skene posterior, and rows nobody voted on."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -129,3 +131,15 @@ def test_joining() -> None:
         Votes.concatenate([Votes(VOTES, 3, by=one.dawid_skene()), Votes(VOTES, 3, by=one.dawid_skene())])
     with pytest.raises(us.UnderstudyError, match="different annotators"):
         Votes.concatenate([one, Votes(VOTES[:, :2], 3)])
+
+
+def test_votes_are_kept_in_a_store(tmp_path: Path) -> None:
+    """Annotators that joined later had not voted on the rows before."""
+    with us.LabelStore(tmp_path, classes=3, form="votes") as store:
+        store.append([1, 2], Votes([[0, 1], [-1, -1]], 3))
+        store.append([3], Votes([[2, 2, 1]], 3))
+    again = us.LabelStore(tmp_path)
+    labels = again.labels([3, 1, 2, 9])
+    assert isinstance(labels, Votes)
+    assert labels.votes.tolist() == [[2, 2, 1], [0, 1, -1], [-1, -1, -1], [-1, -1, -1]]
+    assert again.missing([1, 2, 3, 9], unlabelled=True).tolist() == [2, 9]

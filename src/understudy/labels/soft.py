@@ -11,18 +11,13 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.base import Labels, Scored, Source, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.labels.topk import TopK
-from understudy.maths.confidence import MEASURES
-from understudy.maths.ranking import Leading, leading, positions
-
-# Rows per look where every class needs a comparison.
-_WIDE = 1 << 12
 
 
-class Soft(Ranking):
+class Soft(Scored):
     """Class probabilities, ``(N, C)``. Stored as given: a float16 or memory-mapped array is not copied."""
 
     columns = (
@@ -39,25 +34,11 @@ class Soft(Ranking):
     def __len__(self) -> int:
         return len(self.probs)
 
-    def top1(self) -> Tensor:
-        return self.probs.argmax(-1)
+    def probs_of(self, rows: slice | Tensor) -> Tensor:
+        return self.probs[rows]
 
     def labelled(self) -> Tensor:
         return torch.ones(len(self), dtype=torch.bool)
-
-    def dense(self, rows: Tensor, classes: int) -> Tensor:
-        return self.probs.index_select(0, rows).float()
-
-    def confidence(self, measure: str) -> Tensor:
-        # Chunked: the float64 copy of a large label matrix would not fit beside it.
-        return torch.cat([MEASURES[measure](chunk) for chunk in self.probs.split(CHUNK)])
-
-    def leading(self, start: int, stop: int, depth: int) -> Leading:
-        return leading(self.probs[start:stop], depth)
-
-    def positions(self, labels: Tensor) -> Tensor:
-        chunks = zip(self.probs.split(_WIDE), labels.split(_WIDE), strict=True)
-        return torch.cat([positions(probs, mine) for probs, mine in chunks])
 
     def take(self, rows: Tensor) -> "Soft":
         return Soft(self.probs[rows], trusted=True)

@@ -185,32 +185,28 @@ def _compact(
 
 
 def _refuse_bad_rows(index: Tensor, score: Tensor, mass: Tensor, classes: int, start: int, where: str) -> None:
-    def refuse(bad: Tensor, problem: str) -> None:
+    listed, total = index >= 0, score.sum(1)
+    labelled, ordered = listed.any(1), index.sort(dim=1).values
+    problems = {
+        f"lists a class outside 0 to {classes - 1} (−1 pads); check the indices and classes={classes}": (
+            (index < -1) | (index >= classes)
+        ).any(1),
+        "lists a class twice; merge the entries": ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1),
+        "holds NaN or infinity; remove the row or give it −1 indices": ~score.isfinite().all(1) | ~mass.isfinite(),
+        "holds a negative probability; pass probabilities, not log-probabilities or logits": (score < 0).any(1),
+        "gives a probability to index −1; padding has probability 0": (~listed & (score != 0)).any(1),
+        "sums to more than 1; pass probabilities, e.g. softmax(logits)": labelled & (total > 1 + SUM_TOLERANCE),
+        "has a negative tail; the tail is the mass of the unlisted classes": mass < -SUM_TOLERANCE,
+        "and its tail do not sum to 1; leave out tail= to have it computed": (
+            labelled & ((total + mass - 1).abs() > SUM_TOLERANCE)
+        ),
+        "lists every class and still misses mass; probabilities sum to 1": listed.all(1)
+        & (index.shape[1] == classes)
+        & (mass > SUM_TOLERANCE),
+    }
+    for problem, bad in problems.items():
         if bool(bad.any()):
             raise UnderstudyError(f"{where} row {start + first_bad(bad)} {problem}")
-
-    ordered = index.sort(dim=1).values
-    refuse(
-        ((index < -1) | (index >= classes)).any(1),
-        f"lists a class outside 0 to {classes - 1} (−1 pads); check the indices and classes={classes}",
-    )
-    refuse(
-        ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1), "lists a class twice; merge the entries"
-    )
-    refuse(~score.isfinite().all(1) | ~mass.isfinite(), "holds NaN or infinity; remove the row or give it −1 indices")
-    refuse((score < 0).any(1), "holds a negative probability; pass probabilities, not log-probabilities or logits")
-    refuse(((index < 0) & (score != 0)).any(1), "gives a probability to index −1; padding has probability 0")
-    labelled = (index >= 0).any(1)
-    refuse(
-        labelled & (score.sum(1) > 1 + SUM_TOLERANCE), "sums to more than 1; pass probabilities, e.g. softmax(logits)"
-    )
-    refuse(mass < -SUM_TOLERANCE, "has a negative tail; the tail is the mass of the unlisted classes")
-    refuse(
-        labelled & ((score.sum(1) + mass - 1).abs() > SUM_TOLERANCE),
-        "and its tail do not sum to 1; leave out tail= to have it computed",
-    )
-    everything = (index >= 0).sum(1) == classes
-    refuse(everything & (mass > SUM_TOLERANCE), "lists every class and still misses mass; probabilities sum to 1")
 
 
 def _refuse_impossible_rows(score: Tensor, listed: Tensor, share: Tensor, classes: int, start: int, where: str) -> None:

@@ -19,19 +19,15 @@ from torch import Tensor
 
 from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.base import Labels, Scored, Source, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
-from understudy.maths.confidence import MEASURES
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
-from understudy.maths.ranking import Leading, leading, positions
 
-# Rows per look: their float64 distributions stay near 50 MB at 100 classes.
-_ROWS = 1 << 16
 _RULES = ("majority", "dawid_skene")
 
 
-class Votes(Ranking):
+class Votes(Scored):
     """``votes (N, A)``: what each of A annotators said of each row."""
 
     columns = (
@@ -69,23 +65,6 @@ class Votes(Ranking):
 
     def labelled(self) -> Tensor:
         return (self.votes >= 0).any(1)
-
-    def top1(self) -> Tensor:
-        best = [self._probs(slice(i, i + _ROWS)).argmax(1) for i in range(0, len(self), _ROWS)]
-        return torch.where(self.labelled(), torch.cat(best), -1) if best else torch.empty(0, dtype=torch.long)
-
-    def dense(self, rows: Tensor, classes: int) -> Tensor:
-        return self._probs(rows).float()
-
-    def confidence(self, measure: str) -> Tensor:
-        parts = [MEASURES[measure](self._probs(slice(i, i + _ROWS))) for i in range(0, len(self), _ROWS)]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
-
-    def leading(self, start: int, stop: int, depth: int) -> Leading:
-        return leading(self._probs(slice(start, stop)), depth)
-
-    def positions(self, labels: Tensor) -> Tensor:
-        return positions(self._probs(slice(None)), labels)
 
     def take(self, rows: Tensor) -> "Votes":
         return Votes(self.votes[rows], self.classes, by=self.vote_model() or self.by)
@@ -129,8 +108,7 @@ class Votes(Ranking):
             votes = votes.astype(np.int64)
         return cls(votes, source.classes, by=source.votes, where=source.where)
 
-    def _probs(self, rows: slice | Tensor) -> Tensor:
-        """Label distributions, float64; all zero where nobody voted."""
+    def probs_of(self, rows: slice | Tensor) -> Tensor:
         votes, model = self.votes[rows], self.vote_model()
         if model is None:
             return vote_shares(votes, self.classes)

@@ -14,8 +14,6 @@ from understudy.labels.columns import Columns
 from understudy.labels.forms import COLUMNS, FORMS, Labels, Source, as_labels
 from understudy.store.arrow import Array
 
-_MARKS = {form.columns[0].name for form in FORMS.values()}
-
 
 def to_columns(labels: Any, rows: int, form: str, classes: tuple[str, ...]) -> Columns:
     """Checked labels of any kind, if they are of this form."""
@@ -85,7 +83,8 @@ def pad(one: Columns, other: Columns) -> tuple[Columns, Columns]:
 
 def unlabelled(columns: Columns) -> Array:
     """Which rows say "asked, and no answer": those whose first column holds nothing."""
-    name, values = next((name, values) for name, values in columns.items() if name in _MARKS)
+    marks = [form.columns[0].name for form in FORMS.values()]
+    name, values = next((name, values) for name, values in columns.items() if name in marks)
     missing = np.isnan(values) if np.isnan(COLUMNS[name].missing) else np.equal(values, COLUMNS[name].missing)
     return np.asarray(missing if values.ndim == 1 else missing.all(1))
 

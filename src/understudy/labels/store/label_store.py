@@ -9,7 +9,7 @@
 Labels are rows of numbered Parquet shards (``shards.py``); nothing is ever changed in place. Rows wait in memory
 until there are ``flush_rows`` of them or, at an append, the oldest is ``flush_seconds`` old: a crash loses these and no
 others. ``flush``, ``close``, the end of the ``with`` block and of the program write them. Forms: "dense", "hard",
-"hard_confidence", "topk". A label of −1 (top-k: no class listed) means "asked, and no answer".
+"hard_confidence", "topk", "votes". A label of −1 (top-k: no class listed) means "asked, and no answer".
 """
 
 import weakref
