@@ -285,5 +285,5 @@ def test_a_hundred_thousand_answers_in_seconds(tmp_path: Path) -> None:
     path.write_text("\n".join(texts[i % 7 % 4].replace("ID", f"row{i}") for i in range(100_000)))
     begun = time.process_time()
     found = us.read_answers(path, CLASSES, form="hard")
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 30  # some 3 on an idle machine; hours, were it quadratic
     assert found.report.lines == 100_000 == sum(found.report.counts.values()) and len(found) > 70_000
