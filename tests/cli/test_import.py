@@ -101,7 +101,7 @@ def test_dense_labels_are_read_by_class_name(folder: Path) -> None:
         ("answers.jsonl --classes yes,no", "no answer could be used"),
         ("answers.jsonl --classes neg,pos --alias good", "WORD=CLASS"),
         ("answers.jsonl --classes neg,pos --alias good=fine", "not among the classes"),
-        ("answers.jsonl --classes neg,pos --out labels.csv", ".parquet, .jsonl, .npz"),
+        ("answers.jsonl --classes neg,pos --out labels.csv", ".parquet, .jsonl or .npz"),
         ("answers.jsonl --classes neg,pos --form soft", "unknown"),
         ("soft.jsonl --classes neg,pos --form probs --pool features.parquet", "topk"),
         ("answers.jsonl --classes neg,pos --pool other.parquet", "no id of the answers"),

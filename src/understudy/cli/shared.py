@@ -237,6 +237,7 @@ class RunOnFile:
 def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
     """Asked before long work."""
     if path.suffix.lower() not in kinds:
-        raise UnderstudyError(f"{path}: {what} written as {' or '.join(kinds)}; end the name in one of them")
+        *some, last = kinds
+        raise UnderstudyError(f"{path}: {what} written as {', '.join(some)} or {last}; end the name in one of them")
     if path.exists():
         raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
