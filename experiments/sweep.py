@@ -20,7 +20,7 @@ from torch import nn
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.training.optim import find_schedule
+from understudy.training.recipe import find_schedule
 
 AUGMENTS: dict[str, Callable[..., Any]] = {
     "flip": us.augment.flip,

@@ -19,7 +19,7 @@ import understudy as us
 from experiments.datasets import LOADERS, Data, load, rows
 from experiments.sweep import Cell, Training, curve_of, known, net
 from understudy.errors import UnderstudyError
-from understudy.training.optim import find_schedule
+from understudy.training.recipe import find_schedule
 
 
 @dataclass(frozen=True)

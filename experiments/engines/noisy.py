@@ -16,7 +16,7 @@ from experiments.datasets import LOADERS, load, rows
 from experiments.sweep import Cell, Training, curve_of, known, net
 from understudy.data.noise import background_flip, symmetric, uniform_flip
 from understudy.inference.passes import predict
-from understudy.training.optim import find_schedule
+from understudy.training.recipe import find_schedule
 
 
 @dataclass(frozen=True)

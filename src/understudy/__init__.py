@@ -86,6 +86,9 @@ __all__ = [
 ]
 
 
+# Every method file's names (us.slam, us.slam_link, …) are public without being listed here.
+globals().update(PUBLIC)
+
 # Loaded at first use: they bring matplotlib and scipy.stats along, a second of start-up nobody else should pay.
 _LAZY = ("active", "theory")
 
@@ -93,9 +96,6 @@ _LAZY = ("active", "theory")
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"understudy.{name}")
-    # Every method file's names (us.slam, us.slam_link, …) are public without being listed here.
-    if name in PUBLIC:
-        return PUBLIC[name]
     raise AttributeError(f"module 'understudy' has no attribute {name!r}")
 
 

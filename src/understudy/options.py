@@ -13,7 +13,6 @@ Only plain values (numbers, text, true/false, none, pairs of numbers) can be typ
 """
 
 import dataclasses
-import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
@@ -75,24 +74,13 @@ def parameters(table: type, names: type) -> list[Parameter]:
 
 
 def spelled_out(function: Function, shown: Sequence[Parameter], *, first: bool = False) -> Function:
-    """The function with these keywords in the place of its ``**options`` (``first``: before its own keywords); any
-    other is refused."""
+    """The function with its signature showing these keywords in the place of its ``**options``; ``first``: before its
+    own keywords. Any other is refused by the dataclass that the options are for."""
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
     at = next((i for i, each in enumerate(own) if each.kind is Parameter.KEYWORD_ONLY), len(own)) if first else len(own)
-    signature = signature.replace(parameters=[*own[:at], *shown, *own[at:]])
-
-    @functools.wraps(function)
-    def checked(*args: Any, **options: Any) -> Any:
-        try:
-            signature.bind(*args, **options)
-        except TypeError as mistake:
-            names = ", ".join(signature.parameters)
-            raise TypeError(f"{function.__name__}() {mistake}; it takes {names}") from None
-        return function(*args, **options)
-
-    checked.__signature__ = signature  # type: ignore[attr-defined]
-    return cast(Function, checked)
+    function.__signature__ = signature.replace(parameters=[*own[:at], *shown, *own[at:]])  # type: ignore[attr-defined]
+    return function
 
 
 def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.optim import find_schedule, make_optimizer, piecewise
+from understudy.training.recipe import find_schedule, make_optimizer, piecewise
 
 
 @pytest.mark.parametrize(

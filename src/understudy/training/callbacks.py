@@ -61,37 +61,35 @@ class Callback:
         """When the student is trained, fine-tuning included, and the run is saved."""
 
 
-class Callbacks:
-    """Calls them in their order."""
+def show(
+    callbacks: Sequence[Callback],
+    moment: str,
+    student: nn.Module,
+    *,
+    config: Mapping[str, Any],
+    epochs: int,
+    history: list[dict[str, float]],
+    facts: dict[str, float],
+    folder: Path | None,
+) -> None:
+    """Call them in their order."""
+    view = TrainingView(
+        config=MappingProxyType(copy.deepcopy(dict(config))),
+        epoch=len(history),
+        epochs=epochs,
+        history=tuple(MappingProxyType(dict(record)) for record in history),
+        facts=MappingProxyType(dict(facts)),
+        folder=folder,
+        _student=student,
+    )
+    for callback in callbacks:
+        with torch.random.fork_rng():
+            getattr(callback, moment)(view)
 
-    def __init__(
-        self,
-        callbacks: Sequence[Callback],
-        student: nn.Module,
-        config: dict[str, Any],
-        epochs: int,
-        folder: Path | None,
-    ) -> None:
-        for callback in callbacks:
-            if not isinstance(callback, Callback):
-                raise UnderstudyError(
-                    f"callbacks= holds a {type(callback).__name__}; pass an object of a class derived from us.Callback"
-                )
-        self.callbacks, self.student, self.config = callbacks, student, config
-        self.epochs, self.folder = epochs, folder
 
-    def call(self, moment: str, history: list[dict[str, float]], facts: dict[str, float]) -> None:
-        if not self.callbacks:
-            return
-        view = TrainingView(
-            config=MappingProxyType(copy.deepcopy(self.config)),
-            epoch=len(history),
-            epochs=self.epochs,
-            history=tuple(MappingProxyType(dict(record)) for record in history),
-            facts=MappingProxyType(dict(facts)),
-            folder=self.folder,
-            _student=self.student,
-        )
-        for callback in self.callbacks:
-            with torch.random.fork_rng():
-                getattr(callback, moment)(view)
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise UnderstudyError(
+                f"callbacks= holds a {type(callback).__name__}; pass an object of a class derived from us.Callback"
+            )

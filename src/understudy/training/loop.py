@@ -24,11 +24,10 @@ from understudy.inference.passes import device_of
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
-from understudy.training.callbacks import Callback, Callbacks
+from understudy.training.callbacks import Callback, check_callbacks, show
 from understudy.training.checks import check_outputs, usable_device, usable_folder
 from understudy.training.ema import EMA
-from understudy.training.optim import make_optimizer
-from understudy.training.recipe import Recipe, RecipeOptions, takes
+from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run
 from understudy.training.session import Session
 from understudy.training.state import (
@@ -74,6 +73,8 @@ def train(
     """
     started = time.perf_counter()
     recipe = Recipe(**options)
+    if callbacks:
+        check_callbacks(callbacks)
     if recipe.patience is not None and select is None:
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
     if gold is None and (recipe.pretrain_epochs or recipe.finetune_epochs):
@@ -98,15 +99,14 @@ def train(
         if resume and folder is not None and (folder / "config.json").exists():
             return _finished(folder, student, config["settings"], recipe.ema)
         config = {**(notes or {}), **config}
-        watching = Callbacks(callbacks, student, config, recipe.epochs, folder)
         checkpoints = Checkpoints(folder, config.get("settings", {}), every=recipe.checkpoint_every)
-        training = Training(session, recipe, checkpoints, watching, test=test, select=select)
-        training.run(resume=resume, bar=EpochProgress(objective.name, recipe.epochs, shown=progress))
-        run = training.result(config, started)
+        training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
+        training.run(resume=resume, progress=progress)
+        run = training.result(started)
         if folder is not None:
             run.save(folder)
             drop_checkpoints(folder)
-        watching.call("on_end", run.history, run.facts)
+        training.show("on_end", run.facts)
     return run
 
 
@@ -128,7 +128,8 @@ class Training:
     session: Session
     recipe: Recipe
     checkpoints: Checkpoints
-    callbacks: Callbacks
+    config: dict[str, Any]
+    callbacks: Sequence[Callback] = ()
     test: Gold | None = None
     select: Gold | None = None
 
@@ -138,24 +139,25 @@ class Training:
         self.model: Any = self.student
         self.facts: dict[str, float] = {}
 
-    def run(self, *, resume: bool, bar: EpochProgress) -> None:
-        recipe, progress = self.recipe, self.progress
+    def run(self, *, resume: bool, progress: bool) -> None:
+        recipe, reached = self.recipe, self.progress
         if resume:
-            progress.phase = self.checkpoints.find() or progress.phase
+            reached.phase = self.checkpoints.find() or reached.phase
         if recipe.compile:
             self.model = torch.compile(self.student)
-        if recipe.pretrain_epochs and not progress.is_past("pretrain"):
+        if recipe.pretrain_epochs and not reached.is_past("pretrain"):
             self._on_gold("pretrain", recipe.pretrain_epochs)
         clock = time.perf_counter()
         # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
         self.session.prepare()
         self.facts["prepare_seconds"] = time.perf_counter() - clock
-        if not progress.is_past("train"):
-            with bar:
+        if not reached.is_past("train"):
+            bar = EpochProgress(self.session.objective.name, recipe.epochs, shown=True) if progress else None
+            with bar or nullcontext():
                 self._epochs("train", self.session, recipe, bar)
         if recipe.finetune_epochs:
-            if recipe.patience is not None and progress.selected_state is not None and not progress.is_past("train"):
-                self.student.load_state_dict(progress.selected_state)
+            if recipe.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
+                self.student.load_state_dict(reached.selected_state)
             self._on_gold("finetune", recipe.finetune_epochs)
             if self.test is not None:
                 measured = evaluate(self.student, self.test, batch_size=recipe.pass_batch_size)
@@ -186,7 +188,7 @@ class Training:
             if ema is not None:
                 ema.reset(self.student)
         if phase == "train":
-            self.callbacks.call("on_start", progress.history, self.session.facts)
+            self.show("on_start", self.session.facts)
         for epoch in range(progress.epoch, recipe.epochs):
             if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
                 break
@@ -200,7 +202,7 @@ class Training:
                     bar.epoch(record)
             self.checkpoints.save(parts, self.session)
             if phase == "train":
-                self.callbacks.call("on_epoch", progress.history, self.session.facts)
+                self.show("on_epoch", self.session.facts)
 
     def _epoch(
         self,
@@ -252,7 +254,14 @@ class Training:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
 
-    def result(self, config: dict[str, Any], started: float) -> Run:
+    def show(self, moment: str, facts: dict[str, float]) -> None:
+        if self.callbacks:
+            show(
+                self.callbacks, moment, self.student, config=self.config, epochs=self.recipe.epochs,
+                history=self.progress.history, facts=facts, folder=self.checkpoints.run,
+            )  # fmt: skip
+
+    def result(self, started: float) -> Run:
         session, progress = self.session, self.progress
         columns, pool = dict(session.learner.columns), session.full_pool
         if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
@@ -261,7 +270,7 @@ class Training:
             student=self.student.eval(),
             history=progress.history,
             columns=_in_pool_order(columns, session.labelled, pool),
-            config=config,
+            config=self.config,
             facts=session.facts | self.facts | {"train_seconds": time.perf_counter() - started},
             selected_epoch=progress.selected_epoch or None,
             selected_state=progress.selected_state,

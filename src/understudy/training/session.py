@@ -71,6 +71,8 @@ class Session:
         epochs: int | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
+        if other := options.keys() - SessionOptions.__annotations__.keys():
+            raise TypeError(f"Session() got an unexpected keyword argument {min(other)!r}; only a loop can use it")
         self._begin(Recipe(epochs=epochs or 1, **options), student, gold, pool, objective, known_length=bool(epochs))
 
     @classmethod
