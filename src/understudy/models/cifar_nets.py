@@ -1,4 +1,4 @@
-"""Residual nets for 32×32 images: ResNets (depth 6n + 2), pre-activation ResNets (9n + 2), Wide ResNets, Shake-shake."""
+"""Residual nets for 32×32 images: ResNets (depth 6n + 2), pre-activation ones (9n + 2), Wide ResNets, Shake-shake."""
 
 from functools import partial
 
