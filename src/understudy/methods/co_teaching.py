@@ -104,8 +104,9 @@ class CoTeaching:
     def _weights(self, losses: Losses, *, chosen_by: Losses, rate: float) -> Tensor:
         """The peer's choice times the objective's own weights."""
         assert losses.step is not None
-        chosen = small_loss_weights(chosen_by.pool.detach(), rate)
-        others = self.learner.objective.pool_weights(losses.pool, losses.step)
+        step = losses.step
+        chosen = step.own(small_loss_weights(step.gather(chosen_by.pool.detach()), rate))
+        others = self.learner.objective.pool_weights(losses.pool, step)
         return chosen if others is None else chosen * others
 
 
