@@ -5,8 +5,8 @@ Exit codes: 2 for a mistake (in the arguments, the files or the data), 130 for C
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import typer
@@ -55,39 +55,30 @@ class OneLineErrors(typer.core.TyperGroup):
         return code
 
 
-@contextmanager
-def shown_warnings() -> Iterator[None]:
+def shown_warnings() -> AbstractContextManager[list[str]]:
     """Warnings of this package as one line on stderr, each once; others as usual."""
-    usual = warnings.showwarning
-    said: set[str] = set()
-
-    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if not issubclass(category, UnderstudyWarning):
-            usual(message, category, *rest, **more)
-        elif str(message) not in said:
-            said.add(str(message))
-            complain(f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UnderstudyWarning)
-        warnings.showwarning = show
-        yield
+    return collected_warnings(lambda text: complain(f"warning: {text}"))
 
 
 @contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of this package's warnings for the report, each once, and show them as before."""
+def collected_warnings(show: Callable[[str], None] | None = None) -> Iterator[list[str]]:
+    """The texts of this package's warnings, each once; shown by ``show``, or else as before. Others as usual."""
     texts: list[str] = []
     usual = warnings.showwarning
 
-    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if issubclass(category, UnderstudyWarning) and str(message) not in texts:
+    def collect(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        ours = issubclass(category, UnderstudyWarning)
+        new = str(message) not in texts
+        if ours and new:
             texts.append(str(message))
-        usual(message, category, *rest, **more)
+        if not ours or show is None:
+            usual(message, category, *rest, **more)
+        elif new:
+            show(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnderstudyWarning)
-        warnings.showwarning = show
+        warnings.showwarning = collect
         yield texts
 
 

@@ -17,6 +17,7 @@ from understudy.labels.forms import FORMS
 from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import read_json, read_named, write_json, write_named
+from understudy.store.settings import check_same
 
 SETTINGS = "store.json"
 FORMAT = 1
@@ -44,7 +45,7 @@ def list_shards(folder: Path) -> tuple[list[Shard], int]:
             continue
         if shard.first != following:
             break
-        if shard in whole:
+        if shard not in damaged:
             shards.append(shard)
         following = shard.last + 1
     highest = max((shard.last for shard in whole), default=0)
@@ -100,9 +101,8 @@ def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Co
 
 def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
     """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
-    for shard in _all_shards(folder)[0]:
-        if shard not in shards:
-            shard.path.unlink(missing_ok=True)
+    for shard in set(_all_shards(folder)[0]) - set(shards):
+        shard.path.unlink(missing_ok=True)
     for path in folder.glob(".*.parquet.*"):
         path.unlink(missing_ok=True)
 
@@ -123,12 +123,8 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
     if stored.get("form") not in FORMS:
         raise UnderstudyError(f"{path} is not the description of a label store; restore it")
     names = checked_names(stored.get("classes") or [])
-    if given not in (None, names) or form not in (None, stored["form"]):
-        raise UnderstudyError(
-            f"{folder} holds {stored['form']} labels over {', '.join(names[:10])}, asked for were "
-            f"{form or stored['form']} labels over {', '.join((given or names)[:10])}; use another folder, or the same "
-            "classes in the same order"
-        )
+    asked = {"classes": list(given or names), "form": form or stored["form"]}
+    check_same({"classes": list(names), "form": stored["form"]}, asked, folder)
     return names, stored["form"]
 
 
