@@ -11,6 +11,7 @@ audits and reports then take it.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ COLUMNS = {column.name: column for form in FORMS.values() for column in form.col
 """Every column of every form, by its name."""
 
 
+@cache
 def column_of(name: str) -> Column | None:
     """The column that one of a file is, or is a part of; None where it holds no labels of a teacher."""
     spread = (column for column in COLUMNS.values() if column.prefix is not None and name.startswith(column.prefix))

@@ -11,6 +11,7 @@ Rows of one file are found in another by their ids, never by their position. Ids
 within a file; they are checked when they are first asked for, and then trusted.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +31,7 @@ from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
 from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.tables.readers.parquet import parquet_source
-from understudy.tables.readers.source import Source, reading
+from understudy.tables.readers.source import DAMAGE, Source, damaged
 
 READERS: dict[str, Callable[[Path], Source]] = {
     ".parquet": parquet_source,
@@ -132,8 +133,10 @@ class LazyColumns(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._read:
-            with reading(self._path):
+            try:
                 self._read[name] = self._source.read(self._theirs[name], name)
+            except DAMAGE as error:
+                raise damaged(self._path, error) from error
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -150,15 +153,19 @@ def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) ->
     """Any file of a known kind, or a folder. ``columns``: our names to theirs; what the file lacks is passed over."""
     path = Path(path)
     columns = columns or {}
-    with reading(path):
+    try:
         source = _source(path, columns)
+    except DAMAGE as error:
+        raise damaged(path, error) from error
     if not source.names:
         raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
     if not source.rows:
         raise UnderstudyError(f"{path} holds no rows; check how it was written")
-    given = list(columns.values())
-    twice = next((theirs for theirs in given if given.count(theirs) > 1), None)
-    if twice is not None:
+    name, count = Counter(source.names).most_common(1)[0]
+    if count > 1:
+        raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")
+    if len(set(columns.values())) < len(columns):
+        twice, _ = Counter(columns.values()).most_common(1)[0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.

@@ -17,7 +17,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import COLUMNS
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import join_batches
-from understudy.tables.readers.source import Source, refuse_repeated
+from understudy.tables.readers.source import Source
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -37,8 +37,8 @@ def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(as_written, pa.string())),
     )
-    refuse_repeated(table.column_names, path)
-    columns = dict(zip(table.column_names, table.columns, strict=True))
+    names = table.column_names
+    columns = dict(zip(names, table.columns, strict=True))
     for name, column in columns.items():
         if pa.types.is_binary(column.type):
             raise UnderstudyError(f"{path}: column {name!r} holds bytes that are not UTF-8 text; save it as UTF-8")
@@ -52,7 +52,7 @@ def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
             values = _as_meant(values, role)
         return join_batches(values.chunks, len(values), role=role, where=f"{path}: column {name!r}")
 
-    return Source(list(columns), rows, read)
+    return Source(names, rows, read)
 
 
 def _as_meant(values: Any, role: str) -> Any:

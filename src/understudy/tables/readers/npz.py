@@ -20,7 +20,7 @@ import numpy as np
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
-from understudy.tables.readers.source import Source, reading, refuse_repeated
+from understudy.tables.readers.source import Source, reading
 
 
 def npz_source(path: Path) -> Source:
@@ -29,7 +29,6 @@ def npz_source(path: Path) -> Source:
             raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez, or as .npy")
     with zipfile.ZipFile(path) as archive:
         names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
-        refuse_repeated(names, path)
         shapes = {name: _member_header(archive, path, name)[0] for name in names}
     rows = _one_length(shapes, path)
 

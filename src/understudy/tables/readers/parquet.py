@@ -16,7 +16,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 from understudy.tables.mapped import map_column
 from understudy.tables.readers.arrow_columns import EMPTY_NUMBER, PADDING, is_list, is_text, join_batches
-from understudy.tables.readers.source import Source, reading, refuse_repeated
+from understudy.tables.readers.source import DAMAGE, Source, damaged
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -26,24 +26,25 @@ BATCH_ROWS = 1 << 16
 
 def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     files = [path] if shards is None else list(shards)
-    rows, schema = 0, None
+    rows, names = 0, list[str]()
+    kinds: dict[str, Any] = {}
     for file in files:
-        with reading(file), pq.ParquetFile(file) as opened:
-            found, count = opened.schema_arrow, opened.metadata.num_rows
+        try:
+            with pq.ParquetFile(file) as opened:
+                schema, count = opened.schema_arrow, opened.metadata.num_rows
+        except DAMAGE as error:
+            raise damaged(file, error) from error
         if count < 0:
             raise UnderstudyError(f"{file} announces {count} rows; write it again")
-        refuse_repeated(found.names, file)
-        if schema is None:
-            schema = found
-        _same_schema(schema, found, files[0], file)
+        own = dict(zip(schema.names, schema.types, strict=True))
+        names, kinds = names or schema.names, kinds or own
+        _check_same_columns(kinds, own, files[0], file)
         rows += count
-    assert schema is not None
-    kinds = {name: schema.field(name).type for name in schema.names}
 
     def read(name: str, role: str) -> Array:
         return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
 
-    return Source(schema.names, rows, read)
+    return Source(names, rows, read)
 
 
 def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
@@ -62,14 +63,17 @@ def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
     shared = [name] if is_text(kind) else None
     for file in files:
-        with reading(file), pq.ParquetFile(file, read_dictionary=shared) as opened:
-            for batch in opened.iter_batches(batch_size=size, columns=[name]):
-                if batch.num_columns != 1:
-                    raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
-                values = batch.column(0)
-                # Arrow believes the file about places in memory; a damaged one must not make it look elsewhere.
-                values.validate(full=True)
-                yield values
+        try:
+            with pq.ParquetFile(file, read_dictionary=shared) as opened:
+                for batch in opened.iter_batches(batch_size=size, columns=[name]):
+                    if batch.num_columns != 1:
+                        raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
+                    values = batch.column(0)
+                    # Arrow believes the file about places in memory; a damaged one must not make it look elsewhere.
+                    values.validate(full=True)
+                    yield values
+        except DAMAGE as error:
+            raise damaged(file, error) from error
 
 
 def _declared_size(files: list[Path], name: str, kind: Any, rows: int) -> int:
@@ -92,15 +96,14 @@ def _mapped_beyond() -> float:
     return MAPPED_BEYOND if free is None else min(MAPPED_BEYOND, MAPPED_SHARE * free)
 
 
-def _same_schema(first: Any, other: Any, first_file: Path, file: Path) -> None:
-    for name in first.names:
-        if name not in other.names:
+def _check_same_columns(first: dict[str, Any], other: dict[str, Any], first_file: Path, file: Path) -> None:
+    for name, kind in first.items():
+        if name not in other:
             raise UnderstudyError(f"{file} has no column {name!r}, {first_file.name} has; shards hold the same columns")
-        if first.field(name).type != other.field(name).type:
+        if other[name] != kind:
             raise UnderstudyError(
-                f"{file}: column {name!r} holds {other.field(name).type}, in {first_file.name} "
-                f"{first.field(name).type}; shards hold the same types"
+                f"{file}: column {name!r} holds {other[name]}, in {first_file.name} {kind}; shards hold the same types"
             )
-    extra = [name for name in other.names if name not in first.names]
+    extra = [name for name in other if name not in first]
     if extra:
         raise UnderstudyError(f"{file} has a column {extra[0]!r}, {first_file.name} has not; shards hold the same")

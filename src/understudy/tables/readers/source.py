@@ -10,7 +10,6 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,18 +39,16 @@ class Source:
 KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
 
 
+def damaged(path: Path, error: BaseException) -> UnderstudyError:
+    """Whatever is wrong with a file, in one line that names it."""
+    kind = "a folder" if path.is_dir() else KINDS.get(path.suffix.lower(), path.suffix)
+    return UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again")
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the file becomes one line that names it."""
+    """For one file of several: the message names this one."""
     try:
         yield
     except DAMAGE as error:
-        kind = "a folder" if path.is_dir() else KINDS.get(path.suffix.lower(), path.suffix)
-        raise UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again") from error
-
-
-def refuse_repeated(names: Sequence[str], path: Path) -> None:
-    """A table has one column of a name."""
-    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")
+        raise damaged(path, error) from error
