@@ -39,7 +39,7 @@ def test_every_option_says_what_it_does() -> None:
 
 @pytest.mark.parametrize("given", [{"lrr": 0.1}, {}])
 def test_a_misspelt_or_missing_option_is_an_error(given: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="lrr|epochs"):
+    with pytest.raises(TypeError, match=r"lrr|epochs"):
         us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), **given)
 
 
