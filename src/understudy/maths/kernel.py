@@ -25,11 +25,7 @@ Theta = dict[str, Tensor]
 
 
 def empirical_kernel(
-    model: nn.Module,
-    x: Tensor,
-    *,
-    output: Callable[[Tensor], Tensor] | None = None,
-    chunk: int = 64,
+    model: nn.Module, x: Tensor, *, output: Callable[[Tensor], Tensor] | None = None, chunk: int = 64
 ) -> Tensor:
     """H[i, j] = ⟨∂f(xᵢ)/∂θ, ∂f(xⱼ)/∂θ⟩ over the trainable parameters, (B, B).
 

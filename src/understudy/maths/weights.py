@@ -10,7 +10,6 @@ Here the weights are clipped and never differentiated; the paper's Appendix E, w
 weights, is in ``understudy.theory``.
 """
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,19 +43,12 @@ def debias_in_plane(
     gold_plane: Tensor, wrong: Tensor, distortion: Tensor, pool_plane: Tensor, k: int | None = None
 ) -> Tensor:
     """Debiasing weights ``(N,)`` from (teacher, student) confidences ``(n, 2)`` and ``(N, 2)``."""
-    response = torch.stack([wrong, distortion], dim=-1)
     k = neighbour_count(len(gold_plane)) if k is None else k
     if k < 1:
         raise UnderstudyError(f"debiasing averages over k = {k} neighbours; k must be at least 1")
-    means = torch.from_numpy(
-        neighbour_means(
-            np.asarray(pool_plane.double().cpu()),
-            np.asarray(gold_plane.double().cpu()),
-            np.asarray(response.double().cpu()),
-            k,
-        )
-    )
-    return debias(means[:, 0], means[:, 1])
+    tables = (pool_plane, gold_plane, torch.stack([wrong, distortion], dim=-1))
+    queries, points, responses = (table.double().cpu().numpy() for table in tables)
+    return debias(*torch.from_numpy(neighbour_means(queries, points, responses, k)).unbind(-1))
 
 
 def fidelity(uncertainty: Tensor, beta: float = 1.0) -> Tensor:

@@ -165,9 +165,7 @@ class SlamHalfspace(_OnlineHalfspace):
     each pass; `agreement_` is the winning iterate's mean signed agreement with the noisy labels.
     """
 
-    @staticmethod
-    def _prediction(margin: float) -> float:
-        return sigmoid(margin)
+    _prediction = staticmethod(sigmoid)
 
     @staticmethod
     def _row_steps(alpha: Floats) -> Floats:
@@ -180,9 +178,7 @@ class BackwardHalfspace(_OnlineHalfspace):
     Its expected update is the perceptron's on clean labels. Rows with alpha = 1/2 say nothing: step 0.
     """
 
-    @staticmethod
-    def _prediction(margin: float) -> float:
-        return step(margin)
+    _prediction = staticmethod(step)
 
     @staticmethod
     def _row_steps(alpha: Floats) -> Floats:
