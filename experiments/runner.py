@@ -142,9 +142,9 @@ def load(experiment: Experiment, scale: str, seeds: int | None, work: Path = WOR
         experiment,
         scale,
         parts,
-        seconds=sum(found["seconds"] for found in stored.values()),
-        dates=sorted({found["date"] for found in stored.values()}),
-        commits=sorted({found["commit"] for found in stored.values()}),
+        seconds=sum(job["seconds"] for job in stored.values()),
+        dates=sorted({job["date"] for job in stored.values()}),
+        commits=sorted({job["commit"] for job in stored.values()}),
         seeds=max(cell.seed for part in parts for cell in part) + 1,
     )
 

@@ -9,7 +9,6 @@ and the reduced one are two values of one type that can be printed, compared and
 The rows of a column share a seed's split, teacher and initial student, so that differences are taken within seeds.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from torch import nn
 
 import understudy as us
 from understudy.errors import UnderstudyError
+from understudy.store.files import digest
 from understudy.training.recipe import find_schedule
 
 AUGMENTS: dict[str, Callable[..., Any]] = {
@@ -127,4 +127,4 @@ def curve_of(run: us.Run) -> tuple[float, ...]:
 def key(sweep: Any) -> str:
     """Names the folder of a setting's cells. More seeds of the same setting use the cells that are there."""
     content = json.dumps({type(sweep).__name__: asdict(replace(sweep, seeds=0))}, sort_keys=True)
-    return f"{type(sweep).__name__.lower()}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    return f"{type(sweep).__name__.lower()}-{digest(content.encode())[:12]}"

@@ -1,7 +1,7 @@
 """Embeddings kept on disk by what they are embeddings of, so that no text is encoded twice.
 
     store = EmbeddingStore(folder)             # one folder per encoder
-    vectors, found = store.fetch(keys)         # in the order of the keys; what was not found is 0
+    vectors, known = store.fetch(keys)         # in the order of the keys; what is not known is 0
     store.add(keys, vectors)                   # one more shard; nothing is ever rewritten
 
 A shard is a safetensors file named after the SHA-256 of its content: two processes cannot spoil each other's, and a
@@ -34,9 +34,9 @@ class EmbeddingStore:
         self.folder = folder
 
     def fetch(self, keys: list[bytes], *, width: int | None = None) -> tuple[Array, Array]:
-        """``(vectors, found)``. One shard is in memory at a time. ``width``: of a vector, where it is known."""
+        """``(vectors, known)``. One shard is in memory at a time. ``width``: of a vector, where it is known."""
         index = {key: number for number, key in enumerate(keys)}
-        found = np.zeros(len(keys), dtype=bool)
+        known = np.zeros(len(keys), dtype=bool)
         vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
         for path in sorted(self.folder.glob("*.safetensors")):
             shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
@@ -49,8 +49,8 @@ class EmbeddingStore:
                 width = shard[1].shape[1]
                 vectors = np.zeros((len(keys), width), dtype=np.float32)
             wanted = [index[shard[0][row]] for row in rows]
-            vectors[wanted], found[wanted] = shard[1][rows], True
-        return vectors, found
+            vectors[wanted], known[wanted] = shard[1][rows], True
+        return vectors, known
 
     def add(self, keys: list[bytes], vectors: Array) -> None:
         names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
