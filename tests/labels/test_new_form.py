@@ -85,7 +85,7 @@ def test_it_is_audited_and_shown() -> None:
     audit = us.audit(gold, pool, rows_wrong=0)
     assert audit.form == "candidate sets" and audit.pool_rows == 84 and audit.calibration is not None
     trust = measure_teacher(gold, pool)
-    assert trust is not None and trust.curve is not None and trust.measure == "margin"
+    assert trust is not None and trust.estimate.alpha_steps is not None and trust.estimate.covariate == "margin"
 
 
 def test_it_is_kept_in_a_store(tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def test_trust_is_what_slam_uses() -> None:
     gold = us.Gold(torch.zeros(40, 2), y, teacher=probs)
     trust = measure_teacher(gold, lower_bound=0.6)
     fitted = us.Reliability.fit(probs, y, 0.6)
-    assert trust is not None and trust.curve is not None and trust.measure == "margin"
-    torch.testing.assert_close(trust.curve(trust.confidence), fitted.alpha(probs))
+    assert trust is not None and trust.estimate.alpha_steps is not None and trust.estimate.covariate == "margin"
+    torch.testing.assert_close(trust.estimate.alpha_steps(trust.confidence), fitted.alpha(probs))
     assert trust.accuracy == pytest.approx(float((probs.argmax(1) == y).double().mean()))
     assert measure_teacher(us.Gold(torch.zeros(40, 2), y)) is None
     assert measure_teacher(None) is None
@@ -159,9 +159,9 @@ def test_the_curve_shown_is_the_one_that_was_used(covariate: str, estimator: str
     context = Context(gold, pool, classes=probs.shape[1], predict=lambda x: x, features=lambda x: x)
     columns = us.slam(covariate=covariate, estimator=estimator, lower_bound=0.6).link.prepare(context)  # type: ignore[union-attr]
     trust = measure_teacher(gold, pool, reliability=context.fits["slam"])
-    assert trust is not None and trust.curve is not None and trust.pool_confidence is not None
-    assert trust.measure == covariate
-    torch.testing.assert_close(trust.curve(trust.confidence).float(), columns["alpha"])
+    assert trust is not None and trust.estimate.alpha_steps is not None and trust.pool_confidence is not None
+    assert trust.estimate.covariate == covariate
+    torch.testing.assert_close(trust.estimate.alpha_steps(trust.confidence).float(), columns["alpha"])
     torch.testing.assert_close(trust.pool_confidence, trust.confidence)
     if covariate == "entropy":
         torch.testing.assert_close(trust.confidence, -entropy(probs))
@@ -173,8 +173,10 @@ def test_steps_are_drawn_where_the_curve_has_them() -> None:
     p = torch.tensor([0.55, 0.6, 0.8, 0.9], dtype=torch.float64)
     gold = us.Gold(torch.zeros(4, 1), torch.tensor([1, 1, 0, 0]), teacher=torch.stack([p, 1 - p], 1))
     trust = measure_teacher(gold)
-    assert trust is not None and trust.curve is not None
-    assert trust.curve.knots.tolist() == pytest.approx([0.2, 0.8]) and trust.curve.values.tolist() == [0.5, 1.0]
+    assert trust is not None and trust.estimate.alpha_steps is not None
+    assert trust.estimate.alpha_steps.knots.tolist() == pytest.approx(
+        [0.2, 0.8]
+    ) and trust.estimate.alpha_steps.values.tolist() == [0.5, 1.0]
     svg = reliability_figure(trust)
     path = max(re.findall(r'<path d="([^"]*)"[^>]*stroke: #000000; stroke-width: 2', svg), key=len)
     points = np.array([[float(n) for n in pair] for pair in re.findall(r"[ML] (\S+) (\S+)", path)])

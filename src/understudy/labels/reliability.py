@@ -99,9 +99,38 @@ class Reliability:
             raise UnderstudyError(
                 f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
             )
+        named = teacher.top1()
+        right = (named == y).double()
+        curves: list[StepCurve] = []
+        per_class, top_k_accuracy = None, right.mean().reshape(1)
         if teacher.ranks:
-            return _fit_ranked(teacher.ranking(), y, lower_bound, threshold, covariate, estimator)
-        return _fit_hard(teacher, y, lower_bound, threshold, classes or teacher.classes)
+            curves, on_gold, top_k_accuracy = _top_k_curves(teacher.ranking(), y, covariate, lower_bound)
+            classes = teacher.ranking().classes
+        else:
+            on_gold, estimator = teacher.confidence("margin"), "isotonic"
+            covariate = "confidence" if teacher.has_confidence else "class"
+            classes = classes or teacher.classes or max(int(named.max()), int(y.max())) + 1
+        if covariate == "confidence":
+            curves = [fit_steps(on_gold.numpy(), right.numpy(), lower=lower_bound)]
+        if covariate == "class":
+            counts = torch.bincount(named, minlength=classes).double()
+            correct = torch.bincount(named, weights=right, minlength=classes)
+            per_class = class_accuracies(counts, correct, lower_bound)
+        by_neighbours = NeighbourCurve(on_gold.numpy(), right.numpy(), lower_bound) if estimator == "knn" else None
+        return Reliability(
+            classes=classes,
+            lower_bound=lower_bound,
+            threshold=threshold,
+            covariate=covariate,
+            estimator=estimator,
+            curves=curves,
+            alpha_curve=by_neighbours or (curves[0] if curves else None),
+            per_class=per_class,
+            top_k_accuracy_on_gold=top_k_accuracy,
+            gold_covariate=on_gold,
+            gold_named=named,
+            gold_right=right,
+        )
 
     @property
     def alpha_steps(self) -> StepCurve | None:
@@ -258,54 +287,17 @@ def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
     return values if bool(labelled.all()) else torch.where(labelled, values, filler)
 
 
-def _fit_ranked(
-    teacher: Ranking, y: Tensor, lower_bound: float, threshold: float, covariate: str, estimator: str
-) -> Reliability:
+def _top_k_curves(
+    teacher: Ranking, y: Tensor, covariate: str, lower_bound: float
+) -> tuple[list[StepCurve], Tensor, Tensor]:
+    """Top-k accuracy against the top-k covariate for every k, the rows' top-1 covariate, their top-k accuracies."""
     if int(y.max()) >= teacher.classes:
         raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
     scores = teacher.leading(0, len(teacher), teacher.listed)
     positions = teacher.positions(y).numpy()
-    right = (positions == 0).astype(np.float64)
-    first = next(COVARIATES[covariate](scores))
     curves = [
         fit_steps(column.numpy(), (positions < k).astype(np.float64), lower=lower_bound)
         for k, column in enumerate(COVARIATES[covariate](scores), start=1)
     ]
-    top_k_accuracy = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
-    return Reliability(
-        classes=teacher.classes,
-        lower_bound=lower_bound,
-        threshold=threshold,
-        covariate=covariate,
-        estimator=estimator,
-        curves=curves,
-        alpha_curve=curves[0] if estimator == "isotonic" else NeighbourCurve(first.numpy(), right, lower_bound),
-        per_class=None,
-        top_k_accuracy_on_gold=torch.from_numpy(top_k_accuracy)[: len(curves)],
-        gold_covariate=first,
-        gold_named=teacher.top1(),
-        gold_right=torch.from_numpy(right),
-    )
-
-
-def _fit_hard(teacher: Labels, y: Tensor, lower_bound: float, threshold: float, classes: int | None) -> Reliability:
-    named, confidence, by_confidence = teacher.top1(), teacher.confidence("margin"), teacher.has_confidence
-    classes = classes or max(int(named.max()), int(y.max())) + 1
-    right = (named == y).double()
-    counts = torch.bincount(named, minlength=classes).double()
-    correct = torch.bincount(named, weights=right, minlength=classes)
-    curves = [fit_steps(confidence.numpy(), right.numpy(), lower=lower_bound)] if by_confidence else []
-    return Reliability(
-        classes=classes,
-        lower_bound=lower_bound,
-        threshold=threshold,
-        covariate="confidence" if by_confidence else "class",
-        estimator="isotonic",
-        curves=curves,
-        alpha_curve=curves[0] if curves else None,
-        per_class=None if by_confidence else class_accuracies(counts, correct, lower_bound),
-        top_k_accuracy_on_gold=right.mean().reshape(1),
-        gold_covariate=confidence,
-        gold_named=named,
-        gold_right=right,
-    )
+    accuracies = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
+    return curves, next(COVARIATES[covariate](scores)), torch.from_numpy(accuracies)[: len(curves)]

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from understudy.maths.isotonic import StepCurve
 from understudy.report.trust import Trust
 
 COLOURS = ("#E69F00", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -125,21 +126,21 @@ def accuracy_curve(
 
 def reliability_figure(trust: Trust) -> str:
     """Accuracy against margin: raw gold points, isotonic steps; or one bar per class for bare hard labels."""
-    return _class_bars(trust) if trust.curve is None else _step_curve(trust)
+    curve = trust.estimate.alpha_steps
+    return _class_bars(trust) if curve is None else _step_curve(trust, curve)
 
 
-def _step_curve(trust: Trust) -> str:
-    assert trust.curve is not None
+def _step_curve(trust: Trust, curve: StepCurve) -> str:
     pool = None if trust.pool_confidence is None else trust.pool_confidence.numpy()
-    confidence, values = trust.confidence.numpy(), trust.curve.values.numpy()
+    confidence, values = trust.confidence.numpy(), curve.values.numpy()
     low, high = _range(confidence if pool is None else np.concatenate([confidence, pool]))
-    knots = np.concatenate([[low], trust.curve.knots.numpy().clip(low, high), [high]])
+    knots = np.concatenate([[low], curve.knots.numpy().clip(low, high), [high]])
     steps = (knots, np.concatenate([values[:1], values, values[-1:]]))
     with drawing("reliability", 3.3 if pool is None else 3.9) as (figure, result):
         heights = [4] if pool is None else [4, 1]
         grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
         ax = figure.add_subplot(grid[0], xlim=(low, high))
-        accuracy_curve(ax, confidence, trust.right.numpy(), steps, measure=trust.measure)
+        accuracy_curve(ax, confidence, trust.right.numpy(), steps, measure=trust.estimate.covariate)
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
         ax.legend(loc="center left", bbox_to_anchor=(0.0, 0.34), ncols=1, labelspacing=0.3)
         if pool is not None:
@@ -159,9 +160,10 @@ def _range(values: Any) -> tuple[float, float]:
 
 
 def _class_bars(trust: Trust) -> str:
-    assert trust.per_class is not None
-    counts = np.bincount(trust.named.numpy(), minlength=trust.classes)
-    correct = np.bincount(trust.named.numpy(), weights=trust.right.numpy(), minlength=trust.classes)
+    assert trust.estimate.per_class is not None
+    per_class, classes = trust.estimate.per_class.numpy(), trust.estimate.classes
+    counts = np.bincount(trust.named.numpy(), minlength=classes)
+    correct = np.bincount(trust.named.numpy(), weights=trust.right.numpy(), minlength=classes)
     shown = np.sort(np.argsort(-counts, kind="stable")[:40])
     at, few = np.arange(len(shown)), len(shown) <= 20
     names = [f"{number}" if trust.class_names is None else short(trust.class_names[number]) for number in shown]
@@ -170,8 +172,7 @@ def _class_bars(trust: Trust) -> str:
     leaning: Any = {"rotation": 35, "ha": "right"} if max(map(len, names)) * len(names) > 90 else {}
     with drawing("reliability", 3.2) as (figure, result):
         ax = figure.add_subplot()
-        estimate = trust.per_class.numpy()[shown]
-        ax.bar(at, estimate, color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated accuracy")
+        ax.bar(at, per_class[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated accuracy")
         seen = counts[shown] > 0
         raw = correct[shown][seen] / counts[shown][seen]
         ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="share right among gold rows")

@@ -8,26 +8,18 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.labels.reliability import Reliability
-from understudy.maths.isotonic import StepCurve
 
 
 @dataclass(frozen=True)
 class Trust:
-    """``curve`` over ``confidence`` where the teacher gave scores; ``per_class`` where it only named a class."""
+    """What was estimated, and the gold rows it comes from."""
 
+    estimate: Reliability
     confidence: Tensor
-    """Per gold row that measures the teacher: its margin or certainty, or the confidence it gave."""
+    """Per gold row that measures the teacher: what alpha depends on, its margin, say, or the confidence it gave."""
     right: Tensor
     named: Tensor
     """The class it named."""
-    classes: int
-    measure: str
-    """"margin", "entropy", "confidence" or "class"."""
-    estimator: str
-    """"isotonic" or "knn"."""
-    lower_bound: float
-    curve: StepCurve | None = None
-    per_class: Tensor | None = None
     pool_confidence: Tensor | None = None
     class_names: Sequence[str] | None = None
 
@@ -57,16 +49,4 @@ def measure_teacher(
     on_pool, theirs = None, None if pool is None else pool.teacher
     if theirs is not None and theirs.form == labels.form and trust.alpha_steps is not None:
         on_pool = trust.covariate_of(theirs.take(theirs.labelled().nonzero().squeeze(1)))
-    return Trust(
-        confidence=trust.covariate_of(labels),
-        right=named == y,
-        named=named,
-        classes=trust.classes,
-        measure=trust.covariate,
-        estimator=trust.estimator,
-        lower_bound=trust.lower_bound,
-        curve=trust.alpha_steps,
-        per_class=trust.per_class,
-        pool_confidence=on_pool,
-        class_names=class_names,
-    )
+    return Trust(trust, trust.covariate_of(labels), named == y, named, on_pool, class_names)

@@ -43,13 +43,10 @@ class Answers:
 
     def aligned(self, ids: Any) -> Labels:
         """Labels for these ids, in their order; without a label where there was no answer."""
-        rows = torch.from_numpy(self.rows_of(ids))
-        return self.labels.take(rows.clamp(min=0)).without(rows < 0)
-
-    def rows_of(self, ids: Any) -> Array:
-        """The row of each of these ids among the answers, −1 where it has none; numbers and their texts are alike."""
+        # Numbers and their texts are alike.
         row_of = {str(name): row for row, name in enumerate(self.ids.tolist())}
-        return np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
+        rows = torch.tensor([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=torch.long)
+        return self.labels.take(rows.clamp(min=0)).without(rows < 0)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from understudy.errors import UnderstudyError
@@ -66,15 +67,13 @@ class Classes:
         self._longest = max(map(len, self._words), default=0)
         self._own: set[str | tuple[str, ...]] = {_fold(name.strip(JUNK)) for name in self.names}
         self._own |= {_words(name) for name in self.names}
-        self._known: dict[tuple[str, bool], Match] = {}
+        self._remembered = lru_cache(_CACHE)(self._match)
 
     def __call__(self, text: str, *, cut: bool = False) -> Match:
-        match = self._known.get((text, cut))
-        if match is None:
-            match = self._cut(text) if cut else self._find(text)
-            if len(self._known) < _CACHE and len(text) <= _CACHED_LENGTH:
-                self._known[text, cut] = match
-        return match
+        return (self._remembered if len(text) <= _CACHED_LENGTH else self._match)(text, cut)
+
+    def _match(self, text: str, cut: bool) -> Match:
+        return self._cut(text) if cut else self._find(text)
 
     def _find(self, text: str) -> Match:
         if len(text) > _LONGEST_ANSWER:
@@ -86,7 +85,7 @@ class Classes:
             return Match(-1, report.EMPTY)
         if _REFUSAL.match(text.lstrip(JUNK)[:60]):
             return Match(-1, report.REFUSED)
-        spans = [(_fold(found[0].replace("’", "'")), found.start()) for found in _WORD.finditer(text)]
+        spans = [(_fold(word[0].replace("’", "'")), word.start()) for word in _WORD.finditer(text)]
         return self._mention(spans) or self._near(spans) or Match(-1, report.UNKNOWN)
 
     def _whole(self, text: str) -> Match | None:
@@ -105,25 +104,26 @@ class Classes:
 
     def _mention(self, spans: list[tuple[str, int]]) -> Match | None:
         words = [word for word, _ in spans]
-        found: dict[int, int] = {}
+        mentioned: dict[int, int] = {}
+        """Classes, and where each is first named."""
         others: list[str] = []
-        place = 0
-        while place < len(words):
-            for length in range(min(self._longest, len(words) - place), 0, -1):
-                number = self._words.get(tuple(words[place : place + length]))
+        index = 0
+        while index < len(words):
+            for length in range(min(self._longest, len(words) - index), 0, -1):
+                number = self._words.get(tuple(words[index : index + length]))
                 if number is not None:
-                    found.setdefault(number, spans[place][1])
-                    place += length
+                    mentioned.setdefault(number, spans[index][1])
+                    index += length
                     break
             else:
-                others.append(words[place])
-                place += 1
-        if not found:
+                others.append(words[index])
+                index += 1
+        if not mentioned:
             return None
         negated = any(word in _NEGATIONS or word.endswith("n't") for word in others)
-        if len(found) > 1 or _SEVERAL in found or negated:
+        if len(mentioned) > 1 or _SEVERAL in mentioned or negated:
             return Match(-1, report.AMBIGUOUS)
-        number, start = found.popitem()
+        number, start = mentioned.popitem()
         return Match(number, report.MENTIONED, start)
 
     def _near(self, spans: list[tuple[str, int]]) -> Match | None:

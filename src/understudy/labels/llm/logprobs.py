@@ -80,10 +80,10 @@ class TokenReader:
         return seen if label in seen else None
 
     def _look(self, text: str) -> int:
-        found = self._decide(_key(text))
+        fits = self._decide(_key(text))
         if len(self._known) < _CACHE and len(text) <= _CACHED_LENGTH:
-            self._known[text] = found
-        return found
+            self._known[text] = fits
+        return fits
 
     def _decide(self, text: str) -> int:
         fitting = [(name, number) for name, number in self._names if text and _fits(name, text)]
@@ -113,12 +113,12 @@ def _begin(tokens: Any, text: str, start: int) -> tuple[int, str] | None:
     before, there, after = whole.partition(text)
     if not there or before.strip() or after[:1].isalnum():
         return None
-    place = len(before) + start
+    begins = len(before) + start
     end = 0
     for number, entry in enumerate(tokens):
         end += len(entry["token"])
-        if end > place:
-            return number, whole[end - len(entry["token"]) : place]
+        if end > begins:
+            return number, whole[end - len(entry["token"]) : begins]
     return None
 
 
@@ -126,12 +126,14 @@ def _alternatives(entry: Any) -> list[tuple[str, float]] | None:
     """Tokens and their probabilities, the written token included; None where a number cannot be one."""
     try:
         # e^−9999, as services write "practically never", and e^−∞ are 0. Two tokens that read alike are two tokens.
-        found = [(other["token"], exp(other["logprob"])) for other in entry.get("top_logprobs") or ()]
-        if not any(token == entry["token"] for token, _ in found):
-            found.append((entry["token"], exp(entry["logprob"])))
+        listed = [(other["token"], exp(other["logprob"])) for other in entry.get("top_logprobs") or ()]
+        if not any(token == entry["token"] for token, _ in listed):
+            listed.append((entry["token"], exp(entry["logprob"])))
         # False for NaN too.
-        sound = sum([chance for _, chance in found]) <= 1 + _OVER_ONE and all(type(token) is str for token, _ in found)
-        return found if sound else None
+        sound = sum([chance for _, chance in listed]) <= 1 + _OVER_ONE and all(
+            type(token) is str for token, _ in listed
+        )
+        return listed if sound else None
     except (TypeError, KeyError, IndexError, OverflowError, AttributeError):
         return None
 
@@ -145,9 +147,9 @@ def spread(masses: list[dict[int, float]], classes: int) -> tuple[Array, Array, 
     indices, seen = np.full((len(masses), depth), -1), np.zeros((len(masses), depth))
     lengths = np.array([len(row) for row in masses], dtype=np.int64)
     rows = np.repeat(np.arange(len(masses)), lengths)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    indices[rows, places] = [number for row in masses for number in row]
-    seen[rows, places] = [mass for row in masses for mass in row.values()]
+    ranks = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    indices[rows, ranks] = [number for row in masses for number in row]
+    seen[rows, ranks] = [mass for row in masses for mass in row.values()]
     outside = np.clip(1 - seen.sum(1), 0, 1)
     least = np.where(indices >= 0, seen, np.inf).min(1, initial=np.inf)
     tail = np.minimum(outside, (classes - lengths) * least)
