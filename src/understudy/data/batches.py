@@ -147,8 +147,8 @@ def _draw(sampling: Tensor, count: int, generator: torch.Generator) -> Tensor:
         return torch.multinomial(sampling.double(), count, replacement=True, generator=generator)
     mass = sampling.double().cumsum(0)
     # right=True never lands on a row without mass; rounding up to the total would land past the end.
-    place = torch.rand(count, generator=generator, dtype=torch.float64) * mass[-1]
-    return torch.searchsorted(mass, place, right=True).clamp_(max=int(sampling.nonzero()[-1, 0]))
+    drawn = torch.rand(count, generator=generator, dtype=torch.float64) * mass[-1]
+    return torch.searchsorted(mass, drawn, right=True).clamp_(max=int(sampling.nonzero()[-1, 0]))
 
 
 def _gold_first(order: Tensor, from_gold: int, batch_size: int, batches: int) -> Tensor:

@@ -134,11 +134,11 @@ def imbalance(labels: Labels, ratio: float, *, rare: Sequence[int], total: int |
             f"imbalance {ratio:g}:1 with {total} rows needs {wanted[short[0]]} of class {short[0]}, which has "
             f"{held[short[0]]}; lower total"
         )
-    kept = []
+    chosen = []
     for label in present:
         rows = (truth == label).nonzero().squeeze(1)
-        kept.append(rows[torch.randperm(len(rows), generator=draw)[: wanted[label]]])
-    return torch.cat(kept).sort().values
+        chosen.append(rows[torch.randperm(len(rows), generator=draw)[: wanted[label]]])
+    return torch.cat(chosen).sort().values
 
 
 def _generator(seed: int) -> torch.Generator:

@@ -82,8 +82,8 @@ def _sentence_layout(folder: Path) -> Layout:
 
 
 def _modes(settings: dict[str, Any]) -> tuple[str, ...]:
-    said = settings.get("pooling_mode") or [mode for key, mode in OLD_MODES.items() if settings.get(key)] or "mean"
-    modes = (said,) if isinstance(said, str) else tuple(said)
+    given = settings.get("pooling_mode") or [mode for key, mode in OLD_MODES.items() if settings.get(key)] or "mean"
+    modes = (given,) if isinstance(given, str) else tuple(given)
     for mode in modes:
         if mode not in MODES:
             raise UnderstudyError(f"the encoder pools by {mode!r}; use one that pools by {', '.join(MODES)}")

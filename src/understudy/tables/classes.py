@@ -176,13 +176,13 @@ def find_names(
     # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
     if not any_text and all(map(is_number, texts)):
         return None
-    for where, values_there in numbers.items():
-        if values_there and not values_there & texts:
+    for where, labels in numbers.items():
+        if labels and not labels & texts:
             raise UnderstudyError(
                 f"{where} holds numbers, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
                 "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
             )
-        texts |= values_there
+        texts |= labels
     _warn_of_near_names(texts)
     return ClassNames(tuple(sorted(texts)))
 

@@ -1,6 +1,6 @@
 """Columns as a new file, whole or not at all; the suffix says which kind.
 
-    write_table("said.csv", {"id": ids, "label": labels, "probabilities": probs})
+    write_table("predictions.csv", {"id": ids, "label": labels, "probabilities": probs})
 
 Arrays of more axes are lists in Parquet and JSON lines, arrays in ``.npz`` and one column per entry in CSV
 (``probabilities_0`` …). Structured arrays are structs, objects, structured arrays, and one column per field
@@ -115,8 +115,8 @@ def _flat(name: str, column: Array) -> Iterator[tuple[str, Array]]:
     elif column.ndim == 1:
         yield name, column
     else:
-        for place in range(column.shape[1]):
-            yield from _flat(f"{name}_{place}", column[:, place])
+        for number in range(column.shape[1]):
+            yield from _flat(f"{name}_{number}", column[:, number])
 
 
 def _texts(columns: Mapping[str, Array]) -> Iterator[str]:

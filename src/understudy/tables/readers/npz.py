@@ -117,8 +117,8 @@ def _one_length(shapes: dict[str, tuple[int, ...]], path: Path) -> int:
             raise UnderstudyError(f"{path}: column {name!r} is a single value; columns hold one entry per row")
     lengths = {name: shape[0] for name, shape in shapes.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise UnderstudyError(f"{path}: columns differ in length ({said}); every column holds one entry per row")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise UnderstudyError(f"{path}: columns differ in length ({listed}); every column holds one entry per row")
     return next(iter(lengths.values()), 0)
 
 
