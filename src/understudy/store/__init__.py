@@ -1,1 +1,1 @@
-"""Whatever is written, compared and resumed: whole files, settings, progress, one-line errors."""
+"""Whatever is written, compared and resumed: whole files, settings, finished cells, Parquet, progress, console."""

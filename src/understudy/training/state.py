@@ -38,7 +38,7 @@ NEWEST = 2
 _JSON = "state.json"
 # Settings that are hashes, which would tell a user nothing.
 _HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {
-    "student": "layers or sizes", "method": "its loss or one of its parts", "augment": "function or settings",
+    "student": "layers or sizes", "method": "its loss, parts or their code", "augment": "function or settings",
 }  # fmt: skip
 # Older versions wrote down some options that change no result, and left out some that do.
 _MAY_DIFFER = {each.name for each in fields(Recipe) if known(each).may_differ}
