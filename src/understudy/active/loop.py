@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from understudy.acquisition.select import Scores, explain, select
-from understudy.active.oracle import Question, as_oracle, open_questions
+from understudy.active.oracle import HandOver, Question, as_oracle, open_questions
 from understudy.active.scores import needs_ema, score
 from understudy.active.state import (
     Result,
@@ -84,7 +84,7 @@ class Loop:
         progress: bool = True,
         **options: Unpack[SharedOptions],
     ) -> None:
-        self.recipe = Recipe(**options)
+        self.recipe = Recipe.shared(options, "Loop")
         self.pool = Pool(x, ids=ids)
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress
@@ -226,8 +226,8 @@ class Loop:
         return Question(state.round, rows, self.classes, ids, state.notes.get("scores", []), state.notes.get("why", []))
 
     def _waiting(self) -> str:
-        path = self.oracle.waits_for(self._question())
-        assert path is not None
+        assert isinstance(self.oracle, HandOver)
+        path = self.oracle.file(self._question())
         return (
             f"round {self.state.round} waits for {open_questions(path)} of {len(self.state.batch)} answers: fill in "
             f"the column 'label' of {path} (a class number, or skip), then call run() again"

@@ -55,20 +55,6 @@ class Function:
         labels = self.ask(question.rows)
         return _as_labels(labels, f"the oracle's answer in round {question.round}", len(question.rows))
 
-    def waits_for(self, question: Question) -> Path | None:
-        return None
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    labels: Tensor
-
-    def answers(self, question: Question) -> Tensor | None:
-        return self.labels[question.rows]
-
-    def waits_for(self, question: Question) -> Path | None:
-        return None
-
 
 @dataclass(frozen=True)
 class HandOver:
@@ -79,22 +65,22 @@ class HandOver:
     suffix: str
 
     def answers(self, question: Question) -> Tensor | None:
-        path = self.waits_for(question)
+        path = self.file(question)
         if not path.exists():
             write_question(path, question)
             return None
         return read_answers(path, question)
 
-    def waits_for(self, question: Question) -> Path:
+    def file(self, question: Question) -> Path:
         return self.folder / f"{self.stem}-{question.round:03}{self.suffix}"
 
 
-Oracle = Function | HeldOut | HandOver
+Oracle = Function | HandOver
 
 
 def as_oracle(value: Any, *, size: int) -> Oracle:
     """Whatever a user passes as the oracle of a pool of ``size`` rows."""
-    if isinstance(value, Function | HeldOut | HandOver):
+    if isinstance(value, Function | HandOver):
         return value
     if isinstance(value, str | Path):
         path = Path(value)
@@ -104,7 +90,8 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
             raise UnderstudyError(f"oracle={str(path)!r}: name a folder, or a file ending in .csv or .parquet")
         return HandOver(path, "round", ".csv")
     if isinstance(value, Tensor | np.ndarray | Sequence):
-        return HeldOut(_as_labels(value, "oracle", size))
+        held_out = _as_labels(value, "oracle", size)
+        return Function(lambda rows: held_out[rows])
     if callable(value):
         return Function(value)
     raise UnderstudyError(

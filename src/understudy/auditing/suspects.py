@@ -126,5 +126,5 @@ def _doubt(alpha: Floats) -> Floats:
 def _with_mean(logits: Floats, mean: float) -> Floats:
     """Chances with these log-odds up to one shift, which gives them the mean wanted."""
     some = logits[:: max(1, len(logits) // _ENOUGH)]
-    shift = brentq(lambda shift: float(expit(some + shift).mean()) - mean, -60.0, 60.0)
+    shift = brentq(lambda shift: float(expit(some + shift).mean()) - mean, -60 - some.max(), 60 - some.min())
     return np.asarray(expit(logits + shift))

@@ -64,7 +64,7 @@ def auto(
     parts of gold, over ``workers`` processes or by an ``executor``. The test and select rows are not looked at by the
     pilot. With ``out``, pilot and training can both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    recipe = Recipe(**options)
+    recipe = Recipe.shared(options, "auto")
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))

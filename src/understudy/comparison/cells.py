@@ -26,7 +26,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
-from understudy.objective import Context, Objective
+from understudy.objective import Context
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.checks import check_outputs, drop_unlabelled
@@ -93,40 +93,28 @@ def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
     return replace(recipe, gold_repeat=max(1, passes))
 
 
-@dataclass
 class Job:
     """Everything a cell needs; in forked processes shared, elsewhere sent once to each."""
 
-    student: Student
-    gold: Gold
-    pool: Pool
-    objectives: dict[str, Objective]
-    notes: list[str]
-    recipe: Recipe
-    test: Gold | None
-    select: Gold | float
-    callbacks: Sequence[Callback] = ()
-    answers: dict[int | None, dict[Hashable, Any]] = field(default_factory=dict)
-    """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
-
-    @classmethod
-    def of(
-        cls, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: Recipe, test: Any, select: Any,
+    def __init__(
+        self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: Recipe, test: Any, select: Any,
         callbacks: Sequence[Callback] = (),
-    ) -> "Job":  # fmt: skip
+    ) -> None:  # fmt: skip
         if not isinstance(gold, Gold) or not isinstance(pool, Pool):
             raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
         drop_unlabelled(pool)  # says what is wrong with a pool without labels
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
-        objectives, notes = named_methods(methods, pool)
-        test = Gold(*test, name="test") if isinstance(test, tuple) else test
+        self.objectives, self.notes = named_methods(methods, pool)
+        self.test: Gold | None = Gold(*test, name="test") if isinstance(test, tuple) else test
         select = Gold(*select, name="select") if isinstance(select, tuple) else select
-        select = select if isinstance(select, Gold) else float(select or 0.0)
-        if not isinstance(select, Gold) and not 0 <= select < 1:
+        self.select = select if isinstance(select, Gold) else float(select or 0.0)
+        if isinstance(self.select, float) and not 0 <= self.select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
-        gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
-        return cls(student, gold, pool, objectives, notes, recipe, test, select, callbacks)
+        self.gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
+        self.answers: dict[int | None, dict[Hashable, Any]] = {}
+        """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
+        self.student, self.pool, self.recipe, self.callbacks = student, pool, recipe, callbacks
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for cells to stand in one table."""

@@ -52,7 +52,7 @@ def compare(
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
     that all trainings share.
     """
-    job = Job.of(student, gold, pool, methods, Recipe(**options), test, select, callbacks)
+    job = Job(student, gold, pool, methods, Recipe.shared(options, "compare"), test, select, callbacks)
     numbers = _seeds(seeds)
     executor = executor_for(workers, executor)
     with tempfile.TemporaryDirectory() as scratch:

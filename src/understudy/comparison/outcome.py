@@ -144,8 +144,8 @@ class Comparison:
         methods = {
             line.method: {
                 "last": _as_dict(line.last),
-                "selected": None if line.selected is None else _as_dict(line.selected),
-                f"minus_{self.reference}": None if line.difference is None else _as_dict(line.difference),
+                "selected": _as_dict(line.selected),
+                f"minus_{self.reference}": _as_dict(line.difference),
                 "adjusted_p": adjusted.get(line.method),
                 "seeds": {
                     str(seed): {"last": outcome.last, "selected": outcome.selected}
@@ -198,33 +198,27 @@ def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
 
 def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
     """Of the accuracies, less the others' where there are such; over rows too where all say which were right."""
-    pairs = [(mine[seed], other) for seed, other in others.items()]
-    judged = [(one.judged, other.judged if other is not None else one.judged) for one, other in pairs]
+    gaps = [mine[seed].last - (0.0 if other is None else other.last) for seed, other in others.items()]
     values, rows = [], []
-    for one, other in judged:
-        if one is None or other is None:
-            return Interval.of(_differences(pairs))
-        if one is other:
+    for seed, other in others.items():
+        one, their = mine[seed].judged, None if other is None else other.judged
+        if one is None or (their is None and other is not None):
+            return Interval.of(gaps)
+        if their is None:
             values.append(one.right.astype(float))
             rows.append(one.rows)
             continue
         # Where one is known on some rows only (the teacher), these decide.
-        shared, mine_at, theirs_at = np.intersect1d(one.rows, other.rows, return_indices=True)
+        shared, mine_at, theirs_at = np.intersect1d(one.rows, their.rows, return_indices=True)
         if not len(shared):
-            return Interval.of(_differences(pairs))
-        values.append(one.right[mine_at].astype(float) - other.right[theirs_at])
+            return Interval.of(gaps)
+        values.append(one.right[mine_at].astype(float) - their.right[theirs_at])
         rows.append(shared)
-    return Interval.crossed(values, rows) if values else Interval.of([])
+    return Interval.crossed(values, rows) if values else Interval.of(gaps)
 
 
-def _differences(pairs: Iterable[tuple[Outcome, Outcome | None]]) -> Iterable[float]:
-    return (one.last - (other.last if other is not None else 0.0) for one, other in pairs)
-
-
-def _as_dict(interval: Interval) -> dict[str, float | None]:
-    several = interval.count > 1
-    return {
-        "mean": interval.mean,
-        "low": interval.low if several else None,
-        "high": interval.high if several else None,
-    }
+def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:
+    if interval is None:
+        return None
+    low, high = (interval.low, interval.high) if interval.count > 1 else (None, None)
+    return {"mean": interval.mean, "low": low, "high": high}

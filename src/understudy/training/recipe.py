@@ -194,6 +194,13 @@ class Recipe:
     def lr_at(self, progress: float) -> float:
         return self.lr * find_schedule(self.schedule)(progress)
 
+    @classmethod
+    def shared(cls, options: SharedOptions, function: str) -> "Recipe":
+        """What the trainings of a ``function`` share; each of them has its own seed."""
+        if other := options.keys() - SharedOptions.__annotations__.keys():
+            raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
+        return cls(**options)
+
     def arguments(self) -> RecipeOptions:
         """Keyword arguments that make the same recipe."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[return-value]
