@@ -128,6 +128,18 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     assert ("cat" in text and "a very long name of som…" in text) == (kind == "hard")
 
 
+def test_the_page_shows_the_trust_that_was_used(tmp_path: Path) -> None:
+    probs, y = some_labels()
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    gold, pool = us.Gold(x, y, teacher=probs), us.Pool(x, probs)
+    run = us.train(
+        us.models.linear(2, 3), gold, pool, us.slam(covariate="entropy", lower_bound=0.6), epochs=1, progress=False
+    )
+    write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool)
+    _, text = read(tmp_path / "r.html")
+    assert "certainty: minus the entropy" in text and "kept above 0.6" in text
+
+
 def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:
     x, y = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
     gold = us.Gold(x, y)

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
-from understudy.labels.reliability import Reliability
 from understudy.report.figures import reliability_figure, run_curves
 from understudy.report.trust import Trust, measure_teacher
 from understudy.store.files import write_text
@@ -83,14 +82,13 @@ def write_run_report(
     *,
     gold: Gold | None = None,
     pool: Pool | None = None,
-    reliability: Reliability | None = None,
     lower_bound: float = 0.5,
     warnings: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """The page of one training. ``settings``: what was asked for, shown among the facts.
 
-    ``reliability``: the trust in the teacher that the training used; without it, one is fitted as ``us.slam()`` does.
+    Trust in the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
     config = run.config
     # What trained is in the facts; a pool that did not train may still be shown as evidence.
@@ -100,7 +98,7 @@ def write_run_report(
     trust = measure_teacher(
         gold,
         pool,
-        reliability=reliability,
+        reliability=next(iter(run.fits.values()), None),
         lower_bound=lower_bound,
         classes=config.get("classes"),
         class_names=config.get("class_names"),

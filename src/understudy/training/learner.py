@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import FeatureTap, device_of, forward, penultimate, predict, to_device
+from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Losses, Objective, Outputs, Step
 from understudy.training.checks import report_estimates
@@ -49,6 +50,7 @@ class StudentLearner:
         self.columns: Columns = {}
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
+        self.fits: dict[str, Reliability] = {}
         wants_features = any(slot.wants_features for slot in self.objective.slots())
         self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
@@ -88,6 +90,7 @@ class StudentLearner:
             # Said only where a slot really measured the teacher on gold.
             self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
         self.facts |= context.facts
+        self.fits |= context.fits
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """One pass over the whole batch; with the alignment where a weight asks for it."""

@@ -277,6 +277,7 @@ class Training:
             modules=session.learner.modules,
             ids=None if pool is None else pool.ids,
             ema=self.recipe.ema,
+            fits=session.learner.fits,
         )
 
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import predict
+from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import check_digests, read_json, with_digests, write_bytes, write_json
@@ -57,6 +58,8 @@ class Run:
     """The pool's ids."""
     ema: EMA | None = None
     """The moving average of the student's weights, where one was asked for."""
+    fits: dict[str, Reliability] = field(default_factory=dict)
+    """The trust in the teacher that the method estimated and used, by slot; not stored."""
     path: Path | None = None
 
     def __post_init__(self) -> None:
