@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.labels.base import Scored, Source
+from understudy.labels.base import Distribution, ReadOptions
 from understudy.labels.columns import Column, Columns
 from understudy.labels.forms import COLUMNS, FORMS, named_columns
 from understudy.report.trust import measure_teacher
@@ -20,7 +20,7 @@ from understudy.tables.write import write_table
 NAMES = ["ape", "bee", "cat"]
 
 
-class Candidates(Scored):
+class Candidates(Distribution):
     """``allowed (N, C)``: the classes a row may be of, each as likely as the others; a row without any has no label."""
 
     columns = (Column("teacher_candidates", "int8", 0, holds="number per class"),)
@@ -51,7 +51,7 @@ class Candidates(Scored):
         return {"teacher_candidates": self.allowed.to(torch.int8).numpy()}
 
     @classmethod
-    def from_columns(cls, columns: Columns, source: Source) -> "Candidates":
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "Candidates":
         return cls(columns["teacher_candidates"] > 0)
 
 

@@ -96,7 +96,7 @@ def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
     return torch.from_numpy(np.argsort(position, kind="stable"))
 
 
-class Trust(Protocol):
+class FittedTrust(Protocol):
     def alpha(self, probs: Any, /) -> Tensor: ...
 
 
@@ -106,7 +106,7 @@ def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold,
         yield gold.take(estimate), gold.take(held_out)
 
 
-def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Trust], folds: int = 5, seed: int = 0) -> Tensor:
+def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], FittedTrust], folds: int = 5, seed: int = 0) -> Tensor:
     """The chance that the teacher is right on each gold row, ``(n,)`` float64, estimated without that row's fold.
 
     ``fit(labels, truth)`` is ``us.Reliability.fit``, possibly with options. NaN where the teacher said nothing. Rows

@@ -24,7 +24,7 @@ _ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadOptions:
     """What a form may ask beside its columns when it is read."""
 
     classes: int | None
@@ -96,7 +96,7 @@ class Labels(ABC):
 
     @classmethod
     @abstractmethod
-    def from_columns(cls, columns: Columns, source: Source) -> "Labels": ...
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "Labels": ...
 
     @classmethod
     def stored(cls, form: str) -> tuple[Column, ...]:
@@ -160,7 +160,7 @@ class Ranking(Labels):
         """How many classes stand before the given one in each row's ranking, ``(N,)``; C where it is not listed."""
 
 
-class Scored(Ranking):
+class Distribution(Ranking):
     """Labels with a probability for every class, stored or computed."""
 
     @abstractmethod

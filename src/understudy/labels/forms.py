@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from understudy.data.checks import to_tensor
-from understudy.labels.base import Labels, Ranking, Source
+from understudy.labels.base import Labels, Ranking, ReadOptions
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Soft
 from understudy.labels.topk import TopK
 from understudy.labels.votes import Votes
 
-__all__ = ["COLUMNS", "FORMS", "Hard", "Labels", "Ranking", "Soft", "Source", "TopK", "Votes", "as_labels"]
+__all__ = ["COLUMNS", "FORMS", "Hard", "Labels", "Ranking", "ReadOptions", "Soft", "TopK", "Votes", "as_labels"]
 
 FORMS: dict[str, type[Labels]] = {
     "dense": Soft,

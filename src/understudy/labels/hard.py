@@ -12,7 +12,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_labels, check_length, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Source
+from understudy.labels.base import Labels, ReadOptions
 from understudy.labels.columns import Column, Columns
 
 
@@ -104,9 +104,9 @@ class Hard(Labels):
         return columns
 
     @classmethod
-    def from_columns(cls, columns: Columns, source: Source) -> "Hard":
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "Hard":
         confidence = columns.get("teacher_confidence")
-        return cls(columns["teacher_label"], confidence, classes=source.classes, where=source.where)
+        return cls(columns["teacher_label"], confidence, classes=options.classes, where=options.where)
 
     @classmethod
     def stored(cls, form: str) -> tuple[Column, ...]:

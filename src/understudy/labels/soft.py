@@ -11,13 +11,13 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Scored, Source, same_classes
+from understudy.labels.base import Distribution, Labels, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.labels.topk import TopK
 
 
-class Soft(Scored):
+class Soft(Distribution):
     """Class probabilities, ``(N, C)``. Stored as given: a float16 or memory-mapped array is not copied."""
 
     columns = (
@@ -36,6 +36,10 @@ class Soft(Scored):
 
     def probs_of(self, rows: slice | Tensor) -> Tensor:
         return self.probs[rows]
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        # Asked for in every batch.
+        return self.probs.index_select(0, rows).float()
 
     def labelled(self) -> Tensor:
         return torch.ones(len(self), dtype=torch.bool)
@@ -64,11 +68,11 @@ class Soft(Scored):
         return {"teacher_probs": self.probs.float().cpu().numpy()}
 
     @classmethod
-    def from_columns(cls, columns: Columns, source: Source) -> Labels:
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> Labels:
         """Rows without a label, where they may be, come as top-k of all classes, which can say so."""
-        probs = to_tensor(columns["teacher_probs"], source.where)
-        gaps = probs[:, :1].isnan() if source.gaps else torch.zeros(1, dtype=torch.bool)
+        probs = to_tensor(columns["teacher_probs"], options.where)
+        gaps = probs[:, :1].isnan() if options.gaps else torch.zeros(1, dtype=torch.bool)
         if not bool(gaps.any()):
-            return cls(probs, where=source.where)
+            return cls(probs, where=options.where)
         classes = probs.shape[1]
         return TopK(torch.where(gaps, -1, torch.arange(classes)), probs.nan_to_num(nan=0.0), classes)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Ranking, Source, same_classes
+from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.maths.ranking import Leading
@@ -124,10 +124,10 @@ class TopK(Ranking):
         }
 
     @classmethod
-    def from_columns(cls, columns: Columns, source: Source) -> "TopK":
-        assert source.classes is not None
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "TopK":
+        assert options.classes is not None
         index, prob = columns["teacher_topk_index"], columns["teacher_topk_prob"]
-        return cls(index, prob, source.classes, columns.get("teacher_topk_tail"), where=source.where)
+        return cls(index, prob, options.classes, columns.get("teacher_topk_tail"), where=options.where)
 
 
 def _margin(scores: Leading) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Scored, Source, same_classes
+from understudy.labels.base import Distribution, Labels, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
@@ -27,7 +27,7 @@ from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_share
 _RULES = ("majority", "dawid_skene")
 
 
-class Votes(Scored):
+class Votes(Distribution):
     """``votes (N, A)``: what each of A annotators said of each row."""
 
     columns = (
@@ -100,13 +100,13 @@ class Votes(Scored):
         return {"teacher_votes": self.votes.int().numpy()}
 
     @classmethod
-    def from_columns(cls, columns: Columns, source: Source) -> "Votes":
-        assert source.classes is not None
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "Votes":
+        assert options.classes is not None
         votes = columns["teacher_votes"]
         # Files with gaps hold whole numbers as fractions; other fractions are refused below.
         if votes.dtype.kind == "f" and np.array_equal(votes, np.floor(votes)):
             votes = votes.astype(np.int64)
-        return cls(votes, source.classes, by=source.votes, where=source.where)
+        return cls(votes, options.classes, by=options.votes, where=options.where)
 
     def probs_of(self, rows: slice | Tensor) -> Tensor:
         votes, model = self.votes[rows], self.vote_model()

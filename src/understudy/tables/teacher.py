@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Column
-from understudy.labels.forms import COLUMNS, FORMS, Labels, Source, column_of
+from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions, column_of
 from understudy.store.arrow import Array
 from understudy.tables.classes import Labelling, is_number
 from understudy.tables.table import Table
@@ -48,7 +48,7 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
         raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
     values = {column.name: _read(column, given[column.name], table, how) for column in columns if column.name in given}
     classes = how.classes if forms[0].needs_classes else None if how.names is None else len(how.names)
-    return forms[0].from_columns(values, Source(classes, table.where(first[0]), how.votes))
+    return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes))
 
 
 def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:

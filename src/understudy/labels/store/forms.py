@@ -11,7 +11,7 @@ import numpy as np
 from understudy.data.checks import check_length
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Columns
-from understudy.labels.forms import COLUMNS, FORMS, Labels, Source, as_labels
+from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions, as_labels
 from understudy.store.arrow import Array
 
 
@@ -41,7 +41,7 @@ def _numbered(labels: Any, classes: tuple[str, ...]) -> Any:
 
 def from_columns(columns: Columns, form: str, classes: int) -> Labels:
     """The labels of rows as ``blank`` and ``fill`` made them; dense ones with gaps come as top-k of all classes."""
-    return FORMS[form].from_columns(columns, Source(classes, gaps=True))
+    return FORMS[form].from_columns(columns, ReadOptions(classes, gaps=True))
 
 
 def blank(rows: int, form: str, classes: int, depth: int) -> Columns:
