@@ -4,12 +4,15 @@ import importlib
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import typer
 
 import understudy as us
 from understudy import cli
+from understudy.objective import Outputs, Step
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -94,3 +97,20 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     accuracy = float(capsys.readouterr().out.split()[0])
     teacher, x, y = namespace["teacher"], namespace["x"], namespace["y"]
     assert accuracy > us.evaluate(teacher, us.Gold(x[1260:], y[1260:]))["accuracy"]  # type: ignore[arg-type, index]
+
+
+def test_the_examples_of_contributing_work() -> None:
+    """The method and the strategy that it adds are what their packages expect."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "example"}
+    for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(example, "CONTRIBUTING.md", "exec"), names)
+    objective = names["smoothing"](epsilon=0.5, temperature=2.0)
+    step = Step(Outputs(torch.zeros(1, 2)), torch.tensor([[1.0, 0.0]]), torch.arange(1))
+    assert objective.target(step).tolist() == [[0.75, 0.25]] and objective.temperature == 2.0
+    arrays = {"probs": torch.tensor([[1.0, 0.0]] * 2), "probs_ema": torch.tensor([[1.0, 0.0], [0.5, 0.5]])}
+    surprise, everything = names["surprise"], torch.tensor([True, True])
+    picks = surprise.pick(2, arrays, available=everything, generator=torch.Generator())
+    assert picks.tolist() == [1, 0]
+    reasons = surprise.explain(picks, arrays, labelled=torch.tensor([]), names=["a", "b"])
+    assert reasons == ([1.0, 0.0], ["1.00 off its average", "0.00 off its average"])
