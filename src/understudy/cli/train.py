@@ -106,7 +106,7 @@ def train_command(
 
 
 def _check_alone(context: typer.Context) -> None:
-    """What a resumed training does was said when it began."""
+    """What a resumed training does was asked for when it began."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
@@ -196,7 +196,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         classes = request.data.outputs(examples)
         build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
         ema = _average(build, device) if request.recipe["ema"] else None
-        # What a run began with stays; whether the files are still the same is found out by the training.
+        # What a run began with stays; the training checks whether the files are still the same.
         if not resume:
             request.save()
         if not resume or not (out / VALUES_FILE).exists():

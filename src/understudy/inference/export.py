@@ -113,8 +113,8 @@ def _example_mapping(example: Mapping[str, Any]) -> dict[str, Tensor]:
     batch = {name: to_tensor(value, f"example[{name!r}]") for name, value in example.items()}
     lengths = {value.shape[:1] for value in batch.values()}
     if len(lengths) != 1 or not lengths.pop().numel():
-        said = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
-        raise UnderstudyError(f"example: the tensors do not hold one row per example each ({said or 'none given'})")
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
+        raise UnderstudyError(f"example: the tensors do not hold one row per example each ({shapes or 'none given'})")
     rows = len(next(iter(batch.values())))
     return {name: value[torch.arange(ROWS) % rows] for name, value in batch.items()}
 
@@ -126,14 +126,14 @@ def _try_student(model: Probabilities, inputs: tuple[Tensor, ...]) -> None:
     shapes = ", ".join(str(tuple(value.shape[1:])) for value in inputs)
     try:
         with torch.no_grad():
-            said = model(*inputs)
+            probs = model(*inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise UnderstudyError(
             f"{student} cannot take the example rows of shape {shapes} ({reason(error)}); pass rows as in training"
         ) from error
-    if said.dim() != 2 or not bool(said.isfinite().all()):
+    if probs.dim() != 2 or not bool(probs.isfinite().all()):
         raise UnderstudyError(
-            f"{student} gives no finite (rows, classes) for the example (shape {tuple(said.shape)}); check its weights"
+            f"{student} gives no finite (rows, classes) for the example (shape {tuple(probs.shape)}); check its weights"
         )
 
 
@@ -149,7 +149,7 @@ def _metadata(student: nn.Module, config: dict[str, Any], names: tuple[str, ...]
 
 
 def _check(kind: Format, model: Probabilities, inputs: tuple[Tensor, ...], file: Path, path: Path) -> None:
-    """The file, read again, says what the student says: on one row, two, three and all."""
+    """The file, read again, predicts what the student predicts: on one row, two, three and all."""
     try:
         loaded: Loaded = kind.load(file, model)
         for size in (1, 2, 3, ROWS) if inputs else ():
@@ -163,12 +163,12 @@ def _check(kind: Format, model: Probabilities, inputs: tuple[Tensor, ...], file:
         raise UnderstudyError(f"{path} was not written: loaded again, it fails: {reason(error)}") from error
 
 
-def _compare(found: Tensor, expected: Tensor, size: int) -> None:
-    if found.shape != expected.shape:
+def _compare(exported: Tensor, expected: Tensor, size: int) -> None:
+    if exported.shape != expected.shape:
         raise UnderstudyError(
-            f"for {size} rows the exported model gives {tuple(found.shape)}, the student {tuple(expected.shape)}"
+            f"for {size} rows the exported model gives {tuple(exported.shape)}, the student {tuple(expected.shape)}"
         )
-    gap = float((found - expected).abs().max())
+    gap = float((exported - expected).abs().max())
     # Written so that NaN fails.
     if not gap <= TOLERANCE:
         raise UnderstudyError(
@@ -178,5 +178,5 @@ def _compare(found: Tensor, expected: Tensor, size: int) -> None:
     if expected.shape[1] > 1:
         best = expected.topk(2, -1).values
         decided = best[:, 0] - best[:, 1] > TIE
-        if bool((found.argmax(-1) != expected.argmax(-1))[decided].any()):
+        if bool((exported.argmax(-1) != expected.argmax(-1))[decided].any()):
             raise UnderstudyError(f"for {size} rows the exported model predicts other classes than the student")

@@ -54,8 +54,8 @@ class Format:
 def reason(error: BaseException) -> str:
     """The first line that says something, in a message that may be pages long."""
     lines = [" ".join(line.split()).lstrip("- ") for line in str(error).splitlines() if "TORCH_LOGS" not in line]
-    said = next((line for line in lines if any(letter.isalpha() for letter in line)), type(error).__name__)
-    return said.split(". ")[0][:200].rstrip(" .:;")
+    first = next((line for line in lines if any(letter.isalpha() for letter in line)), type(error).__name__)
+    return first.split(". ")[0][:200].rstrip(" .:;")
 
 
 @contextmanager
@@ -106,11 +106,11 @@ def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
 
 def _write_torchscript(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
     with _quiet(), torch.no_grad():
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", TracerWarning)
             traced: Any = torch.jit.trace(model, inputs, check_trace=False)
         # A branch on a value is traced one way only, and the example rows need not show it.
-        for warning in told:
+        for warning in caught:
             if issubclass(warning.category, TracerWarning):
                 raise UnderstudyError(
                     f"{path.suffix} records one path through the net, and {Path(warning.filename).name} line "
@@ -147,12 +147,12 @@ def _write_onnx(model: Probabilities, inputs: Inputs, path: Path, metadata: dict
     _need_onnx()
     names = list(model.names or ("x",))
     with _quiet(), torch.no_grad():
-        found = torch.onnx.export(
+        program = torch.onnx.export(
             _program(model, inputs), dynamo=True, verbose=False, input_names=names, output_names=["probabilities"]
         )
-        assert found is not None
-        found.model.metadata_props.update(metadata)
-        path.write_bytes(found.model_proto.SerializeToString())
+        assert program is not None
+        program.model.metadata_props.update(metadata)
+        path.write_bytes(program.model_proto.SerializeToString())
 
 
 def _load_onnx(path: Path, model: Probabilities) -> Loaded:
@@ -166,8 +166,8 @@ def _load_onnx(path: Path, model: Probabilities) -> Loaded:
     def run(inputs: Inputs) -> Tensor:
         given = dict(zip(model.names or ("x",), inputs, strict=True))
         # An input that the student ignores is not in the graph.
-        said = session.run(["probabilities"], {name: given[name].numpy() for name in names})
-        return torch.from_numpy(said[0])
+        outputs = session.run(["probabilities"], {name: given[name].numpy() for name in names})
+        return torch.from_numpy(outputs[0])
 
     return run
 
@@ -186,8 +186,8 @@ def _need_onnx() -> None:
 def _positional(module: Any) -> Loaded:
     def run(inputs: Inputs) -> Tensor:
         with torch.no_grad():
-            said: Tensor = module(*inputs)
-        return said
+            probs: Tensor = module(*inputs)
+        return probs
 
     return run
 

@@ -155,13 +155,13 @@ class FeatureTap:
 
 
 def _linears(module: nn.Module) -> list[nn.Module]:
-    found: list[nn.Module] = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    if not found:
+    linears: list[nn.Module] = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    if not linears:
         raise UnderstudyError(
             f"{type(module).__name__} has no nn.Linear to take penultimate features from; "
             "name a layer whose output they are"
         )
-    return found
+    return linears
 
 
 def _find(module: nn.Module, name: str) -> nn.Module:
