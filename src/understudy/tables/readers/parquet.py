@@ -1,7 +1,7 @@
 """Parquet: one file, or a folder of shards in the order of their names. Columns are streamed, one at a time.
 
 What the file declares (rows, widths, unpacked sizes) is checked against the memory before any is taken. A column of
-lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead (``data/mapped.py``).
+lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead (``tables/mapped.py``).
 """
 
 from collections.abc import Iterator, Sequence
