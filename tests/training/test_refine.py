@@ -12,7 +12,7 @@ import understudy as us
 from understudy.comparison.outcome import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
-from understudy.training.refine import RefinedLabels
+from understudy.training.session import RefinedLabels
 
 
 def _logits(*probs: float) -> Tensor:

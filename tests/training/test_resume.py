@@ -108,13 +108,15 @@ def test_resumed_equals_undisturbed(name: str, stop: int, tmp_path: Path) -> Non
     assert_same(train(tmp_path / "run", resume=True, stop=1, **options), undisturbed)
 
 
-def test_a_moving_average_goes_on_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"finetune_epochs": 2, "epochs": 2}], ids=["training", "fine-tuning"])
+def test_a_moving_average_goes_on_too(tmp_path: Path, more: dict[str, Any]) -> None:
     undisturbed, stopped, resumed = (us.EMA(net()) for _ in range(3))
-    train(None, ema=undisturbed)
+    train(None, ema=undisturbed, **more)
     with pytest.raises(Stop):
-        train(tmp_path / "run", stop=13, ema=stopped)
-    train(tmp_path / "run", resume=True, ema=resumed)
-    assert undisturbed.updates == resumed.updates > stopped.updates
+        train(tmp_path / "run", stop=13, ema=stopped, **more)
+    train(tmp_path / "run", resume=True, ema=resumed, **more)
+    assert undisturbed.updates == resumed.updates > 0
+    assert more or resumed.updates > stopped.updates
     for name, value in undisturbed.module.state_dict().items():
         assert value.equal(resumed.module.state_dict()[name])
 

@@ -58,7 +58,7 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
     return peer
 
 
-class CoTeaching:
+class CoTeachingScorer:
     """Scores a batch with both nets; the loop sees one sum and one optimizer."""
 
     def __init__(self, learner: Learner, *, forget_rate: float | None, gradual_epochs: int) -> None:
@@ -121,6 +121,6 @@ def co_teaching(
     return Objective(
         name="co_teaching",
         target=TeacherTarget(hard=hard),
-        scorer=partial(CoTeaching, forget_rate=forget_rate, gradual_epochs=gradual_epochs),
+        scorer=partial(CoTeachingScorer, forget_rate=forget_rate, gradual_epochs=gradual_epochs),
         **slots,
     )

@@ -1,7 +1,7 @@
-"""One net under an objective: the columns and modules its slots prepared, and its losses on a batch.
+"""From a batch to its loss: a net's losses per example (``StudentLearner``), then weighed and summed (``WeightedSum``).
 
-Everything here is per example; nothing is weighed, summed or stepped. A pass takes the model to call as an argument:
-the student itself, or whatever wraps it (DistributedDataParallel, torch.compile).
+A pass takes the model to call as an argument: the student itself, or whatever wraps it (DistributedDataParallel,
+torch.compile).
 """
 
 import copy
@@ -16,13 +16,13 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import FeatureTap, device_of, forward, penultimate, predict, to_device
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
-from understudy.objective import Batch, Columns, Context, Losses, Objective, Outputs, Step
+from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step
 from understudy.training.checks import report_estimates
 from understudy.training.recipe import Recipe
 
 
 class StudentLearner:
-    """Loss by loss what the objective says of ``student`` on gold and pool rows."""
+    """One net under an objective: the columns and modules its slots prepared, and its losses, unweighed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StudentLearner:
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
         self.fits: dict[str, Reliability] = {}
-        wants_features = any(slot.wants_features for slot in self.objective.slots())
+        wants_features = any(slot.wants_features for slot in list(self.objective.slots()))
         self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and self.gold is None:
@@ -158,6 +158,29 @@ class StudentLearner:
             epoch=batch.epoch,
             progress=batch.progress,
         )
+
+
+class WeightedSum:
+    """The usual scorer: Σ over gold rows of ``gold_weight · loss`` plus Σ over pool rows of ``weight · loss``."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.learners = {"": learner}
+        self.can_vanish = learner.objective.can_vanish
+
+    def prepare(self, epoch: int) -> None:
+        self.learner.prepare(epoch)
+
+    def score(self, model: Any, batch: Batch) -> Scored:
+        losses = self.learner.losses(model, batch)
+        total = self.learner.gold_weight * losses.gold.sum()
+        if losses.step is None:
+            return Scored(total)
+        weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
+        total = total + (losses.pool if weights is None else weights * losses.pool).sum()
+        # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
+        moves = not self.can_vanish or len(batch.gold_rows) > 0 or weights is None or bool((weights != 0).any())
+        return Scored(total, moves, losses.step.outputs.logits, weights)
 
 
 def _hooked(model: Any) -> Any:

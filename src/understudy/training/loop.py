@@ -172,12 +172,14 @@ class Training:
         progress, ema = self.progress, recipe.ema if phase == "train" else None
         parameters = session.parameters()
         optimizer = make_optimizer(
-            recipe.optimizer, parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
-        )
+            recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
+            weight_decay=recipe.weight_decay, momentum=recipe.momentum,
+        )  # fmt: skip
         # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
         parts = {
             "student": self.student, **self.session.parts(), "random": session.random,
-            "optimizer": OptimizerState(optimizer), "progress": progress, **({} if ema is None else {"ema": ema}),
+            "optimizer": OptimizerState(optimizer), "progress": progress,
+            **({} if recipe.ema is None else {"ema": recipe.ema}),
         }  # fmt: skip
         if self.checkpoints.restore(parts, self.session):
             session.resume_at(progress.epoch, progress.batch)

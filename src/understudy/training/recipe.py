@@ -257,18 +257,24 @@ def takes(options: type) -> Callable[[Function], Function]:
 
 
 def make_optimizer(
-    name: str, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, momentum: float
+    name: str, *groups: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float
 ) -> torch.optim.Optimizer:
-    """The fused kernels update all tensors in one call; they exist for CPU and CUDA."""
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    if not trained:
+    """The fused kernels update all tensors of a group in one call; they exist for CPU and CUDA.
+
+    The fused SGD wants every parameter of a group to have a gradient from its first step on, or none: what a method
+    trains beside the student, which batches of gold alone do not touch, is a group of its own.
+    """
+    trained = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
+    every = [parameter for group in trained for parameter in group]
+    if not every:
         raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
-    kinds = {parameter.device.type for parameter in trained}
-    fused = kinds <= {"cpu", "cuda"} and all(parameter.is_floating_point() for parameter in trained)
+    kinds = {parameter.device.type for parameter in every}
+    fused = kinds <= {"cpu", "cuda"} and all(parameter.is_floating_point() for parameter in every)
+    given = [{"params": group} for group in trained if group]
     if name == "adam":
-        return torch.optim.Adam(trained, lr=lr, weight_decay=weight_decay, fused=fused)
+        return torch.optim.Adam(given, lr=lr, weight_decay=weight_decay, fused=fused)
     if name == "adamw":
-        return torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, fused=fused)
+        return torch.optim.AdamW(given, lr=lr, weight_decay=weight_decay, fused=fused)
     if name == "sgd":
-        return torch.optim.SGD(trained, lr=lr, weight_decay=weight_decay, momentum=momentum, fused=fused)
+        return torch.optim.SGD(given, lr=lr, weight_decay=weight_decay, momentum=momentum, fused=fused)
     raise UnderstudyError(f"optimizer={name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")

@@ -26,34 +26,93 @@ from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import device_of
-from understudy.objective import Batch, Columns, Learner, Objective, Scored, Scorer
+from understudy.labels.base import Labels
+from understudy.objective import Batch, Columns, Objective, Scored, Scorer
 from understudy.training.checks import check_outputs, drop_unlabelled, report_gold
-from understudy.training.learner import StudentLearner
+from understudy.training.learner import StudentLearner, WeightedSum
 from understudy.training.recipe import Recipe, SessionOptions, takes
-from understudy.training.refine import RefinedLabels
+
+# 4 bytes each: beyond 400 MB the averages cost more than they tell.
+MOST_ENTRIES = 100_000_000
 
 
-class WeightedSum:
-    """The usual scorer: Σ over gold rows of ``gold_weight · loss`` plus Σ over pool rows of ``weight · loss``."""
+class RefinedLabels:
+    """What training says about the labels themselves: which look wrong, and what they should have been.
 
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-        self.learners = {"": learner}
-        self.can_vanish = learner.objective.can_vanish
+    A student first learns what many labels agree on, and only later memorises the odd ones. Its predictions *averaged
+    over training* therefore tell wrong labels from right ones far better than its last predictions do (see Swayamdipta
+    et al., 2020, on training dynamics). The forward passes are made anyway; this only adds them up.
+    """
 
-    def prepare(self, epoch: int) -> None:
-        self.learner.prepare(epoch)
+    def __init__(self, rows: int, classes: int) -> None:
+        self.probs = torch.zeros(rows, classes)
+        self.weights = torch.zeros(rows)
+        self.visits = torch.zeros(rows)
 
-    def score(self, model: Any, batch: Batch) -> Scored:
-        losses = self.learner.losses(model, batch)
-        total = self.learner.gold_weight * losses.gold.sum()
-        if losses.step is None:
-            return Scored(total)
-        weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
-        total = total + (losses.pool if weights is None else weights * losses.pool).sum()
-        # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
-        moves = not self.can_vanish or len(batch.gold_rows) > 0 or weights is None or bool((weights != 0).any())
-        return Scored(total, moves, losses.step.outputs.logits, weights)
+    @staticmethod
+    def fits(rows: int, classes: int) -> bool:
+        return rows * classes <= MOST_ENTRIES
+
+    def add(self, rows: Tensor, logits: Tensor, weights: Tensor | None) -> None:
+        once = torch.ones(len(rows))
+        self.probs.index_add_(0, rows, logits.detach().float().softmax(-1).cpu())
+        self.weights.index_add_(0, rows, once if weights is None else weights.float().cpu())
+        self.visits.index_add_(0, rows, once)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"probs": self.probs, "weights": self.weights, "visits": self.visits}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for name, sums in self.state_dict().items():
+            sums.copy_(state[name])
+
+    def columns(self, teacher: Labels) -> Columns:
+        """``refined.wrong`` (chance that the label is wrong), ``refined.label`` (suggestion), ``refined.weight``.
+
+        A row never drawn (``resample``) keeps its label, with wrong = NaN and weight 0: nothing is known of it.
+        """
+        seen, label = self.visits > 0, teacher.top1()
+        on_label = self.probs.gather(1, label.unsqueeze(1)).squeeze(1) / self.visits
+        return {
+            "refined.wrong": (1 - on_label).clamp(0, 1),
+            "refined.label": torch.where(seen, self.probs.argmax(1), label),
+            "refined.weight": self.weights / self.visits.clamp(min=1),
+        }
+
+
+class RandomStates:
+    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws."""
+
+    def __init__(self, draws: torch.Generator) -> None:
+        self.draws, self.augment = draws, torch.Generator()
+        self.device = torch.device("cpu")
+        self._loaded: dict[str, Tensor] = {}
+
+    @contextmanager
+    def of_epoch(self, seed: int, *, resumed: bool, device: torch.device) -> Iterator[None]:
+        self.device = device
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(cuda):
+            if resumed:
+                torch.set_rng_state(self._loaded["torch"])
+                if cuda and "cuda" in self._loaded:
+                    torch.cuda.set_rng_state(self._loaded["cuda"], device)
+            else:
+                torch.manual_seed(seed)
+                self.augment.manual_seed(seed + 1)
+                self.draws.manual_seed(seed + 2)
+            yield
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {"torch": torch.get_rng_state(), "augment": self.augment.get_state(), "draws": self.draws.get_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._loaded = dict(state)
+        self.augment.set_state(state["augment"])
+        self.draws.set_state(state["draws"])
 
 
 class Session:
@@ -157,8 +216,12 @@ class Session:
 
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
+        return [*self.student.parameters(), *self.module_parameters()]
+
+    def module_parameters(self) -> list[nn.Parameter]:
+        """The second half of these."""
         self.prepare()
-        return [*self.student.parameters(), *nn.ModuleDict(self.learner.modules).parameters()]
+        return list(nn.ModuleDict(self.learner.modules).parameters())
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch in their order, from where a loaded state left off."""
@@ -268,41 +331,6 @@ class Session:
     def resume_at(self, epoch: int, batch: int) -> None:
         """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
         self.epoch, self.batch, self._resumes = epoch, batch, True
-
-
-class RandomStates:
-    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws."""
-
-    def __init__(self, draws: torch.Generator) -> None:
-        self.draws, self.augment = draws, torch.Generator()
-        self.device = torch.device("cpu")
-        self._loaded: dict[str, Tensor] = {}
-
-    @contextmanager
-    def of_epoch(self, seed: int, *, resumed: bool, device: torch.device) -> Iterator[None]:
-        self.device = device
-        cuda = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(cuda):
-            if resumed:
-                torch.set_rng_state(self._loaded["torch"])
-                if cuda and "cuda" in self._loaded:
-                    torch.cuda.set_rng_state(self._loaded["cuda"], device)
-            else:
-                torch.manual_seed(seed)
-                self.augment.manual_seed(seed + 1)
-                self.draws.manual_seed(seed + 2)
-            yield
-
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {"torch": torch.get_rng_state(), "augment": self.augment.get_state(), "draws": self.draws.get_state()}
-        if self.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.device)
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._loaded = dict(state)
-        self.augment.set_state(state["augment"])
-        self.draws.set_state(state["draws"])
 
 
 def _sampling(columns: Columns) -> Tensor | None:
