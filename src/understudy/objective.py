@@ -182,7 +182,7 @@ class Context:
                 f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: pass teacher= to us.Gold for "
                 "rows the teacher had not trained on, or use us.vanilla(), which estimates nothing"
             )
-        return self.gold.take(rows), labels
+        return self.gold if len(rows) == len(self.gold) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
         """What a user passed for every row of their pool, cut to the rows that have a label."""
@@ -361,10 +361,13 @@ class Objective:
             return self.temperature
         return (self.temperature, self.temperature)
 
-    def slots(self) -> Iterator[Slot]:
-        for slot in (self.target, self.link, self.weight, *self.terms):
-            if slot is not None:
-                yield from slot.slots()
+    def slots(self) -> tuple[Slot, ...]:
+        return self._slots
+
+    @cached_property
+    def _slots(self) -> tuple[Slot, ...]:
+        parts = (self.target, self.link, self.weight, *self.terms)
+        return tuple(slot for part in parts if part is not None for slot in part.slots())
 
     def replace(self, **changes: Any) -> "Objective":
         return replace(self, **changes)

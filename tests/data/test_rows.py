@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import understudy.data.rows as module
-from understudy.data.combined import ConcatRows, SubsetRows, concatenate, join
-from understudy.data.rows import DatasetRows, MappedRows, TensorRows, as_rows, mapped_rows
+from understudy.data.combined import ConcatRows, SubsetRows, concatenate
+from understudy.data.rows import DatasetRows, MappedRows, TensorRows, as_rows, join, mapped_rows
 from understudy.errors import UnderstudyError
 
 X = torch.arange(12.0).reshape(6, 2)

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from understudy.data.combined import join, shared_collator
-from understudy.data.rows import Rows, collate_items
+from understudy.data.rows import Rows, collate_items, join, shared_collator
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
 WINDOW = 512
@@ -193,7 +192,7 @@ def fetch_batches(
 ) -> Iterator[tuple[Any, Tensor, Tensor]]:
     """``(x, gold rows, pool rows)`` per batch; features are read by worker processes where there are any."""
     fetch = _Fetch(gold, pool, plan)
-    per_row = any(rows is not None and rows.per_row for rows in (gold, pool))
+    per_row = [rows for rows in (gold, pool) if rows is not None and rows.per_row]
     if workers and per_row:
         batches = DataLoader(fetch, batch_size=None, num_workers=workers)
         for x, (golds, pools) in zip(batches, plan, strict=True):

@@ -1,14 +1,11 @@
 """Rows made of other rows: some of them, or several sources one after the other. Nothing is copied."""
 
-from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from understudy.data.rows import Batch, Collate, Rows, TensorRows, collate_items
-from understudy.errors import UnderstudyError
+from understudy.data.rows import Batch, Rows, TensorRows, collate_items, join, shared_collator
 
 
 class SubsetRows(Rows):
@@ -16,6 +13,10 @@ class SubsetRows(Rows):
 
     def __init__(self, base: Rows, index: Tensor) -> None:
         self.base, self.index, self.collate = base, index, base.collate
+        self.per_row, self.on_disk = base.per_row, base.on_disk
+        # Neighbours here are near each other in the file only if they are in its order.
+        if base.preferred_block is not None and bool((index[1:] >= index[:-1]).all()):
+            self.preferred_block = base.preferred_block
 
     def __len__(self) -> int:
         return len(self.index)
@@ -25,20 +26,6 @@ class SubsetRows(Rows):
 
     def take(self, index: Tensor) -> Batch:
         return self.base.take(self.index[index])
-
-    @property
-    def per_row(self) -> bool:
-        return self.base.per_row
-
-    @property
-    def on_disk(self) -> bool:
-        return self.base.on_disk
-
-    @cached_property
-    def preferred_block(self) -> int | None:
-        # Neighbours here are near each other in the file only if they are in its order.
-        rising = bool((self.index[1:] >= self.index[:-1]).all())
-        return self.base.preferred_block if rising else None
 
     def will_need(self, index: Tensor | None) -> None:
         if index is not None:
@@ -52,6 +39,7 @@ class ConcatRows(Rows):
 
     def __init__(self, parts: list[Rows]) -> None:
         self.parts, self.collate = parts, shared_collator(parts)
+        self.per_row = any(part.per_row for part in parts)
         self.ends = torch.tensor([len(part) for part in parts]).cumsum(0)
 
     def __len__(self) -> int:
@@ -80,30 +68,6 @@ class ConcatRows(Rows):
             if len(positions):
                 split.append((part, positions, index[positions] - int(self.ends[number]) + len(part)))
         return split
-
-    @property
-    def per_row(self) -> bool:
-        return any(part.per_row for part in self.parts)
-
-
-def shared_collator(parts: Iterable[Rows | None]) -> Collate | None:
-    """The one collator of rows that meet in a batch; None where none of them has any."""
-    collators = [part.collate for part in parts if part is not None]
-    if any(collate != collators[0] for collate in collators):
-        raise UnderstudyError(
-            "rows that meet in a batch have different collators, or some have none; pass the same function as "
-            "collate= to every us.Gold and us.Pool"
-        )
-    return collators[0] if collators else None
-
-
-def join(batches: list[Batch]) -> Batch:
-    """Batches stacked along the first axis; a single one is returned as it is."""
-    if len(batches) == 1:
-        return batches[0]
-    if isinstance(batches[0], Tensor):
-        return torch.cat(batches)
-    return {key: torch.cat([batch[key] for batch in batches]) for key in batches[0]}
 
 
 def _reorder(batch: Batch, order: Tensor) -> Batch:

@@ -19,7 +19,6 @@ from understudy.data.combined import SubsetRows, concatenate
 from understudy.data.rows import Collate, Rows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, as_labels
-from understudy.store.settings import Above, Hash, add, add_parts
 
 Ids = np.ndarray[Any, Any]
 Answer = TypeVar("Answer")
@@ -35,6 +34,8 @@ class Gold:
     same one, because gold and pool rows of a batch are collated together.
     """
 
+    derived = ("answers",)
+    """What follows from the rest, and is no part of a fingerprint."""
     answers: dict[Hashable, Any] | None = None
     """What was estimated from these rows, for trainings that share them; None: every training estimates anew."""
 
@@ -95,8 +96,10 @@ class Gold:
 
     def estimates(self) -> tuple[Tensor, Labels | None]:
         """Those rows, and what the teacher said of them."""
+        if self.teacher is None or not bool(self.chosen.any()):
+            return self.teacher_rows, self.teacher
         keep = (~self.chosen[self.teacher_rows]).nonzero().squeeze(1)
-        return self.teacher_rows[keep], None if self.teacher is None else self.teacher.take(keep)
+        return self.teacher_rows[keep], self.teacher.take(keep)
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """``answer()``, kept for the next who asks where ``answers`` is a dict."""
@@ -149,6 +152,8 @@ class Pool:
     ``collate``: as for ``Gold``.
     """
 
+    derived: tuple[str, ...] = ()
+
     def __init__(
         self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, collate: Collate | None = None
     ) -> None:
@@ -200,9 +205,3 @@ def _check_class_count(y: Tensor, classes: int) -> None:
             f"gold.y row {row} is class {int(y.max())}, but the teacher knows {classes} classes "
             f"(0 to {classes - 1}); check the label encoding of one of them"
         )
-
-
-@add_parts.register
-def _(examples: Gold | Pool, into: Hash, above: Above) -> None:
-    # Answers follow from the rest.
-    add({name: value for name, value in vars(examples).items() if name != "answers"}, into, above)

@@ -14,7 +14,8 @@ together and get one padding. A memory map may say how its rows are best shuffle
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ Collate = Callable[[list[Any]], Batch]
 class Rows(ABC):
     collate: Collate | None = None
     """Makes a batch of ``items``, where the user gave a collator."""
+    per_row: bool = False
+    """Whether rows are fetched one at a time, so that worker processes pay off."""
+    on_disk: bool = False
+    """Whether ``will_need`` is of use."""
+    preferred_block: int | None = None
+    """How many neighbouring rows are best read together; None where every row is as near as any other."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -47,29 +54,14 @@ class Rows(ABC):
         """The rows as they are before ``collate``, where there is one."""
         raise NotImplementedError(f"{type(self).__name__} has no collator")
 
-    @property
-    def per_row(self) -> bool:
-        """True where rows are fetched one at a time, so that worker processes pay off."""
-        return False
-
-    @property
-    def on_disk(self) -> bool:
-        """True where ``will_need`` is of use."""
-        return False
-
-    @property
-    def preferred_block(self) -> int | None:
-        """How many neighbouring rows are best read together; None where every row is as near as any other."""
-        return None
-
     def will_need(self, index: Tensor | None) -> None:
         """Advice that these rows (None: all) are read soon; also from another thread."""
         return
 
 
+@dataclass(eq=False)
 class TensorRows(Rows):
-    def __init__(self, x: Tensor) -> None:
-        self.x = x
+    x: Tensor
 
     def __len__(self) -> int:
         return len(self.x)
@@ -83,24 +75,18 @@ class TensorRows(Rows):
 class MappedRows(TensorRows):
     """A memory-mapped file; only what a batch asks for is ever read into memory of our own."""
 
+    on_disk = True
+
     def __init__(self, array: np.memmap[Any, Any], *, shuffle: str | int = "auto", where: str = "x") -> None:
         super().__init__(to_tensor(array, where))
         self.ahead = Readahead(array)
-        self.block = _block_of(array, shuffle)
-
-    @property
-    def on_disk(self) -> bool:
-        return True
-
-    @property
-    def preferred_block(self) -> int | None:
-        return self.block
+        self.preferred_block = _block_of(array, shuffle)
 
     def will_need(self, index: Tensor | None) -> None:
         if index is None:
             self.ahead.whole(len(self))
         else:
-            self.ahead.rows(index, self.block or block_rows(self.ahead.row_bytes))
+            self.ahead.rows(index, self.preferred_block or block_rows(self.ahead.row_bytes))
 
 
 def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "auto") -> MappedRows:
@@ -137,20 +123,15 @@ class MappingRows(Rows):
 
     def __init__(self, parts: Mapping[str, TensorRows]) -> None:
         self.parts = parts
+        self.on_disk = any(part.on_disk for part in parts.values())
+        blocks = [part.preferred_block for part in parts.values() if part.preferred_block]
+        self.preferred_block = min(blocks, default=None)
 
     def __len__(self) -> int:
         return len(next(iter(self.parts.values())))
 
     def take(self, index: Tensor) -> dict[str, Tensor]:
         return {name: part.take(index) for name, part in self.parts.items()}
-
-    @property
-    def on_disk(self) -> bool:
-        return any(part.on_disk for part in self.parts.values())
-
-    @property
-    def preferred_block(self) -> int | None:
-        return min((part.preferred_block for part in self.parts.values() if part.preferred_block), default=None)
 
     def will_need(self, index: Tensor | None) -> None:
         for part in self.parts.values():
@@ -159,6 +140,8 @@ class MappingRows(Rows):
 
 class DatasetRows(Rows):
     """A map-style Dataset. Its items are x, or tuples that begin with x; a collator gets them as they are."""
+
+    per_row = True
 
     def __init__(self, dataset: Any, collate: Collate | None = None) -> None:
         self.dataset, self.collate = dataset, collate
@@ -175,10 +158,6 @@ class DatasetRows(Rows):
             return collate_items(self.collate, items)
         return default_collate([item[0] if isinstance(item, tuple | list) else item for item in items])
 
-    @property
-    def per_row(self) -> bool:
-        return True
-
 
 def collate_items(collate: Collate, items: list[Any]) -> Batch:
     batch = collate(items)
@@ -192,6 +171,26 @@ def collate_items(collate: Collate, items: list[Any]) -> Batch:
                 "student takes: a tensor with one entry per row, or a mapping of such tensors"
             )
     return fields if isinstance(batch, Mapping) else batch
+
+
+def shared_collator(parts: Iterable[Rows | None]) -> Collate | None:
+    """The one collator of rows that meet in a batch; None where none of them has any."""
+    collators = [part.collate for part in parts if part is not None]
+    if any(collate != collators[0] for collate in collators):
+        raise UnderstudyError(
+            "rows that meet in a batch have different collators, or some have none; pass the same function as "
+            "collate= to every us.Gold and us.Pool"
+        )
+    return collators[0] if collators else None
+
+
+def join(batches: list[Batch]) -> Batch:
+    """Batches stacked along the first axis; a single one is returned as it is."""
+    if len(batches) == 1:
+        return batches[0]
+    if isinstance(batches[0], Tensor):
+        return torch.cat(batches)
+    return {key: torch.cat([batch[key] for batch in batches]) for key in batches[0]}
 
 
 def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:

@@ -27,7 +27,8 @@ class ImageRows(Rows):
         self.files, self.where, self.size, self.mode = files, where, size, mode
         shape = (len(files), _channels(mode), *size)
         self.pixels: Array | None = None
-        if np.prod(shape, dtype=np.float64) <= DECODED_BYTES:
+        self.per_row = bool(np.prod(shape, dtype=np.float64) > DECODED_BYTES)
+        if not self.per_row:
             self.pixels = np.empty(shape, dtype=np.uint8)
             for row in range(len(files)):
                 self.pixels[row] = self._decode(row)
@@ -39,10 +40,6 @@ class ImageRows(Rows):
         rows = index.cpu().numpy()
         pixels = np.stack([self._decode(row) for row in rows]) if self.pixels is None else self.pixels[rows]
         return torch.from_numpy(pixels).to(torch.get_default_dtype()).div_(255)
-
-    @property
-    def per_row(self) -> bool:
-        return self.pixels is None
 
     def _decode(self, row: int) -> Array:
         return to_pixels(open_image(self.files[row], f"{self.where} row {row}"), size=self.size, mode=self.mode)

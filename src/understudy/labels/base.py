@@ -17,7 +17,6 @@ from understudy.labels.columns import Column, Columns
 from understudy.maths.confidence import MEASURES
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.maths.ranking import Leading, leading, positions
-from understudy.store.settings import Above, Hash, add, add_parts
 
 # Rows per look: their float64 distributions stay near 50 MB at 100 classes.
 _ROWS = 1 << 16
@@ -40,6 +39,8 @@ class ReadOptions:
 class Labels(ABC):
     """What a teacher said of N examples."""
 
+    derived: ClassVar[tuple[str, ...]] = ("_fit",)
+    """What was fitted to votes follows from them, and is no part of a fingerprint."""
     columns: ClassVar[tuple[Column, ...]]
     """The columns these labels are stored in; the first one marks the form."""
     ranks: ClassVar[bool] = False
@@ -129,12 +130,6 @@ class Labels(ABC):
         if mine is None or theirs is None:
             return mine is theirs
         return mine.confusion.shape == theirs.confusion.shape and torch.allclose(mine.confusion, theirs.confusion)
-
-
-@add_parts.register
-def _(labels: Labels, into: Hash, above: Above) -> None:
-    # What was fitted to votes follows from them.
-    add({name: value for name, value in vars(labels).items() if name != "_fit"}, into, above)
 
 
 class Ranking(Labels):

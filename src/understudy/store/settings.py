@@ -6,7 +6,8 @@
 A *fingerprint* is a short text that changes when data, nets or settings change, and stays the same from one Python to
 the next. Arrays above 64 MB are read at 1,000 rows spread over them, memory maps among them; functions count by their
 code, defaults and closure, objects by what they hold and how they are called; what a function finds in its module is
-not looked at. A type that counts in a way of its own registers it beside its class:
+not looked at. A class that lists ``derived`` counts by all its attributes but these, which follow from the rest; a
+type that counts in a way of its own registers it beside its class:
 
     @add_parts.register
     def _(rows: Rows, into: Hash, above: Above) -> None: ...
@@ -92,7 +93,10 @@ def add(thing: Any, into: Hash, above: Above) -> None:
 
 @singledispatch
 def add_parts(thing: Any, into: Hash, above: Above) -> None:
-    if is_dataclass(thing):
+    derived: tuple[str, ...] | None = getattr(type(thing), "derived", None)
+    if derived is not None:
+        add({name: value for name, value in vars(thing).items() if name not in derived}, into, above)
+    elif is_dataclass(thing):
         add({part.name: getattr(thing, part.name) for part in fields(thing)}, into, above)
     elif " object at 0x" in repr(thing) and hasattr(thing, "__dict__"):
         add([vars(thing), type(thing).__call__ if callable(thing) else None], into, above)

@@ -51,7 +51,7 @@ class StudentLearner:
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
         self.fits: dict[str, Reliability] = {}
-        wants_features = any(slot.wants_features for slot in list(self.objective.slots()))
+        wants_features = any(slot.wants_features for slot in self.objective.slots())
         self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and self.gold is None:

@@ -81,9 +81,8 @@ def train(
         raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    folder = usable_folder(out, resume=resume)
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
-    device = usable_device(recipe.device)
+    folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
         torch.manual_seed(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()

@@ -174,6 +174,8 @@ class Session:
             student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
             pool_size=None if pool is None else len(pool),
         )  # fmt: skip
+        self.facts = self.learner.facts
+        """Numbers worth telling the user."""
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
         self.refined = self._refined_labels() if recipe.refine else None
@@ -284,15 +286,6 @@ class Session:
         return alone
 
     @property
-    def facts(self) -> dict[str, float]:
-        """Numbers worth telling the user."""
-        return self.learner.facts
-
-    @facts.setter
-    def facts(self, facts: dict[str, float]) -> None:
-        self.learner.facts = facts
-
-    @property
     def columns(self) -> Columns:
         """What was prepared: the student's columns by their names, those of other nets with the net's name before."""
         return {
@@ -325,7 +318,8 @@ class Session:
         self.prepare()  # makes the modules that the method trains
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
-        self.columns, self.facts = state["columns"], dict(state["facts"])
+        self.columns = state["columns"]
+        self.facts.update(state["facts"])
         self.resume_at(state["epoch"], state["batch"])
 
     def resume_at(self, epoch: int, batch: int) -> None:

@@ -18,6 +18,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Progress:
     """Epochs of this phase that are finished."""
     batch: int = 0
     """Batches of the epoch under way that are done."""
-    total: Tensor = field(default_factory=lambda: torch.zeros(()))
+    total: Tensor = field(default_factory=partial(torch.zeros, ()))
     """Their summed loss."""
     history: list[dict[str, float]] = field(default_factory=list)
     selected_epoch: int = 0
@@ -203,7 +204,8 @@ class Checkpoints:
             values = {**tensors_of.get(name, {}), **state.get(name, {})}
             if values:
                 part.load_state_dict(values)
-        session.facts, session.columns = state["facts"], columns
+        session.columns = columns
+        session.facts.update(state["facts"])
         self._columns, self._prepared, self._batch = state["columns"], session.prepared, parts["progress"].batch
         return True
 
