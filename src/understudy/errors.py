@@ -1,5 +1,8 @@
 """The errors and warnings users see: what is wrong, where, and what to do about it."""
 
+import sys
+import warnings
+
 # The place comes first and the cure last; what is too long lies between.
 LONGEST, HEAD = 1_000, 700
 
@@ -18,6 +21,14 @@ class UnderstudyError(Exception):
 
 class UnderstudyWarning(UserWarning):
     """Something is legal but probably not what the user wants (too little gold, a shifted class prior…)."""
+
+
+def warn(message: str) -> None:
+    """An ``UnderstudyWarning`` at the line of the caller's own code that led here, however deep in this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "understudy":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UnderstudyWarning, stacklevel=level)
 
 
 def _escaped(sign: str) -> str:

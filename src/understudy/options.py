@@ -13,7 +13,6 @@ Only plain values (numbers, text, true/false, none, pairs of numbers) can be typ
 """
 
 import dataclasses
-import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
@@ -56,21 +55,9 @@ def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
 
 
 def method(factory: Method) -> Method:
-    """A method whose signature shows every slot with its default, and which refuses any option it does not show."""
+    """A method whose signature shows every slot with its default; what it does not show the objective refuses."""
     (names,) = get_args(inspect.signature(factory).parameters["slots"].annotation)
-    shown = spelled_out(factory, parameters(Objective, names))
-    signature = inspect.signature(shown)
-
-    @functools.wraps(shown)
-    def checked(*args: Any, **options: Any) -> Objective:
-        # The objective itself would take some that are not for users.
-        try:
-            signature.bind(*args, **options)
-        except TypeError as mistake:
-            raise TypeError(f"{factory.__name__}() {mistake}; it takes {', '.join(signature.parameters)}") from None
-        return factory(*args, **options)
-
-    return cast(Method, checked)
+    return spelled_out(factory, parameters(Objective, names))
 
 
 def parameters(table: type, names: type) -> list[Parameter]:

@@ -7,7 +7,6 @@ What the user passes is checked once: numpy or torch in, finite CPU tensors out,
 repaired. Float32 and float64 arrays are used where they lie, without a copy; other types become float32.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.acquisition.strategy import Reasons, Strategy
 from understudy.data.checks import to_tensor
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 
 Array = Tensor | ArrayLike
 
@@ -76,11 +75,9 @@ def select(
     if not 0 <= n <= left:
         raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
     if "hidden_ema" in chosen.needs and torch.equal(arrays["hidden"], arrays["hidden_ema"]):
-        warnings.warn(
+        warn(
             f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
-            "linear student has no features of its own); use badge, or a student with a hidden layer",
-            UnderstudyWarning,
-            stacklevel=2,
+            "linear student has no features of its own); use badge, or a student with a hidden layer"
         )
     return chosen.pick(n, arrays, available=available, generator=torch.Generator().manual_seed(seed))
 

@@ -38,13 +38,13 @@ from understudy.active.state import (
 from understudy.active.watch import noise_watch
 from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.metrics import evaluate
 from understudy.methods.vanilla import vanilla
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
-from understudy.training.checks import check_outputs
 from understudy.training.ema import EMA
+from understudy.training.learner import check_outputs
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, takes
 from understudy.training.run import Run
@@ -136,12 +136,10 @@ class Loop:
             numbers, phrases = explain(self.strategy, picks, scores, labelled)
             state.notes = {"scores": numbers, "why": phrases, "watch": {**watch._asdict(), "alarm": watch.alarm}}
             if watch.alarm:
-                warnings.warn(
+                warn(
                     f"round {state.round}: {watch.share:.0%} of the {self.strategy} batch comes from places where "
                     f"labels look random, {watch.random_share:.0%} of a random batch would (p = {watch.p_value:.1g}); "
-                    "look at some of these rows, or use strategy='s_badge'",
-                    UnderstudyWarning,
-                    stacklevel=3,
+                    "look at some of these rows, or use strategy='s_badge'"
                 )
         state.batch, state.step = picks.tolist(), "label"
         state.save(self.folder)

@@ -22,10 +22,9 @@ from understudy.auditing.suspects import find_suspects
 from understudy.auditing.words import verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
+from understudy.labels.evidence import class_shift, enough_estimates
 from understudy.labels.reliability import Reliability
-from understudy.labels.shift import class_shift
 from understudy.maths.proportions import area
-from understudy.training.checks import enough_estimates
 
 
 def audit(

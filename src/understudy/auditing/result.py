@@ -12,7 +12,7 @@ from understudy.auditing.calibration import Calibration
 from understudy.auditing.noise import Noise
 from understudy.auditing.record import Floats
 from understudy.auditing.suspects import Suspects
-from understudy.labels.shift import ClassShift
+from understudy.labels.evidence import ClassShift
 from understudy.maths.proportions import Share
 
 

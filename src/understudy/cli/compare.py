@@ -14,9 +14,9 @@ from understudy.comparison.candidates import from_text
 from understudy.comparison.compare import compare
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
+from understudy.inference.passes import usable_device
 from understudy.store.console import collected_warnings, complain
 from understudy.tables.read import Examples
-from understudy.training.checks import usable_device
 
 
 @takes_options("seed", "ema", "checkpoint_every")

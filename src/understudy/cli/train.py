@@ -17,15 +17,15 @@ from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE
+from understudy.inference.passes import usable_device
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.store.console import collected_warnings
 from understudy.store.files import locked, read_json, write_json
 from understudy.tables.read import Examples
-from understudy.training.checks import BEFOREHAND, usable_device, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.loop import train
-from understudy.training.run import Run
+from understudy.training.run import BEFOREHAND, Run, usable_folder
 
 AUTO = "auto"
 FILE, FORMAT = "request.json", 1

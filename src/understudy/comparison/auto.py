@@ -20,17 +20,16 @@ from understudy.comparison.interval import signed
 from understudy.comparison.judge import Candidate, choose
 from understudy.comparison.outcome import GOLD_ONLY, VANILLA
 from understudy.comparison.pilot import Pilot, forget
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError
 from understudy.store.files import read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
-from understudy.training.checks import drop_unlabelled, usable_folder
 from understudy.training.ema import EMA
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, plain, takes
-from understudy.training.run import Run
+from understudy.training.run import Run, usable_folder
 
 
 @takes(SharedOptions)

@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from understudy.comparison.candidates import Methods, named_methods
 from understudy.comparison.interval import Array
 from understudy.comparison.outcome import GOLD_ONLY, Correct, Outcome
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.objective import Context
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
-from understudy.training.checks import check_outputs, drop_unlabelled
+from understudy.training.learner import check_outputs
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, known
 from understudy.training.run import state_to_bytes

@@ -1,7 +1,6 @@
 """``us.compare``: methods × seeds on the user's gold and pool, paired by seed, spread over processes, resumable."""
 
 import tempfile
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +15,7 @@ from understudy.comparison.interval import percent
 from understudy.comparison.outcome import TEACHER, VANILLA, Comparison
 from understudy.comparison.recommend import recommend
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.store.files import locked, write_json
 from understudy.store.progress import ProgressBar
 from understudy.training.callbacks import Callback
@@ -115,7 +114,7 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int]) -> Comparison:
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")
     for text in comparison.warnings:
-        warnings.warn(text, UnderstudyWarning, stacklevel=3)
+        warn(text)
     comparison.recommendation = recommend(comparison)
     return comparison
 

@@ -25,7 +25,7 @@ from understudy.comparison.judge import Candidate, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.objective import Objective
 from understudy.store.files import locked, write_bytes
 from understudy.store.progress import ProgressBar
@@ -57,11 +57,9 @@ class Pilot:
         random = (~self.gold.chosen).nonzero().squeeze(1)
         needed = max(FEWEST_ROWS, self.folds)
         if len(random) < needed:
-            warnings.warn(
+            warn(
                 f"{len(random)} gold rows are too few to choose a method by ({needed} or more are needed); "
-                "vanilla is trained",
-                UnderstudyWarning,
-                stacklevel=3,
+                "vanilla is trained"
             )
             return {}
         self.parts = self._parts(random)

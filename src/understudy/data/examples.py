@@ -187,6 +187,25 @@ class Pool:
         return Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
 
 
+def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
+    """The pool rows with a label, and which they are (None: all)."""
+    if pool is None:
+        return None, None
+    if not isinstance(pool, Pool):
+        raise UnderstudyError(f"pool is a {type(pool).__name__}; pass us.Pool(x, teacher)")
+    if pool.teacher is None:
+        raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
+    if not len(pool):
+        raise UnderstudyError("the pool is empty; give it rows, or pass pool=None to train on gold alone")
+    said = pool.teacher.labelled()
+    if bool(said.all()):
+        return pool, None
+    kept = said.nonzero().squeeze(1)
+    if not len(kept):
+        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or pass pool=None")
+    return pool.take(kept), kept
+
+
 def _which(chosen: Any, rows: int) -> Tensor:
     """``(rows,)`` bool, of one answer for all or one for each."""
     if isinstance(chosen, bool):

@@ -6,11 +6,10 @@ FeatureOptions(text="review", columns=("stars",))  # and a column of numbers bes
 FeatureOptions(image="path", image_size=(64, 64))
 """
 
-import warnings
 from dataclasses import dataclass
 
 from understudy.data.checks import is_reserved
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.featurise.encoder import Encoded
 from understudy.featurise.images import Images
 from understudy.featurise.part import Part, RawColumns, column_kind
@@ -128,11 +127,9 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
             f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
         )
     if left_out:
-        warnings.warn(
+        warn(
             f"{raw.where}: {_shown(left_out)} left out: neither one number per row nor a category of at "
-            f"most {options.max_categories} values; name a column of texts by --text to use it",
-            UnderstudyWarning,
-            stacklevel=2,
+            f"most {options.max_categories} values; name a column of texts by --text to use it"
         )
     return names
 

@@ -10,14 +10,13 @@ damaged one is known by its name. It is then warned about, removed, and its text
 
 import hashlib
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array
 from understudy.store.files import read_named, write_named
 
@@ -58,7 +57,7 @@ class EmbeddingStore:
         try:
             write_named(self.folder / "{digest}.safetensors", content, digits=64)
         except UnderstudyError as error:
-            warnings.warn(f"embeddings are not kept for next time: {error}", UnderstudyWarning, stacklevel=2)
+            warn(f"embeddings are not kept for next time: {error}")
 
 
 def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
@@ -66,9 +65,7 @@ def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
         shard = safetensors.numpy.load(read_named(path))
         names, vectors = shard["keys"].tobytes(), shard["vectors"]
     except (OSError, KeyError, ValueError, SafetensorError) as error:
-        warnings.warn(
-            f"{path} is damaged ({error}) and removed; its texts are encoded anew", UnderstudyWarning, stacklevel=3
-        )
+        warn(f"{path} is damaged ({error}) and removed; its texts are encoded anew")
         path.unlink(missing_ok=True)
         return None
     return [names[start : start + KEY_BYTES] for start in range(0, len(names), KEY_BYTES)], vectors

@@ -1,13 +1,12 @@
 """The plain columns of a table as features: arrays as they are, numbers scaled, categories one-hot."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from understudy.data.checks import describe
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.featurise.part import Part, RawColumns, column_kind
 from understudy.store.arrow import Array
 
@@ -148,11 +147,9 @@ class Categories(Part):
             block[is_known, column[is_known]] = 1
             if len(is_known) < rows:
                 first = int((column < 0).argmax())
-                warnings.warn(
+                warn(
                     f"{raw.at(name)}: {rows - len(is_known)} of {rows} rows hold a value that training did not know "
-                    f"(row {first}: {texts[first]!r}); they count as none of the known ones",
-                    UnderstudyWarning,
-                    stacklevel=2,
+                    f"(row {first}: {texts[first]!r}); they count as none of the known ones"
                 )
             start += len(known)
         return block

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from understudy.data.memory import room_for
 from understudy.data.rows import as_rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, first_line
 
 BATCH_SIZE = 1024
 
@@ -45,6 +45,21 @@ def to_device(x: Any, device: torch.device) -> Any:
 def device_of(model: nn.Module) -> torch.device:
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device
+
+
+def usable_device(device: str | torch.device | None) -> torch.device | None:
+    """A device that can really hold something."""
+    if device is None:
+        return None
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise UnderstudyError(f"device {device!r} is unknown; use cpu or cuda") from error
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
+        raise UnderstudyError(f"device {str(device)!r} cannot be used here ({first_line(error)}); use cpu") from error
+    return found
 
 
 def forward(module: nn.Module, x: Inputs) -> Tensor:

@@ -12,7 +12,6 @@ each other. A row counts as one kind of copy, the closest that holds; ids shared
         print(line)
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -23,7 +22,7 @@ import numpy as np
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyWarning
+from understudy.errors import warn
 from understudy.leaks.lookalikes import Lookalike, first_alike
 from understudy.leaks.row_sets import RowSet, looks_like_images, read_sets
 from understudy.store.arrow import Array
@@ -108,7 +107,7 @@ class Leaks:
             alike = [leak for leak in self.found if leak.kind == kind]
             if alike:
                 more = ", ".join(f"{leak.rows:,} in {'/'.join(dict.fromkeys(leak.sets))}" for leak in alike[1:])
-                warnings.warn(alike[0].line() + (f" (also {more})" if more else ""), UnderstudyWarning, stacklevel=2)
+                warn(alike[0].line() + (f" (also {more})" if more else ""))
 
 
 def _severity(leak: Leak) -> tuple[int, int]:

@@ -16,7 +16,6 @@ alone. A temperature divides the student's logits; the selection always reads th
     us.train(student, gold, pool, us.ups(std=passes.std), epochs=30)
 """
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import first_bad, to_tensor
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.maths import losses
 from understudy.maths.weights import normalise
 from understudy.objective import Columns, Context, Objective, Step, Target, Weight
@@ -57,11 +56,9 @@ class UpsTarget(Target):
             selected[part] = signs.count_nonzero(-1)
         context.facts[f"{self.name}.share_selected"] = share = float((selected > 0).double().mean())
         if share == 0:
-            warnings.warn(
+            warn(
                 f"ups selects no class on any of the {rows} pool rows, so the pool teaches nothing; lower "
-                "positive_above, or raise negative_below and the two std limits",
-                UnderstudyWarning,
-                stacklevel=2,
+                "positive_above, or raise negative_below and the two std limits"
             )
         return {"selected": selected} if std is None else {"selected": selected, "std": std}
 

@@ -7,7 +7,6 @@ The order is the alphabet's, or the one the user gives; it is stored in the run.
 need no names. The classes of all files together are found once, before any label is read: ``find_labelling``.
 """
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.labels.forms import FORMS, column_of
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array
@@ -193,11 +192,9 @@ def _warn_of_near_names(names: set[str]) -> None:
     for name in sorted(names):
         other = spellings.setdefault(" ".join(name.casefold().split()), name)
         if other != name:
-            warnings.warn(
+            warn(
                 f"{other!r} and {name!r} are two classes, which differ in capitals or spaces only; correct one in the "
-                "files, or list the classes: --classes NAME,NAME",
-                UnderstudyWarning,
-                stacklevel=4,
+                "files, or list the classes: --classes NAME,NAME"
             )
 
 

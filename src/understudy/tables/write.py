@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array, to_arrow
 from understudy.store.files import appearing_whole
 
@@ -70,11 +70,9 @@ def _write_csv(path: Path, columns: Mapping[str, Array]) -> None:
     flat = dict(piece for name, column in columns.items() for piece in _flat(name, column))
     risky = next((text for text in _texts(flat) if text.startswith(_FORMULA)), None)
     if risky is not None:
-        warnings.warn(
+        warn(
             f"{path.suffix} holds text like {risky!r}, which a spreadsheet takes for a formula; import it as text, or "
-            "write .parquet or .jsonl",
-            UnderstudyWarning,
-            stacklevel=4,
+            "write .parquet or .jsonl"
         )
     with path.open("w", encoding="utf-8", newline="") as file:
         # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.

@@ -12,13 +12,71 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
-from understudy.inference.passes import FeatureTap, device_of, forward, penultimate, predict, to_device
+from understudy.data.rows import Rows
+from understudy.errors import UnderstudyError, first_line
+from understudy.inference.passes import FeatureTap, device_of, eval_mode, forward, penultimate, predict, to_device
+from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step
-from understudy.training.checks import report_estimates
 from understudy.training.recipe import Recipe
+
+
+def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
+    """The student's class count, checked against every set of rows and labels by a small forward pass each."""
+    if next(student.parameters(), None) is None:
+        raise UnderstudyError("the student has no parameters to train; pass a module that has some")
+    if not any(parameter.requires_grad for parameter in student.parameters()):
+        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
+    if gold is not None and not isinstance(gold, Gold):
+        raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
+    given = {"gold": gold, "pool": pool, **others}
+    classes, *_ = [_outputs(student, part.rows, name) for name, part in given.items() if part is not None]
+    for name, examples in {"gold": gold, **others}.items():
+        if examples is not None and int(examples.y.max()) >= classes:
+            raise UnderstudyError(
+                f"{name}.y holds class {int(examples.y.max())}, but the student has {classes} outputs; "
+                "give its last layer as many outputs as there are classes"
+            )
+    for name, teacher in (
+        ("gold.teacher", gold.teacher if gold is not None else None),
+        ("pool.teacher", pool.teacher if pool is not None else None),
+    ):
+        if teacher is None:
+            continue
+        if teacher.classes is not None and teacher.classes != classes:
+            raise UnderstudyError(
+                f"{name} knows {teacher.classes} classes, but the student has {classes} outputs; they must be equal"
+            )
+        if teacher.classes is None and len(teacher) and int(teacher.top1().max()) >= classes:
+            raise UnderstudyError(
+                f"{name} names class {int(teacher.top1().max())}, but the student has {classes} outputs"
+            )
+    if gold is not None and pool is not None and gold.teacher is not None and pool.teacher is not None:
+        forms = type(gold.teacher.simplest()), type(pool.teacher.simplest())
+        if forms[0] is not forms[1] and type(gold.teacher) is not type(pool.teacher):
+            raise UnderstudyError(
+                f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form"
+            )
+    return classes
+
+
+def _outputs(student: nn.Module, rows: Rows, name: str) -> int:
+    """How many classes the student scores, seen on the first rows."""
+    first = rows.take(torch.arange(min(2, len(rows))))
+    try:
+        with eval_mode(student), torch.inference_mode():
+            logits = forward(student, to_device(first, device_of(student)))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
+        raise UnderstudyError(
+            f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
+        ) from error
+    if logits.dim() != 2:
+        raise UnderstudyError(
+            f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
+        )
+    return logits.shape[1]
 
 
 class StudentLearner:

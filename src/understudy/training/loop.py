@@ -20,15 +20,15 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.metrics import evaluate
-from understudy.inference.passes import device_of
+from understudy.inference.passes import device_of, usable_device
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, check_callbacks, show
-from understudy.training.checks import check_outputs, usable_device, usable_folder
 from understudy.training.ema import EMA
+from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
-from understudy.training.run import Run
+from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session
 from understudy.training.state import (
     Checkpoints,

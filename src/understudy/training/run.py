@@ -29,11 +29,35 @@ from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.files import check_digests, read_json, with_digests, write_bytes, write_json
+from understudy.store.files import LOCK, check_digests, read_json, with_digests, write_bytes, write_json
 from understudy.training.ema import EMA
 
 FORMAT = 1
 EMA_FILE = "ema.safetensors"
+
+
+# Written into a run's folder before training starts.
+BEFOREHAND = {LOCK, "request.json", "features.json", "features.safetensors"}
+
+
+def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
+    """``out`` must be new or empty: a run never mixes with what is there. ``resume`` asks for one that was begun."""
+    if out is None:
+        if resume:
+            raise UnderstudyError("resume=True goes on with the run in out=, but out=None; pass out=")
+        return None
+    folder = Path(out)
+    # A name that begins with a dot is a lock, or a file that a killed process did not finish.
+    there = {path.name for path in folder.glob("[!.]*")} - BEFOREHAND if folder.is_dir() else set()
+    if folder.is_file() or (there and not resume):
+        begun = there & {"checkpoint", "pilot"} and "config.json" not in there
+        cure = (
+            "go on with resume=True (--resume), or choose a new folder" if begun else "choose a new folder or remove it"
+        )
+        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; {cure}")
+    if there and not there & {"checkpoint", "pilot", "config.json", "metrics.jsonl"}:
+        raise UnderstudyError(f"out={str(folder)!r} holds other files and no run to resume; choose another folder")
+    return folder
 
 
 @dataclass

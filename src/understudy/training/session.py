@@ -13,7 +13,6 @@ seed and epoch: it can be repeated without the ones before it, and the caller's 
 own are all it takes to go on later, in the middle of an epoch too.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,13 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
-from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of
 from understudy.labels.base import Labels
 from understudy.objective import Batch, Columns, Objective, Scored, Scorer
-from understudy.training.checks import check_outputs, drop_unlabelled, report_gold
-from understudy.training.learner import StudentLearner, WeightedSum
+from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
 from understudy.training.recipe import Recipe, SessionOptions, takes
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.
@@ -195,11 +193,9 @@ class Session:
             return None
         if RefinedLabels.fits(len(self.pool), self.classes):
             return RefinedLabels(len(self.pool), self.classes)
-        warnings.warn(
+        warn(
             f"{len(self.pool):,} rows × {self.classes:,} classes are too many to average predictions over: the run "
-            "will have no refined.* columns; pass refine=False to say you know",
-            UnderstudyWarning,
-            stacklevel=4,
+            "will have no refined.* columns; pass refine=False to say you know"
         )
         return None
 
@@ -333,3 +329,22 @@ def _sampling(columns: Columns) -> Tensor | None:
     if len(names) > 1:
         raise UnderstudyError(f"{' and '.join(names)} both say how batches are drawn; use one of them")
     return columns[names[0]] if names else None
+
+
+def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:
+    """Counts worth keeping with the run; a warning where gold misses a class."""
+    facts: dict[str, float] = {}
+    if gold is not None:
+        facts["gold_rows"] = len(gold)
+        facts["estimate_rows"] = len(gold.estimate_rows())
+        missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
+        if missing:
+            shown = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
+            warn(
+                f"gold holds no example of class {shown} ({len(missing)} of {classes}); what is estimated on gold says "
+                "nothing about it: add a few such rows"
+            )
+    if pool is not None and full_pool is not None:
+        facts["pool_rows"] = len(pool)
+        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
+    return facts

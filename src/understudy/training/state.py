@@ -15,7 +15,6 @@ a file that does not match was torn or corrupted, and the one before it is used,
 import hashlib
 import json
 import shutil
-import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
@@ -25,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
 from understudy.store.settings import check_same, fingerprint
@@ -149,11 +148,7 @@ class CheckpointFiles:
                     current = self.folder / state["columns"]
                     columns = state_from_bytes(read_named(current), current)
             except (OSError, ValueError):
-                warnings.warn(
-                    f"{current} is damaged or missing; going back to the checkpoint before it",
-                    UnderstudyWarning,
-                    stacklevel=4,
-                )
+                warn(f"{current} is damaged or missing; going back to the checkpoint before it")
                 self._damaged.append(path)
                 continue
             return tensors, state, columns

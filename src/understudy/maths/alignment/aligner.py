@@ -29,7 +29,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
+from understudy.errors import UnderstudyError, first_line, warn
 from understudy.maths.alignment.direction import Direction, gradient_of
 from understudy.maths.alignment.repeated_pass import (
     Constants,
@@ -109,7 +109,7 @@ class Aligner:
             result = self._by_route(direction, losses)
         self._proven = True
         if self.route != "forward":
-            warnings.warn(_WORKAROUNDS[self.route].format(cause=cause), UnderstudyWarning, stacklevel=2)
+            warn(_WORKAROUNDS[self.route].format(cause=cause))
         return result
 
     def _by_route(self, direction: Direction, losses: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:

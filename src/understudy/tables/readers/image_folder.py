@@ -7,10 +7,9 @@ Links that lead out of the folder are refused; files that are no images are left
 """
 
 import os
-import warnings
 from pathlib import Path
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, warn
 from understudy.featurise.pixels import refuse_escapes
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import object_column
@@ -22,9 +21,7 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 def image_folder_source(path: Path) -> Source:
     images, others = _walk(path)
     if others:
-        warnings.warn(
-            f"{path}: {len(others)} files are no images and left out ({others[0]} …)", UnderstudyWarning, stacklevel=4
-        )
+        warn(f"{path}: {len(others)} files are no images and left out ({others[0]} …)")
     refuse_escapes(images, path, f"{path}")
     columns: dict[str, Array] = {"id": object_column(images), "image": object_column(images)}
     labels = [name.partition("/")[0] if "/" in name else "" for name in images]

@@ -1,4 +1,6 @@
-"""Do gold and pool hold the same classes? Compared by what the teacher says of both, since the pool has no truth.
+"""Is there enough gold to measure the teacher on, and does what it shows hold for the pool?
+
+Do gold and pool hold the same classes? Compared by what the teacher says of both, since the pool has no truth.
 
 Trust is measured on gold and applied to the pool, which is only fair where gold is a random sample of it. The teacher's
 best classes on the estimate rows and on the pool are two rows of a contingency table: their total variation distance
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from understudy.errors import warn
 from understudy.labels.forms import Labels
 
 SURE, LARGE = 1e-3, 0.1
@@ -77,3 +80,35 @@ def _merged(table: NDArray[np.float64]) -> NDArray[np.float64]:
         rare += 1
     merged = table[:, order[:rare]].sum(1, keepdims=True)
     return np.concatenate([merged, table[:, order[rare:]]], axis=1) if rare else table
+
+
+def enough_estimates(said: Labels, classes: int) -> int:
+    """How many gold rows an estimate of trust should have at least.
+
+    Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
+    classes: 30 rows, and one per class so that the classes' mixture can be right. The bands tell what they buy.
+    """
+    return max(30, classes) if said.simplest().has_confidence else 10 * classes
+
+
+def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, float]:
+    """Warnings where the rows that measure the teacher are few, or not a sample of what the pool holds."""
+    wanted = enough_estimates(said, classes)
+    if len(said) < wanted:
+        warn(
+            f"{len(said)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
+            "steady estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
+        )
+    if not said.weighed_like(pool):
+        warn(
+            "the votes on gold and on the pool are weighed by different models, so trust measured on gold is not the "
+            "pool's: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
+        )
+    shift = class_shift(said, pool, classes)
+    if shift.alarming:
+        warn(
+            f"gold and pool hold different classes: the teacher names class {shift.most} on {shift.gold_share:.0%} of "
+            f"the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
+            f"{shift.p_value:.1g}); draw gold at random from the pool, or trust measured on it will not carry over"
+        )
+    return {"class_shift": shift.distance, "class_shift_p": shift.p_value}
