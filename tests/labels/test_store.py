@@ -162,7 +162,7 @@ def test_one_writes_and_many_read(tmp_path: Path) -> None:
 
 
 def test_shards_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.labels.store import contents
+    from understudy.labels.store import shards as contents
 
     with store(tmp_path) as mine:
         for i in range(3):

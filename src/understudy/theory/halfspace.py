@@ -20,6 +20,9 @@ Decided here, where the paper is silent:
 - The theorem draws fresh examples; `epochs` passes over a finite sample stand in for them.
 - The theorem's "|1/2 − α| ≤ β" must read "≥ β": its proof needs |2α − 1| bounded from below.
 
+`noisy_halfspace` draws the problem to show it on: a γ-margin halfspace on the unit sphere whose label noise depends
+on the example, as Theorem E.1 allows it and random classification noise does not.
+
     model = SlamHalfspace().fit(X, y, alpha=alpha)     # alpha: a number, one per row, or a function of X
     model.predict(X_test)
 """
@@ -28,18 +31,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from math import tanh
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from understudy.errors import UnderstudyError
+
+__all__ = ["BackwardHalfspace", "HalfspaceInputError", "NoisyHalfspace", "SlamHalfspace", "noisy_halfspace"]
 
 Floats = NDArray[np.float64]
 Alpha = float | ArrayLike | Callable[[Floats], ArrayLike]
@@ -233,3 +240,44 @@ def _agreement(x: Floats, y0: Floats, sign: Floats, candidates: Floats) -> Float
         block = slice(start, start + SCORED_ROWS)
         total += gain[block] @ (x[block] @ candidates.T > 0)
     return total / len(x)
+
+
+@dataclass(frozen=True)
+class NoisyHalfspace:
+    """Rows x with noisy labels y (0 or 1), the clean labels, and each label's chance alpha of being right."""
+
+    x: Floats
+    y: NDArray[np.int64]
+    clean: NDArray[np.int64]
+    alpha: Floats
+
+
+def noisy_halfspace(
+    n: int,
+    *,
+    rng: np.random.Generator,
+    dimensions: int = 20,
+    margin: float = 0.1,
+    flip: tuple[float, float] = (0.05, 0.45),
+) -> NoisyHalfspace:
+    """Uniform on the unit sphere without the slab |w*·x| < margin; only positives are flipped.
+
+    The flip probability of a positive is flip[0] on one side of a direction orthogonal to w*, flip[1] on the
+    other. w* and that direction are the first two axes: every method here is blind to rotations.
+    """
+    x = _sphere_outside_slab(n, dimensions, margin, rng)
+    clean = (x[:, 0] > 0).astype(np.int64)
+    chance = np.where(clean == 1, np.where(x[:, 1] > 0, flip[1], flip[0]), 0.0)
+    y = np.where(rng.random(n) < chance, 1 - clean, clean)
+    return NoisyHalfspace(x=x, y=y, clean=clean, alpha=1 - chance)
+
+
+def _sphere_outside_slab(n: int, dimensions: int, margin: float, rng: np.random.Generator) -> Floats:
+    if not 0 <= margin < 1 or dimensions < 2:
+        raise UnderstudyError(f"margin {margin} in {dimensions} dimensions; give 0 ≤ margin < 1 and dimensions ≥ 2")
+    # The first coordinate's square is Beta(1/2, (d − 1)/2); its tail is drawn exactly, by inversion.
+    law = beta(0.5, (dimensions - 1) / 2)
+    first = np.sqrt(law.isf(rng.random(n) * law.sf(margin**2))) * rng.choice([-1.0, 1.0], n)
+    rest = rng.standard_normal((n, dimensions - 1))
+    rest *= (np.sqrt(1 - first**2) / np.linalg.norm(rest, axis=1))[:, None]
+    return np.column_stack([first, rest])

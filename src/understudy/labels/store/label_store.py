@@ -21,12 +21,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from understudy.data.checks import check_length
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Columns
-from understudy.labels.forms import Labels
-from understudy.labels.store.contents import Contents
-from understudy.labels.store.forms import from_columns, pad, same_rows, to_columns, unlabelled
-from understudy.labels.store.shards import is_damaged, list_shards, read_settings, write_settings
+from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
+from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards
 from understudy.store.arrow import Array
 from understudy.store.files import locked
 
@@ -54,10 +53,8 @@ class LabelStore:
     ) -> None:
         self.folder = Path(folder)
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
-        self.classes, self.form = read_settings(self.folder, names, form)
-        self._contents = Contents(
-            self.folder, self.form, len(self.classes), flush_rows=flush_rows, flush_seconds=flush_seconds
-        )
+        self._contents = Contents(self.folder, names, form, flush_rows=flush_rows, flush_seconds=flush_seconds)
+        self.classes, self.form = self._contents.classes, self._contents.form
         self._contents.steady(lambda: None)
         # Forgetting to close must not cost labels.
         weakref.finalize(self, self._contents.finish)
@@ -85,25 +82,20 @@ class LabelStore:
         ``compact``).
         """
         names = checked_ids(ids)
-        columns = to_columns(labels, len(names), self.form, self.classes)
-        self._contents.lock(self._check_settings)
-        self._check_kind(names)
-        first: dict[Any, int] = {}
-        for row, name in enumerate(names):
-            first.setdefault(name, row)
-        if len(first) < len(names):
-            again = np.array([first[name] for name in names])
-            quarrel = ~same_rows(columns, {key: column[again] for key, column in columns.items()})
-            if quarrel.any():
-                twice = names[int(np.flatnonzero(quarrel)[0])]
-                raise UnderstudyError(f"id {twice!r} comes twice with different labels; keep one of them")
-        rows = np.array(list(first.values()), dtype=np.int64)
-        known = self._contents.rows_of(list(first))
+        columns = self._to_columns(labels, len(names))
+        self._contents.lock()
+        _, rows, group = np.unique(np.array(names), return_index=True, return_inverse=True)
+        if len(rows) < len(names):
+            quarrel = np.flatnonzero(~same_rows(columns, take(columns, rows[group])))
+            if len(quarrel):
+                raise UnderstudyError(f"id {names[quarrel[0]]!r} comes twice with different labels; keep one of them")
+        rows.sort()
+        known = self._contents.rows_of([names[row] for row in rows])
         taken = known < 0
         taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
         added = rows[taken].tolist()
         if added:
-            self._contents.add([names[row] for row in added], {key: column[added] for key, column in columns.items()})
+            self._contents.add([names[row] for row in added], take(columns, added))
         new = int((known < 0).sum())
         return Appended(new, len(names) - len(added), len(added) - new)
 
@@ -121,7 +113,12 @@ class LabelStore:
         ``unlabelled``: those that were asked and got no answer, too.
         """
         names = checked_ids(ids)
-        known = self._contents.steady(lambda: self._known(names, labelled=unlabelled))
+
+        def is_known() -> Array:
+            rows = self._contents.rows_of(names)
+            return ~self._unlabelled(self._contents.labels(rows)) if unlabelled else rows >= 0
+
+        known = self._contents.steady(is_known)
         gone = dict.fromkeys(name for name, there in zip(names, known.tolist(), strict=True) if not there)
         return np.array(list(gone), dtype=np.str_ if names and isinstance(names[0], str) else np.int64)
 
@@ -131,11 +128,12 @@ class LabelStore:
         Dense labels with gaps come as ``us.TopK`` of all classes, which can say "no label".
         """
         names = checked_ids(ids)
-        return from_columns(self._contents.steady(lambda: self._gather(names)), self.form, len(self.classes))
+        columns = self._contents.steady(lambda: self._contents.labels(self._contents.rows_of(names)))
+        return FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True))
 
     def compact(self) -> None:
         """Merge all shards into one that holds the newest label of every id; then the old ones go."""
-        self._contents.lock(self._check_settings)
+        self._contents.lock()
         self._contents.merge()
 
     @staticmethod
@@ -145,26 +143,34 @@ class LabelStore:
             bad = [shard.path for shard in list_shards(Path(folder))[0] if is_damaged(shard)]
             return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
 
-    def _gather(self, names: list[Any]) -> Columns:
-        self._check_kind(names)
-        return self._contents.labels(self._contents.rows_of(names))
+    def _to_columns(self, labels: Any, rows: int) -> Columns:
+        """Checked labels of any kind, if they are of this store's form."""
+        given = as_labels(self._numbered(labels), "the labels")
+        check_length(len(given), rows, "the labels", "ids")
+        if given.classes is not None and given.classes != len(self.classes):
+            raise UnderstudyError(f"the labels are over {given.classes} classes, the store's over {len(self.classes)}")
+        if given.form != self.form:
+            raise UnderstudyError(
+                f"the labels are of form {given.form!r}, the store holds {self.form!r}; use another store for them"
+            )
+        return given.with_classes(len(self.classes)).to_columns()
 
-    def _known(self, names: list[Any], *, labelled: bool) -> Array:
-        if labelled:
-            return ~unlabelled(self._gather(names))
-        self._check_kind(names)
-        return self._contents.rows_of(names) >= 0
-
-    def _check_settings(self) -> None:
-        """Another may have begun a store here since."""
-        read_settings(self.folder, self.classes, self.form)
-        write_settings(self.folder, self.classes, self.form)
+    def _numbered(self, labels: Any) -> Any:
+        """Class names as class numbers; None means no label."""
+        if not isinstance(labels, Sequence | np.ndarray) or not any(isinstance(one, str) for one in labels):
+            return labels
+        number = {name: index for index, name in enumerate(self.classes)}
+        unknown = [one for one in labels if one is not None and one not in number]
+        if unknown:
+            raise UnderstudyError(f"the labels name {unknown[0]!r}, which is not among the store's classes")
+        return np.array([-1 if one is None else number[one] for one in labels], dtype=np.int64)
 
     def _changed(self, names: list[Any], columns: Columns, rows: Array, known: Array, *, replace: bool) -> Array:
         """Which of these rows say something else than the store does, and may."""
-        old, new = pad(self._contents.labels(known), {key: column[rows] for key, column in columns.items()})
-        changed = ~same_rows(old, new)
-        quarrel = changed & ~unlabelled(old)
+        old, new = self._contents.labels(known), take(columns, rows)
+        depth = max(depth_of(old), depth_of(new))
+        changed = ~same_rows(deepened(old, depth), deepened(new, depth))
+        quarrel = changed & ~self._unlabelled(old)
         if quarrel.any() and not replace:
             name = names[int(rows[np.flatnonzero(quarrel)[0]])]
             raise UnderstudyError(
@@ -173,11 +179,12 @@ class LabelStore:
             )
         return changed
 
-    def _check_kind(self, names: list[Any]) -> None:
-        mine = next(iter(self._contents.rows), None)
-        if names and mine is not None and type(names[0]) is not type(mine):
-            kinds = {int: "whole numbers", str: "text"}
-            raise UnderstudyError(f"the ids are {kinds[type(names[0])]}, those of {self.folder} {kinds[type(mine)]}")
+    def _unlabelled(self, columns: Columns) -> Array:
+        """Which rows say "asked, and no answer": those whose first column holds nothing."""
+        mark = FORMS[self.form].columns[0]
+        values = columns[mark.name]
+        missing = np.isnan(values) if np.isnan(mark.missing) else np.equal(values, mark.missing)
+        return np.asarray(missing if values.ndim == 1 else missing.all(1))
 
 
 def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, batch: int = 32) -> int:
@@ -213,3 +220,16 @@ def checked_ids(ids: Any) -> list[Any]:
     except (ValueError, OverflowError) as error:
         raise UnderstudyError("an id is no valid text or no 64-bit number; rename it") from error
     return names
+
+
+def take(columns: Columns, rows: Any) -> Columns:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def same_rows(one: Columns, other: Columns) -> Array:
+    """Row by row, whether two sets of columns of one depth say the same."""
+    same = np.ones(len(next(iter(one.values()))), dtype=bool)
+    for name, column in one.items():
+        equal = (column == other[name]) | ((column != column) & (other[name] != other[name]))
+        same &= equal if equal.ndim == 1 else equal.all(1)
+    return same

@@ -1,31 +1,41 @@
-"""The files of a label store: ``store.json`` with what is fixed for all its labels, and numbered Parquet shards.
+"""The shards of a label store: its files, and where in them each id is.
 
-``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7, with its checksum. A shard
-appears whole or not at all; one whose bytes do not match its name, or whose number is missing, is an error that names
-it. A shard inside the range of another is a leftover of a merge that was killed, and is ignored.
+``store.json`` holds what is fixed for all labels. ``00000004-00000007.<32 hex digits>.parquet`` holds what was once
+written as shards 4 to 7, with its checksum. A shard appears whole or not at all; one whose bytes do not match its name,
+or whose number is missing, is an error that names it. A shard inside the range of another is a leftover of a merge that
+was killed, and is ignored.
+
+Labels are rows of named columns. What the columns are is for the forms to say (``labels.forms``); nothing here knows
+one form from another.
 """
 
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Columns
-from understudy.labels.forms import FORMS
+from understudy.labels.forms import COLUMNS, FORMS
 from understudy.labels.llm.classes import checked_names
-from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.files import read_json, read_named, write_json, write_named
+from understudy.store.arrow import Array, from_parquet, to_parquet
+from understudy.store.files import locked, read_json, read_named, write_json, write_named
 from understudy.store.settings import check_same
 
 SETTINGS = "store.json"
 FORMAT = 1
 _NAME = re.compile(r"(\d{8})-(\d{8})\.[0-9a-f]{32}\.parquet(\.damaged)?")
+# The writer merges shards rarely; a reader that meets this so often in a row has met something else.
+_ATTEMPTS = 20
 
-
-class VanishedError(Exception):
-    """A shard was merged into another by the writer while we read."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -33,23 +43,22 @@ class Shard:
     path: Path
     first: int
     last: int
+    damaged: bool = False
+    """Set aside: its rows count as never asked."""
 
 
 def list_shards(folder: Path) -> tuple[list[Shard], int]:
     """The shards that count, in order and without a gap, and the number of the next."""
-    whole, damaged = _all_shards(folder)
+    every = _all_shards(folder)
     shards: list[Shard] = []
     following = 1
-    for shard in sorted(whole + damaged, key=lambda shard: (shard.first, -shard.last)):
-        if shard.last < following:
-            continue
-        if shard.first != following:
+    for shard in sorted(every, key=lambda shard: (shard.first, -shard.last)):
+        if shard.first > following:
             break
-        if shard not in damaged:
-            shards.append(shard)
-        following = shard.last + 1
-    highest = max((shard.last for shard in whole), default=0)
-    if following <= highest:
+        if shard.last >= following:
+            shards += [] if shard.damaged else [shard]
+            following = shard.last + 1
+    if any(shard.last >= following for shard in every if not shard.damaged):
         raise UnderstudyError(
             f"{folder}: shard {following:08d} is missing; restore it, or accept its loss with an empty file "
             f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged there (its rows are then asked again)"
@@ -57,24 +66,23 @@ def list_shards(folder: Path) -> tuple[list[Shard], int]:
     return shards, following
 
 
-def _all_shards(folder: Path) -> tuple[list[Shard], list[Shard]]:
-    whole: list[Shard] = []
-    damaged: list[Shard] = []
+def _all_shards(folder: Path) -> list[Shard]:
+    shards: list[Shard] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         name = _NAME.fullmatch(path.name)
         if name is not None:
-            (damaged if name[3] else whole).append(Shard(path, int(name[1]), int(name[2])))
+            shards.append(Shard(path, int(name[1]), int(name[2]), damaged=bool(name[3])))
         elif path.suffix == ".parquet" and not path.name.startswith("."):
             raise UnderstudyError(f"{path} is no shard of this label store; move it elsewhere")
-    return whole, damaged
+    return shards
 
 
 def read_shard(shard: Shard, columns: Sequence[str] | None = None) -> tuple[list[Any], Columns]:
-    """Ids and label columns; ``columns=["id"]`` for the ids alone."""
+    """Ids and label columns; ``columns=["id"]`` for the ids alone. FileNotFoundError: merged meanwhile."""
     try:
         content = read_named(shard.path)
-    except FileNotFoundError as error:
-        raise VanishedError from error
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise UnderstudyError(f"cannot read {shard.path}: {error.strerror}") from error
     except ValueError as error:
@@ -101,8 +109,9 @@ def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Co
 
 def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
     """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
-    for shard in set(_all_shards(folder)[0]) - set(shards):
-        shard.path.unlink(missing_ok=True)
+    for shard in set(_all_shards(folder)) - set(shards):
+        if not shard.damaged:
+            shard.path.unlink(missing_ok=True)
     for path in folder.glob(".*.parquet.*"):
         path.unlink(missing_ok=True)
 
@@ -128,6 +137,175 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
     return names, stored["form"]
 
 
-def write_settings(folder: Path, classes: tuple[str, ...], form: str) -> None:
-    if not (folder / SETTINGS).exists():
-        write_json(folder / SETTINGS, {"format": FORMAT, "classes": list(classes), "form": form})
+class Contents:
+    """``rows``: id -> row, counted over all shards in order and then over the rows that wait; about 100 bytes per id.
+
+    Labels stay on the disk. Whoever writes holds the folder's lock, from the first row on.
+    """
+
+    def __init__(
+        self, folder: Path, classes: Sequence[str] | None, form: str | None, *, flush_rows: int, flush_seconds: float
+    ) -> None:
+        if flush_rows < 1 or not flush_seconds >= 0:
+            raise UnderstudyError(f"flush_rows={flush_rows} and flush_seconds={flush_seconds} must be 1 and 0 or more")
+        self.folder = folder
+        self.classes, self.form = read_settings(folder, classes, form)
+        self.flush_rows, self.flush_seconds = flush_rows, flush_seconds
+        self.shards: list[Shard] = []
+        self.rows: dict[Any, int] = {}
+        self._ends: list[int] = []
+        self._total = 0
+        self._next = 1
+        """The number of the next shard."""
+        self._ids: list[Any] = []
+        self._waiting: list[Columns] = []
+        self._oldest = 0.0
+        self._lock = ExitStack()
+        self._process: int | None = None
+
+    @property
+    def holds_lock(self) -> bool:
+        """A forked child does not write for its parent."""
+        return self._process == os.getpid()
+
+    def lock(self) -> None:
+        """Only we write from now on, if nobody else has begun another store here since."""
+        if self.holds_lock:
+            return
+        self._lock.enter_context(locked(self.folder))
+        self._process = os.getpid()
+        try:
+            read_settings(self.folder, self.classes, self.form)
+            if not (self.folder / SETTINGS).exists():
+                settings = {"format": FORMAT, "classes": list(self.classes), "form": self.form}
+                write_json(self.folder / SETTINGS, settings)
+            self.refresh()
+            remove_leftovers(self.folder, self.shards)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        if self.holds_lock:
+            self._process = None
+            self._lock.close()
+
+    def finish(self) -> None:
+        """At the end of the program, for a store that nobody closed."""
+        self.flush()
+        self.release()
+
+    def refresh(self) -> None:
+        """Take in what was written since the last look."""
+        shards, self._next = list_shards(self.folder)
+        if shards[: len(self.shards)] != self.shards:
+            # Merged meanwhile: all rows have other numbers.
+            self.shards, self.rows, self._ends, self._total = [], {}, [], 0
+        for shard in shards[len(self.shards) :]:
+            self._number(read_shard(shard, ["id"])[0])
+            self._wrote(shard)
+
+    def steady(self, work: Callable[[], Result]) -> Result:
+        """``work`` on what is on the disk now; again if shards are merged under its hands."""
+        for _ in range(_ATTEMPTS):
+            try:
+                if not self.holds_lock:
+                    self.refresh()
+                return work()
+            except FileNotFoundError:
+                continue
+        raise UnderstudyError(f"{self.folder}: shards vanish while they are read; is the folder being deleted?")
+
+    def add(self, ids: list[Any], columns: Columns) -> None:
+        """These rows wait to be written with others, not for long; top-k lists of another depth need another shard."""
+        if self._waiting and depth_of(self._waiting[0]) != depth_of(columns):
+            self.flush()
+        if not self._ids:
+            self._oldest = time.monotonic()
+        self._ids += ids
+        self._waiting.append(columns)
+        self._number(ids)
+        if len(self._ids) >= self.flush_rows or time.monotonic() - self._oldest >= self.flush_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put everything that waits on the disk."""
+        if self.holds_lock and self._ids:
+            self._wrote(write_shard(self.folder, self._next, self._next, self._ids, self._unwritten()))
+            self._ids, self._waiting, self._next = [], [], self._next + 1
+
+    def merge(self) -> None:
+        """All shards as one that holds the newest label of every id; then the old ones go."""
+        self.flush()
+        if len(self.shards) > 1:
+            ids = list(self.rows)
+            merged = write_shard(self.folder, 1, self._next - 1, ids, self.labels(self.rows_of(ids)))
+            remove_leftovers(self.folder, [merged])
+            self.refresh()
+
+    def rows_of(self, ids: list[Any]) -> Array:
+        """−1 where an id is unknown."""
+        mine = next(iter(self.rows), None)
+        if ids and mine is not None and type(ids[0]) is not type(mine):
+            kinds = {int: "whole numbers", str: "text"}
+            raise UnderstudyError(f"the ids are {kinds[type(ids[0])]}, those of {self.folder} {kinds[type(mine)]}")
+        return np.array([self.rows.get(one, -1) for one in ids], dtype=np.int64)
+
+    def labels(self, rows: Array) -> Columns:
+        """The labels at these rows (−1: none), from the shards that hold them and from those that wait."""
+        shard_of = np.searchsorted(self._ends, rows, side="right")
+        sources: list[tuple[Array, Columns, int]] = []
+        for number in np.unique(shard_of[rows >= 0]).tolist():
+            columns = read_shard(self.shards[number])[1] if number < len(self.shards) else self._unwritten()
+            start = self._ends[number - 1] if number else 0
+            sources.append((np.flatnonzero((shard_of == number) & (rows >= 0)), columns, start))
+        depth = max((depth_of(columns) for _, columns, _ in sources), default=1)
+        labels = blank(len(rows), self.form, len(self.classes), depth)
+        for here, columns, start in sources:
+            fill(labels, here, columns, rows[here] - start)
+        return labels
+
+    def _unwritten(self) -> Columns:
+        return {name: np.concatenate([part[name] for part in self._waiting]) for name in self._waiting[0]}
+
+    def _number(self, ids: list[Any]) -> None:
+        """Later rows of an id take the place of earlier ones."""
+        self.rows.update(zip(ids, count(self._total), strict=False))
+        self._total += len(ids)
+
+    def _wrote(self, shard: Shard) -> None:
+        """All rows so far are in this shard or in those before it."""
+        self.shards.append(shard)
+        self._ends.append(self._total)
+
+
+def blank(rows: int, form: str, classes: int, depth: int) -> Columns:
+    """Rows without a label."""
+    columns = {}
+    for column in FORMS[form].stored(form):
+        width = (classes,) if column.holds == "number per class" else (depth,) if column.lists else ()
+        columns[column.name] = np.full((rows, *width), column.missing, dtype=column.dtype)
+    return columns
+
+
+def fill(into: Columns, rows: Array, source: Columns, taken: Array) -> None:
+    """Copy rows ``taken`` of one set of columns to ``rows`` of another, which is as deep or deeper."""
+    for name, column in source.items():
+        if column.ndim == 2:
+            into[name][rows, : column.shape[1]] = column[taken]
+        else:
+            into[name][rows] = column[taken]
+
+
+def depth_of(columns: Columns) -> int:
+    """How long the lists of a row are; 1 where it has none."""
+    return next((column.shape[1] for name, column in columns.items() if COLUMNS[name].lists), 1)
+
+
+def deepened(columns: Columns, depth: int) -> Columns:
+    """Lists filled up to this length; other columns as they are."""
+    extra = ((0, 0), (0, depth - depth_of(columns)))
+    return {
+        name: np.pad(column, extra, constant_values=COLUMNS[name].missing) if COLUMNS[name].lists else column
+        for name, column in columns.items()
+    }
