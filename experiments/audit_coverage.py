@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.data import data_file
-from understudy.auditing.noise import pool_noise
+from understudy.auditing.measures import pool_noise
 from understudy.auditing.record import read_record
 from understudy.data.examples import Gold, Pool
 from understudy.maths.proportions import Share

@@ -25,8 +25,7 @@ import torch
 import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
-from understudy.comparison.candidates import candidates
-from understudy.comparison.cells import alone
+from understudy.comparison.cells import alone, candidates
 from understudy.comparison.executors import Processes
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import GOLD_ONLY

@@ -10,7 +10,7 @@ import torch
 import understudy as us
 from understudy import active
 from understudy.acquisition.strategies import STRATEGIES
-from understudy.active.scores import score
+from understudy.active.loop import score
 from understudy.training.callbacks import TrainingView
 from understudy.training.ema import EMA
 

@@ -10,8 +10,7 @@ import torch
 from rich.console import Console
 
 import understudy as us
-from understudy.auditing.calibration import calibration_of
-from understudy.auditing.noise import FEWEST, strata_of
+from understudy.auditing.measures import FEWEST, calibration_of, strata_of
 from understudy.auditing.record import read_record
 from understudy.auditing.result import Audit
 from understudy.auditing.terminal import print_audit

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import understudy as us
-from understudy.auditing.noise import pool_noise
+from understudy.auditing.measures import pool_noise
 from understudy.auditing.record import read_record
 
 

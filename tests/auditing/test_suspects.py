@@ -8,9 +8,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
-from understudy.auditing import panel
-from understudy.auditing.panel import Features
-from understudy.auditing.suspects import Suspects
+from understudy.auditing import suspects
+from understudy.auditing.suspects import Features, Suspects
 from understudy.data.rows import TensorRows
 
 GOLD = 300
@@ -64,7 +63,7 @@ def test_weak_features_make_no_bold_claims() -> None:
 
 def test_a_large_pool_is_sampled_and_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Judged by models that saw a part, from a memory map that is only ever read some rows at a time."""
-    monkeypatch.setattr(panel, "SAMPLE", 600)
+    monkeypatch.setattr(suspects, "SAMPLE", 600)
     x, label, wrong = digits(0.2)
     np.save(tmp_path / "x.npy", x[GOLD:])
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -77,7 +76,7 @@ def test_a_large_pool_is_sampled_and_streamed(monkeypatch: pytest.MonkeyPatch, t
         return take(self, index)
 
     monkeypatch.setattr(TensorRows, "take", counted)
-    monkeypatch.setattr(panel, "BUDGET", 64 * 200)
+    monkeypatch.setattr(suspects, "BUDGET", 64 * 200)
     found = us.audit(us.Gold(x[:GOLD], truth_of_digits()[:GOLD], teacher=label[:GOLD]), pool).suspects
     assert found is not None and max(taken) <= 200
     assert roc_auc_score(wrong[GOLD:], found.chance) > 0.97
@@ -87,7 +86,7 @@ def test_a_row_is_judged_by_a_model_that_has_not_seen_it() -> None:
     """Pure noise in 200 dimensions and 120 rows can be learnt by heart; a fair judge knows nothing of it."""
     rng = np.random.default_rng(0)
     x, named = torch.from_numpy(rng.normal(size=(120, 200)).astype(np.float32)), rng.integers(0, 2, 120)
-    fitted = panel.Panel.fit(TensorRows(x), torch.arange(120), named, classes=2, seed=0)
+    fitted = suspects.Panel.fit(TensorRows(x), torch.arange(120), named, classes=2, seed=0)
     assert fitted is not None
     likeness, _ = fitted.judge_all(TensorRows(x), torch.arange(120), named)
     assert abs((likeness < 0).mean() - 0.5) < 0.15

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from understudy import cli
 from understudy.comparison import executors
-from understudy.comparison.pilot import Pilot
+from understudy.comparison.auto import Pilot
 from understudy.store.files import locked
 from understudy.training.state import Checkpoints
 

@@ -19,8 +19,8 @@ import understudy as us
 from understudy.comparison import cells as comparison_cells
 from understudy.comparison import executors
 from understudy.comparison.cells import Cell, Job
+from understudy.comparison.compare import CompareFolder
 from understudy.comparison.executors import Executor, InProcess, Processes
-from understudy.comparison.folder import CompareFolder
 from understudy.comparison.outcome import Comparison
 from understudy.store.files import locked
 from understudy.training.recipe import Recipe

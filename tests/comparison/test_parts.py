@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.candidates import named_methods
-from understudy.comparison.cells import FOLDS, deal
+from understudy.comparison.cells import FOLDS, deal, named_methods
 
 
 def gold_of(rows: int, *, chosen: bool | torch.Tensor = False) -> us.Gold:

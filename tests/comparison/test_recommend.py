@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.recommend import recommend
+from understudy.comparison.outcome import Comparison, Correct, Outcome, recommend
 from understudy.maths.proportions import holm
 
 METHODS = ("gold only", "vanilla", "confident", "slam", "weighted", "forward")

@@ -17,7 +17,7 @@ import numpy as np, torch
 from benchmarks.large_pool import MemoryWatch, private_megabytes
 torch.set_num_threads(1)
 import understudy.data.memory as memory
-from understudy.active.scores import score
+from understudy.active.loop import score
 from understudy.acquisition.select import select
 from understudy.models import linear
 memory.LARGE = 1 << 20

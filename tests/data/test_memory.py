@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import understudy.data.memory as module
-from understudy.active.scores import score
+from understudy.active.loop import score
 from understudy.data.memory import Readahead, block_rows, room_for, total_memory
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import penultimate, predict

@@ -13,7 +13,7 @@ import understudy as us
 from understudy.labels.base import Distribution, ReadOptions
 from understudy.labels.columns import Column, Columns
 from understudy.labels.forms import COLUMNS, FORMS, named_columns
-from understudy.report.trust import measure_teacher
+from understudy.report.figures import measure_teacher
 from understudy.tables.read import read_examples
 from understudy.tables.write import write_table
 

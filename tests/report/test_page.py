@@ -15,9 +15,8 @@ from understudy.comparison.outcome import Comparison, Outcome
 from understudy.maths.confidence import entropy
 from understudy.objective import Context
 from understudy.report.comparison import comparison_curves, write_comparison_report
-from understudy.report.figures import reliability_figure, run_curves
+from understudy.report.figures import measure_teacher, reliability_figure, run_curves
 from understudy.report.page import name_facts, write_run_report
-from understudy.report.trust import measure_teacher
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 

@@ -1,11 +1,9 @@
 """Active learning: loops that label what is worth it, a watch over noisy picks, and the benchmark for both."""
 
 from understudy.acquisition.select import Scores, explain
-from understudy.active.loop import Loop
-from understudy.active.noisy_pools import KINDS, Heteroskedastic, heteroskedastic
-from understudy.active.scores import score
+from understudy.active.loop import Loop, score
 from understudy.active.state import Result
-from understudy.active.strategies_compared import Benchmark, Cell, benchmark
+from understudy.active.strategies_compared import KINDS, Benchmark, Cell, Heteroskedastic, benchmark, heteroskedastic
 from understudy.active.watch import NoiseWatch, noise_watch
 
 __all__ = [

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from understudy.acquisition.select import Scores, explain, select
+from understudy.acquisition.select import Scores, explain, select, strategy_named
 from understudy.active.oracle import HandOver, Question, as_oracle, open_questions
-from understudy.active.scores import needs_ema, score
 from understudy.active.state import (
     Result,
     State,
@@ -40,6 +39,7 @@ from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.metrics import evaluate
+from understudy.inference.passes import FeatureTap, over_rows
 from understudy.methods.vanilla import vanilla
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
@@ -48,6 +48,27 @@ from understudy.training.learner import check_outputs
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, takes
 from understudy.training.run import Run
+
+
+def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | None = None) -> Scores:
+    """Probabilities (N, C) and features (N, d), and the moving average's where there is one; eval mode, on the CPU."""
+    probs, hidden = _pass(student, x, layer)
+    return Scores(probs, hidden, *(_pass(ema.module, x, layer) if ema is not None else ()))
+
+
+def needs_ema(strategy: str) -> bool:
+    return any(name.endswith("_ema") for name in strategy_named(strategy).needs)
+
+
+def _pass(model: nn.Module, x: Any, layer: str | None) -> list[Tensor]:
+    tap = FeatureTap(model, layer)
+
+    def look(batch: Any, index: Tensor) -> tuple[Tensor, Tensor]:
+        logits, features = tap(batch)
+        return logits.float().softmax(-1), features.float()
+
+    return over_rows(model, x, look, outputs=2)
+
 
 PREDICTED = "active.predicted"
 

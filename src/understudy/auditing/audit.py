@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.auditing.accuracy import accuracy_of, confusion_of
-from understudy.auditing.calibration import calibration_of
-from understudy.auditing.expect import expectations_of, votes_gain
-from understudy.auditing.noise import Noise, pool_noise
+from understudy.auditing.measures import Noise, accuracy_of, calibration_of, confusion_of, pool_noise
 from understudy.auditing.record import Record, read_record
 from understudy.auditing.result import Audit, Curve, GoldSize
 from understudy.auditing.suspects import find_suspects
-from understudy.auditing.words import verdict_of, warnings_of
+from understudy.auditing.words import expectations_of, verdict_of, votes_gain, warnings_of
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.evidence import class_shift, enough_estimates

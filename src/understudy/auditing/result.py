@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.auditing.accuracy import Accuracy, Confusion
-from understudy.auditing.calibration import Calibration
-from understudy.auditing.noise import Noise
+from understudy.auditing.measures import Accuracy, Calibration, Confusion, Noise
 from understudy.auditing.record import Floats
 from understudy.auditing.suspects import Suspects
 from understudy.labels.evidence import ClassShift

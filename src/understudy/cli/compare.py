@@ -10,7 +10,7 @@ from rich.console import Console
 from understudy import models
 from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.comparison.candidates import from_text
+from understudy.comparison.cells import from_text
 from understudy.comparison.compare import compare
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
@@ -90,7 +90,7 @@ def _publish(
 ) -> None:  # fmt: skip
     """The page, the picture, and the same in the terminal."""
     from understudy.report.comparison import write_comparison_report, write_difference_plot
-    from understudy.report.trust import measure_teacher
+    from understudy.report.figures import measure_teacher
 
     recommendation, gold, pool = comparison.recommendation, examples.gold, examples.pool
     assert recommendation is not None and gold is not None and pool is not None

@@ -205,7 +205,7 @@ def _write(
     warnings: list[str],
 ) -> None:
     from understudy.report.comparison import write_comparison_report
-    from understudy.report.trust import measure_teacher
+    from understudy.report.figures import measure_teacher
 
     write_comparison_report(
         path,

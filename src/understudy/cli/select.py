@@ -9,8 +9,8 @@ from torch import Tensor
 
 from understudy.acquisition.select import explain, select
 from understudy.acquisition.strategies import STRATEGIES
+from understudy.active.loop import needs_ema, score
 from understudy.active.oracle import write_columns
-from understudy.active.scores import needs_ema, score
 from understudy.active.watch import noise_watch
 from understudy.cli import shared
 from understudy.cli.shared import RunOnFile, check_new_file

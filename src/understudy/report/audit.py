@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from understudy.auditing.accuracy import ClassAccuracy
+from understudy.auditing.measures import ClassAccuracy
 from understudy.auditing.result import Audit
 from understudy.auditing.words import chance, interval
 from understudy.maths.proportions import Share

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, drawing, name_lines, thinned
+from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, Trust, drawing, name_lines, thinned
 from understudy.report.page import trust_section, write_page
-from understudy.report.trust import Trust
 from understudy.store.files import write_bytes
 
 LEVEL = 0.05

@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
-from understudy.report.figures import reliability_figure, run_curves
-from understudy.report.trust import Trust, measure_teacher
+from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
 from understudy.store.files import write_text
 from understudy.training.run import Run
 
