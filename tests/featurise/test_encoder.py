@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.choose import FeatureOptions
 from understudy.featurise.encoder import Encoder
-from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
 from understudy.featurise.pooling import Layout, read_layout
 
 transformers = pytest.importorskip("transformers")

@@ -11,8 +11,7 @@ import torch
 
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.featurise import images, pixels
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
 
 Image = pytest.importorskip("PIL.Image")
 GRADIENT = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
 
 
 def _texts(*values: str) -> np.ndarray[Any, Any]:

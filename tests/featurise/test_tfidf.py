@@ -13,8 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.featurise import tfidf
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser, SparseRows
+from understudy.featurise.featuriser import FeatureOptions, Featuriser, SparseRows
 from understudy.featurise.part import RawColumns
 
 ODD = [

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
 from understudy.data import memory
-from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import FeatureOptions
 from understudy.tables.read import read_examples
 from understudy.tables.readers import parquet
 from understudy.tables.table import read_table

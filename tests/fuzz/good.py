@@ -18,7 +18,7 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, as_rows
-from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import FeatureOptions
 from understudy.tables.read import Examples
 
 Cells = dict[str, list[Any]]

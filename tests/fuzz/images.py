@@ -13,7 +13,7 @@ from PIL import Image
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import FeatureOptions
 from understudy.tables.read import read_examples
 
 MODES = ["L", "RGB", "RGBA", "1", "P", "CMYK", "I;16", "F", "LA"]

@@ -16,7 +16,7 @@ import understudy as us
 from fuzz.damage import damaged
 from fuzz.good import write_cells
 from understudy import cli
-from understudy.tables.inputs import rows_for
+from understudy.tables.read import rows_for
 from understudy.tables.table import read_table
 
 TRAIN = "--method vanilla --epochs 1 --lr 0.05 --quiet --seed 3"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import FeatureOptions
 from understudy.tables.read import read_examples
 
 HEADER = ["id", "text", "teacher_label"]

@@ -24,8 +24,7 @@ from understudy.leaks.between import (
     find_leaks,
     leaks_between,
 )
-from understudy.leaks.lookalikes import TOLERANCE
-from understudy.leaks.row_hash import hash_numbers, normalise
+from understudy.leaks.lookalikes import TOLERANCE, hash_numbers, normalise
 from understudy.leaks.row_sets import RowSet
 
 WORDS = np.array(["the", "of", "film", "plot", "actor", "bad", "good", "long", "short", "scene", "story", "never"])

@@ -13,7 +13,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.forms import Hard, Soft
 from understudy.labels.topk import TopK
 from understudy.labels.votes import Votes
-from understudy.tables.classes import ClassNames, find_names
+from understudy.tables.labelling import ClassNames, find_names
 from understudy.tables.read import Examples, read_examples
 from understudy.tables.table import Table
 

@@ -11,11 +11,9 @@ import torch
 
 from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
 from understudy.labels.forms import Hard, Soft
-from understudy.tables.inputs import features_of, load_featuriser
-from understudy.tables.read import PoolFile, read_examples, to_gold, to_pool
+from understudy.tables.read import PoolFile, features_of, load_featuriser, read_examples, to_gold, to_pool
 from understudy.tables.table import Table, read_table
 from understudy.tables.write import write_table
 

@@ -15,9 +15,8 @@ import pytest
 
 from understudy.data import memory
 from understudy.errors import UnderstudyError
-from understudy.featurise.choose import FeatureOptions
-from understudy.featurise.featuriser import Featuriser
-from understudy.tables.inputs import features_of
+from understudy.featurise.featuriser import FeatureOptions, Featuriser
+from understudy.tables.read import features_of
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table
 
@@ -137,7 +136,7 @@ def test_images_outside_their_folder_are_refused(path: str, tmp_path: Path) -> N
     (folder / "away").symlink_to(tmp_path)
     (folder / "rows.jsonl").write_text(json.dumps({"image": path, "teacher_label": 0}) + "\n")
     table = read_table(folder / "rows.jsonl")
-    from understudy.tables.inputs import fit_featuriser
+    from understudy.tables.read import fit_featuriser
 
     with pytest.raises(UnderstudyError, match=r"column 'image' row 0: .* leads out of"):
         fit_featuriser(FeatureOptions(image="image"), None, table, [])

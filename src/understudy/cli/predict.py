@@ -12,7 +12,7 @@ from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 from understudy.store.arrow import Array
-from understudy.tables.classes import ClassNames
+from understudy.tables.labelling import ClassNames
 from understudy.tables.table import Table
 from understudy.tables.write import check_new_table, write_table
 

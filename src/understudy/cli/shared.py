@@ -22,12 +22,11 @@ from torch import nn
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.choose import FeatureOptions
+from understudy.featurise.featuriser import FeatureOptions
 from understudy.inference.passes import predict
 from understudy.store.arrow import Array
-from understudy.tables.classes import ClassNames
-from understudy.tables.inputs import rows_for
-from understudy.tables.read import Examples, read_examples
+from understudy.tables.labelling import ClassNames
+from understudy.tables.read import Examples, read_examples, rows_for
 from understudy.tables.table import read_table
 from understudy.training.recipe import Recipe, known
 from understudy.training.run import Run

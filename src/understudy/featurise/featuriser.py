@@ -1,13 +1,21 @@
-"""The fitted features: raw columns in, a student's input out, kept in a run as JSON and safetensors.
+"""Which columns become features and as what, and the fitted features: raw columns in, a student's input out.
+
+FeatureOptions()                                   # x, or else every column of numbers and of few distinct texts
+FeatureOptions(text="review")                      # TF-IDF of one column, and nothing else
+FeatureOptions(text="review", columns=("stars",))  # and a column of numbers beside it
+FeatureOptions(image="path", image_size=(64, 64))
 
 featuriser = Featuriser.fit(columns, FeatureOptions(text="review"), where="pool.parquet")
 featuriser.shape                         # of one row: what the student must take
 x = featuriser(columns, where="pool.parquet")
+
+What is asked by the user is decided once, on the training rows, and kept in a run as JSON and safetensors.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +26,148 @@ from safetensors import SafetensorError
 from scipy import sparse
 from torch import Tensor
 
+from understudy.data.checks import is_reserved
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.choose import FeatureOptions, fit_parts
+from understudy.errors import UnderstudyError, first_line, warn
 from understudy.featurise.encoder import Encoded
 from understudy.featurise.images import Images
-from understudy.featurise.part import Block, Part, RawColumns
+from understudy.featurise.part import Block, Part, RawColumns, column_kind
 from understudy.featurise.tabular import Arrays, Categories, Numbers
 from understudy.featurise.tfidf import Tfidf
 from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json
+
+MISSING = ("error", "mean")
+IMAGE_MODES = ("L", "RGB")
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """What a user asks of the features: which columns, and how they become numbers."""
+
+    text: str | None = None
+    """The column of texts."""
+    image: str | None = None
+    """The column of images: paths, or the bytes of image files."""
+    encoder: str = "tfidf"
+    """``tfidf``, or a Hugging Face encoder by name or folder."""
+    scale: bool = True
+    """Bring columns of numbers to mean 0 and deviation 1 over the training rows."""
+    columns: tuple[str, ...] | None = None
+    """The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
+    because a column that merely lies beside a text (a rating beside a review) often gives the label away."""
+    missing: str = "error"
+    """What a missing number means: ``error``, or ``mean``, the mean of the training rows."""
+    max_categories: int = 100
+    """A column with more distinct texts is no category."""
+    max_terms: int = 20_000
+    """TF-IDF keeps the most frequent terms."""
+    ngrams: int = 2
+    """TF-IDF counts runs of up to so many words."""
+    max_tokens: int | None = None
+    """An encoder reads so many tokens of a text. None: as many as it was made for."""
+    image_size: tuple[int, int] | None = None
+    """Height and width. None: those of the first training image."""
+    image_mode: str | None = None
+    """``L`` (grey) or ``RGB``. None: that of the first training image."""
+
+    def __post_init__(self) -> None:
+        if self.text is not None and self.image is not None:
+            raise UnderstudyError("features come from a text or from an image, not from both; name one of them")
+        if self.image is not None and self.columns:
+            raise UnderstudyError("an image is the student's whole input; leave the other columns out")
+        _check_choice("missing", self.missing, MISSING)
+        if self.image_mode is not None:
+            _check_choice("image_mode", self.image_mode, IMAGE_MODES)
+        sizes = {"max_categories": self.max_categories, "max_terms": self.max_terms, "ngrams": self.ngrams}
+        sizes |= {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        for name, value in (*sizes.items(), *(("image_size", side) for side in self.image_size or ())):
+            if value < 1:
+                raise UnderstudyError(f"{name} is {value}; it must be 1 or more")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UnderstudyError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+
+
+def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
+    if options.image is not None:
+        return [Images.fit(raw, options.image, size=options.image_size, mode=options.image_mode)]
+    parts = [] if options.text is None else [_fit_text(raw, options.text, options)]
+    if options.columns is not None:
+        return parts + _fit_columns(raw, _named(raw, options), options)
+    if parts:
+        return parts
+    if "x" in raw.columns:
+        return [Arrays.fit(raw, "x")]
+    return _fit_columns(raw, _usable(raw, options), options)
+
+
+def _fit_text(raw: RawColumns, text: str, options: FeatureOptions) -> Part:
+    if options.encoder == "tfidf":
+        return Tfidf.fit(raw, text, max_terms=options.max_terms, ngrams=options.ngrams)
+    return Encoded.fit(raw, text, encoder=options.encoder, max_tokens=options.max_tokens)
+
+
+def _fit_columns(raw: RawColumns, names: list[str], options: FeatureOptions) -> list[Part]:
+    kinds = {name: column_kind(raw[name]) for name in names}
+    parts: list[Part] = [Arrays.fit(raw, name) for name in names if kinds[name] == "array"]
+    numbers = tuple(name for name in names if kinds[name] == "numbers")
+    if numbers:
+        parts.append(Numbers.fit(raw, numbers, scale=options.scale, missing=options.missing))
+    categories = tuple(name for name in names if kinds[name] in ("flags", "texts"))
+    if categories:
+        parts.append(Categories.fit(raw, categories, limit=options.max_categories))
+    return parts
+
+
+def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
+    """The columns the user named; each must be usable."""
+    names = list(dict.fromkeys(options.columns or ()))
+    for name in names:
+        if is_reserved(name):
+            raise UnderstudyError(f"{raw.at(name)} cannot be a feature: its name says that it is not one; leave it out")
+        if name == options.text:
+            raise UnderstudyError(f"{raw.at(name)} is the text already; name other columns beside it")
+        if column_kind(raw[name]) == "other":
+            raise UnderstudyError(f"{raw.at(name)} holds neither numbers nor texts; encode it as one of them")
+    if not names and options.text is None:
+        raise UnderstudyError(f"no column of {raw.where} is to be a feature; name at least one")
+    return names
+
+
+def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
+    """Every column of numbers, and of texts with few distinct values; the rest is named in a warning."""
+    others = [name for name in raw.columns if not is_reserved(name)]
+    names = [name for name in others if _is_usable(raw, name, options.max_categories)]
+    left_out = [name for name in others if name not in names]
+    if not names:
+        hint = f"; {_shown(left_out)} could be the text (--text) or the image (--image)" if left_out else ""
+        raise UnderstudyError(
+            f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
+        )
+    if left_out:
+        warn(
+            f"{raw.where}: {_shown(left_out)} left out: neither one number per row nor a category of at "
+            f"most {options.max_categories} values; name a column of texts by --text to use it"
+        )
+    return names
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" … ({len(names)} columns)" if len(names) > 8 else "")
+
+
+def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
+    column = raw[name]
+    kind = column_kind(column)
+    if kind != "texts":
+        return kind in ("numbers", "flags")
+    # Values that hardly repeat (names, sentences) tell rows apart rather than kinds of rows.
+    distinct = len(set(raw.categories(name)))
+    return distinct <= limit and 2 * distinct <= max(len(column), 4)
+
 
 VERSION = 1
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from understudy.featurise.pixels import open_image
-from understudy.leaks.lookalikes import Lookalike
-from understudy.leaks.row_hash import NumberRows
+from understudy.leaks.lookalikes import Lookalike, NumberRows
 from understudy.store.arrow import Array
 
 # "Clearly": more than this part of the image's range, so that noise on a plain background flips no bits.

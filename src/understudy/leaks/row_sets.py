@@ -11,8 +11,17 @@ from torch import Tensor
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.leaks.image_hash import Images
-from understudy.leaks.lookalikes import TABLES, Lookalike, Numbers, Scale, Texts
-from understudy.leaks.row_hash import NumberRows, hash_bytes, hash_numbers, hash_texts
+from understudy.leaks.lookalikes import (
+    TABLES,
+    Lookalike,
+    NumberRows,
+    Numbers,
+    Scale,
+    Texts,
+    hash_bytes,
+    hash_numbers,
+    hash_texts,
+)
 from understudy.store.arrow import Array
 
 # Rows that tell how widely the features spread.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
-from understudy.tables.classes import ClassNames
+from understudy.tables.labelling import ClassNames
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Table, read_table
 
