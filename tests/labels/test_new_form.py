@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.labels.base import Distribution, ReadOptions
+from understudy.labels.base import ReadOptions
 from understudy.labels.columns import Column, Columns
 from understudy.labels.forms import COLUMNS, FORMS, named_columns
+from understudy.labels.soft import Distribution
 from understudy.report.figures import measure_teacher
 from understudy.tables.read import read_examples
 from understudy.tables.write import write_table

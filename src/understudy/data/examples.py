@@ -152,26 +152,30 @@ class Pool:
     ``collate``: as for ``Gold``.
     """
 
-    derived: tuple[str, ...] = ()
+    derived = ("size",)
 
     def __init__(
         self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, collate: Collate | None = None
     ) -> None:
-        self.rows = as_rows(x, "pool.x", collate)
-        self.teacher = None if teacher is None else as_labels(teacher, "pool.teacher")
-        if self.teacher is not None:
-            check_length(len(self.teacher), len(self.rows), "pool.teacher", "pool.x")
-        self.ids = check_ids(ids, len(self), "pool")
+        rows = as_rows(x, "pool.x", collate)
+        labels = None if teacher is None else as_labels(teacher, "pool.teacher")
+        if labels is not None:
+            check_length(len(labels), len(rows), "pool.teacher", "pool.x")
+        self._fill(rows, labels, check_ids(ids, len(rows), "pool"))
 
     @classmethod
     def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
         """A set of values that were checked where they came from."""
         pool = cls.__new__(cls)
-        pool.rows, pool.teacher, pool.ids = rows, teacher, ids
+        pool._fill(rows, teacher, ids)
         return pool
 
+    def _fill(self, rows: Rows, teacher: Labels | None, ids: Ids | None) -> None:
+        self.rows, self.teacher, self.ids = rows, teacher, ids
+        self.size = len(rows)
+
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.size
 
     def __repr__(self) -> str:
         form = "no labels" if self.teacher is None else f"{type(self.teacher).__name__} labels"

@@ -1,9 +1,10 @@
-"""Soft labels: class probabilities, ``(N, C)``.
+"""Soft labels: class probabilities, ``(N, C)``, and what they share with all labels that give every class one.
 
 us.Pool(x, probs)
 """
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,10 +12,46 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Distribution, Labels, ReadOptions, same_classes
+from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.labels.topk import TopK
+from understudy.maths.confidence import MEASURES
+from understudy.maths.ranking import Leading, leading, positions
+
+# Rows per look: their float64 distributions stay near 50 MB at 100 classes.
+_ROWS = 1 << 16
+
+
+class Distribution(Ranking):
+    """Labels with a probability for every class, stored or computed."""
+
+    @abstractmethod
+    def probs_of(self, rows: slice | Tensor) -> Tensor:
+        """Label distributions of some rows, ``(n, C)``; all zero where there is no label."""
+
+    def labelled(self) -> Tensor:
+        return self._by_part(lambda part: (self.probs_of(part) > 0).any(1))
+
+    def top1(self) -> Tensor:
+        best = self._by_part(lambda part: self.probs_of(part).argmax(1))
+        return torch.where(self.labelled(), best, -1)
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        return self.probs_of(rows).float()
+
+    def confidence(self, measure: str) -> Tensor:
+        return self._by_part(lambda part: MEASURES[measure](self.probs_of(part)))
+
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        return leading(self.probs_of(slice(start, stop)), depth)
+
+    def positions(self, labels: Tensor) -> Tensor:
+        # Every class needs a comparison.
+        return self._by_part(lambda part: positions(self.probs_of(part), labels[part]), rows=_ROWS >> 4)
+
+    def _by_part(self, read: Callable[[slice], Tensor], rows: int = _ROWS) -> Tensor:
+        return torch.cat([read(slice(start, start + rows)) for start in range(0, max(len(self), 1), rows)])
 
 
 class Soft(Distribution):

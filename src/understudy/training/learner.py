@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import FeatureTap, device_of, eval_mode, forward, penultimate, predict, to_device
 from understudy.labels.evidence import report_estimates
@@ -31,7 +30,8 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     if gold is not None and not isinstance(gold, Gold):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
     given = {"gold": gold, "pool": pool, **others}
-    classes, *_ = [_outputs(student, part.rows, name) for name, part in given.items() if part is not None]
+    first = {name: part.rows.take(torch.arange(min(2, len(part)))) for name, part in given.items() if part is not None}
+    classes = _outputs(student, first)
     for name, examples in {"gold": gold, **others}.items():
         if examples is not None and int(examples.y.max()) >= classes:
             raise UnderstudyError(
@@ -52,30 +52,30 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
             raise UnderstudyError(
                 f"{name} names class {int(teacher.top1().max())}, but the student has {classes} outputs"
             )
-    if gold is not None and pool is not None and gold.teacher is not None and pool.teacher is not None:
-        forms = type(gold.teacher.simplest()), type(pool.teacher.simplest())
-        if forms[0] is not forms[1] and type(gold.teacher) is not type(pool.teacher):
-            raise UnderstudyError(
-                f"gold.teacher holds {forms[0].__name__} labels, pool.teacher {forms[1].__name__}; use one form"
-            )
+    labels = [part.teacher for part in (gold, pool) if part is not None and part.teacher is not None]
+    if len({type(each) for each in labels}) > 1:
+        forms = [type(each.simplest()).__name__ for each in labels]
+        if forms[0] != forms[1]:
+            raise UnderstudyError(f"gold.teacher holds {forms[0]} labels, pool.teacher {forms[1]}; use one form")
     return classes
 
 
-def _outputs(student: nn.Module, rows: Rows, name: str) -> int:
-    """How many classes the student scores, seen on the first rows."""
-    first = rows.take(torch.arange(min(2, len(rows))))
-    try:
-        with eval_mode(student), torch.inference_mode():
-            logits = forward(student, to_device(first, device_of(student)))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        shape = tuple(first.shape[1:]) if isinstance(first, Tensor) else sorted(first)
-        raise UnderstudyError(
-            f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
-        ) from error
-    if logits.dim() != 2:
-        raise UnderstudyError(
-            f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
-        )
+def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
+    """How many classes the student scores, seen on the first rows of each set."""
+    logits = torch.empty(0)
+    with eval_mode(student), torch.inference_mode():
+        for name, x in first.items():
+            try:
+                logits = forward(student, to_device(x, device_of(student)))
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else sorted(x)
+                raise UnderstudyError(
+                    f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
+                ) from error
+            if logits.dim() != 2:
+                raise UnderstudyError(
+                    f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
+                )
     return logits.shape[1]
 
 

@@ -26,7 +26,6 @@ from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, check_callbacks, show
 from understudy.training.ema import EMA
-from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session
@@ -87,9 +86,7 @@ def train(
         torch.manual_seed(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        session = Session.of(recipe, student, gold, pool, objective)
-        if test is not None or select is not None:
-            check_outputs(student, None, None, test=test, select=select)
+        session = Session.of(recipe, student, gold, pool, objective, test=test, select=select)
         recipe = session.recipe
         config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:

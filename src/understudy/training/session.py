@@ -134,11 +134,17 @@ class Session:
 
     @classmethod
     def of(
-        cls, recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective
+        cls,
+        recipe: Recipe,
+        student: nn.Module,
+        gold: Gold | None,
+        pool: Pool | None,
+        objective: Objective,
+        **others: Gold | None,
     ) -> "Session":
-        """The session of a recipe."""
+        """The session of a recipe; ``others`` are sets that the student must be able to take."""
         session = cls.__new__(cls)
-        session._begin(recipe, student, gold, pool, objective, known_length=True)
+        session._begin(recipe, student, gold, pool, objective, known_length=True, **others)
         return session
 
     def _begin(
@@ -150,6 +156,7 @@ class Session:
         objective: Objective,
         *,
         known_length: bool,
+        **others: Gold | None,
     ) -> None:
         if not isinstance(objective, Objective):
             raise UnderstudyError(
@@ -167,10 +174,10 @@ class Session:
         self.known_length = known_length
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
-        self.classes = check_outputs(student, gold, self.pool)
+        self.classes = check_outputs(student, gold, self.pool, **others)
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
-            pool_size=None if pool is None else len(pool),
+            pool_size=None if pool is None else pool.size,
         )  # fmt: skip
         self.facts = self.learner.facts
         """Numbers worth telling the user."""
@@ -191,10 +198,11 @@ class Session:
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:
             return None
-        if RefinedLabels.fits(len(self.pool), self.classes):
-            return RefinedLabels(len(self.pool), self.classes)
+        rows = self.pool.size
+        if RefinedLabels.fits(rows, self.classes):
+            return RefinedLabels(rows, self.classes)
         warn(
-            f"{len(self.pool):,} rows × {self.classes:,} classes are too many to average predictions over: the run "
+            f"{rows:,} rows × {self.classes:,} classes are too many to average predictions over: the run "
             "will have no refined.* columns; pass refine=False to say you know"
         )
         return None
@@ -228,7 +236,7 @@ class Session:
         every = self.objective.refresh_every
         self.prepare(epoch if every and not first and epoch % every == 0 else 0)
         plan = plan_epoch(
-            len(self.gold) if self.gold is not None and recipe.gold_repeat else 0, 0 if pool is None else len(pool),
+            len(self.gold) if self.gold is not None and recipe.gold_repeat else 0, 0 if pool is None else pool.size,
             batch_size=recipe.batch_size, gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch,
             sampling=_sampling(self.learner.columns), block=None if pool is None else pool.rows.preferred_block,
         )  # fmt: skip
@@ -345,6 +353,6 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
                 "nothing about it: add a few such rows"
             )
     if pool is not None and full_pool is not None:
-        facts["pool_rows"] = len(pool)
-        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
+        facts["pool_rows"] = pool.size
+        facts["pool_rows_without_label"] = full_pool.size - pool.size
     return facts
