@@ -14,8 +14,7 @@ import understudy as us
 import understudy.labels.reliability as module
 from understudy.labels.forms import Soft
 from understudy.labels.topk import TopK
-from understudy.maths.isotonic import StepCurve
-from understudy.maths.ranking import leading, margins_in_turn, positions
+from understudy.maths.accuracy_curves import StepCurve, leading, margins_in_turn, positions
 
 
 def _teacher(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

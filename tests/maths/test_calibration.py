@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.maths.calibration import BINS, calibration_error
+from understudy.maths.confidence import BINS, calibration_error
 
 PROBS = torch.tensor([[0.81, 0.19], [0.62, 0.38], [0.27, 0.73], [0.45, 0.55]])
 LABELS = torch.tensor([0, 1, 1, 1])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import lsq_linear, minimize
 from sklearn.isotonic import IsotonicRegression
 
-from understudy.maths.isotonic import StepCurve, fit_steps
+from understudy.maths.accuracy_curves import StepCurve, fit_steps
 
 
 def _fit(covariate: list[float], response: list[float], **options: float) -> StepCurve:

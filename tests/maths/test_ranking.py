@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.maths.accuracy_curves import Leading, certainties_in_turn, leading, margins_in_turn, positions
 from understudy.maths.confidence import grouped_entropy, topk_margin
-from understudy.maths.ranking import Leading, certainties_in_turn, leading, margins_in_turn, positions
 
 
 def test_worked_by_hand() -> None:

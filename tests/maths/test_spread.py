@@ -11,12 +11,12 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import spread
-from understudy.maths.factored_rows import nearest_centre
 from understudy.maths.spread import (
     Factored,
     factored,
     farthest_first,
     kmeans_plus_plus,
+    nearest_centre,
     squared_distances,
 )
 

@@ -29,7 +29,7 @@ from torch import Tensor, from_numpy
 
 from understudy.auditing.record import Answers, Floats, Ints, Record
 from understudy.comparison.interval import Interval
-from understudy.maths.calibration import calibration_error
+from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
 
 FEWEST, PER_BIN, MOST_BINS = 5, 15, 4

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import BATCH_SIZE, predict
-from understudy.maths.calibration import calibration_error
+from understudy.maths.confidence import calibration_error
 
 
 def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:

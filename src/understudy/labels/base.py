@@ -14,8 +14,8 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Column, Columns
+from understudy.maths.accuracy_curves import Leading
 from understudy.maths.dawid_skene import DawidSkene
-from understudy.maths.ranking import Leading
 
 
 @dataclass(frozen=True)

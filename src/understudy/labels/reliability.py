@@ -24,11 +24,10 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
+from understudy.maths.accuracy_curves import Leading, StepCurve, certainties_in_turn, fit_steps, margins_in_turn
 from understudy.maths.bands import Bands, class_bands, curve_bands
-from understudy.maths.isotonic import StepCurve, fit_steps
 from understudy.maths.neighbours import NeighbourCurve
 from understudy.maths.proportions import class_accuracies
-from understudy.maths.ranking import Leading, certainties_in_turn, margins_in_turn
 
 COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
     "margin": margins_in_turn,

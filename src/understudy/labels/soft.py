@@ -16,8 +16,8 @@ from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
 from understudy.labels.topk import TopK
+from understudy.maths.accuracy_curves import Leading, leading, positions
 from understudy.maths.confidence import MEASURES
-from understudy.maths.ranking import Leading, leading, positions
 
 # Rows per look: their float64 distributions stay near 50 MB at 100 classes.
 _ROWS = 1 << 16

@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
-from understudy.maths.ranking import Leading
+from understudy.maths.accuracy_curves import Leading
 
 # Rows per look: the float64 and int64 copies of a chunk stay near 20 MB at K = 10.
 _ROWS = 1 << 16

@@ -1,4 +1,4 @@
-"""How sure a distribution is: margins and entropies, in float64.
+"""How sure a distribution is: margins and entropies, in float64, and whether stated confidence can be believed.
 
 Estimators sort and compare these numbers, and LLM confidences lie close together, so everything is computed in
 double precision (in float32, values closer than about 1e-6 would merge). Labels are never tempered here.
@@ -6,7 +6,10 @@ double precision (in float32, values closer than about 1e-6 would merge). Labels
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
+
+BINS = 15
 
 
 def _largest(probs: Tensor, count: int) -> Tensor:
@@ -37,6 +40,13 @@ def grouped_entropy(probs: Tensor, k: int) -> Tensor:
     head = ranked[..., :k].sum(-1)
     tail = ranked[..., k:]
     return -(head.xlogy(head) + tail.xlogy(tail).sum(-1))
+
+
+def calibration_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error: the mean gap between confidence and accuracy over equal bins, of ``(n,)`` each."""
+    bin_of = (confidence * bins).long().clamp(max=bins - 1)
+    gaps = torch.zeros(bins, dtype=torch.float64).index_add_(0, bin_of, right.double() - confidence)
+    return float(gaps.abs().sum() / len(right))
 
 
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"margin": margin, "entropy": entropy}

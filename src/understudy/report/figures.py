@@ -22,7 +22,7 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.labels.reliability import Reliability
-from understudy.maths.isotonic import StepCurve
+from understudy.maths.accuracy_curves import StepCurve
 
 
 @dataclass(frozen=True)
