@@ -16,8 +16,9 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["class_ratio", "class_ratio_weight"]
 
@@ -70,9 +71,4 @@ class_ratio_weight = ClassRatioWeight
 
 @method
 def class_ratio(clean_share: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="class_ratio",
-        target=TeacherTarget(hard=hard),
-        traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
-        **with_weight(slots, class_ratio_weight(clean_share=clean_share)),
-    )
+    return reweighted("class_ratio", class_ratio_weight(clean_share=clean_share), slots, hard=hard, noise_free=True)

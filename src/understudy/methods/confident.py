@@ -19,9 +19,9 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import normalise
-from understudy.methods.vanilla import vanilla
+from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.options import Slots, method
 
 __all__ = ["confident", "confident_weight"]
 
@@ -68,5 +68,4 @@ confident_weight = ConfidentWeight
 
 @method
 def confident(share: float = 0.5, measure: str = "margin", *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    objective = vanilla(hard=hard, **with_weight(slots, confident_weight(share, measure)))
-    return objective.replace(name="confident", traits=frozenset({"perfect_is_minimal"}))
+    return reweighted("confident", confident_weight(share, measure), slots, hard=hard)

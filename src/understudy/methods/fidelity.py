@@ -25,9 +25,9 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths import weights
-from understudy.methods.vanilla import vanilla
+from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.options import Slots, method
 
 __all__ = ["fidelity", "fidelity_weight"]
 
@@ -88,5 +88,4 @@ fidelity_weight = FidelityWeight
 
 @method
 def fidelity(beta: float = 1.0, uncertainty: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    objective = vanilla(hard=hard, **with_weight(slots, fidelity_weight(beta, uncertainty)))
-    return objective.replace(name="fidelity", traits=frozenset({"perfect_is_minimal"}))
+    return reweighted("fidelity", fidelity_weight(beta, uncertainty), slots, hard=hard)

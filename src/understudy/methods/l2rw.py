@@ -20,8 +20,9 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
-from understudy.objective import Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["l2rw", "l2rw_weight"]
 
@@ -47,10 +48,5 @@ def l2rw_weight(*, gold_rows: int = 128, name: str = "l2rw") -> Weight:
 
 @method
 def l2rw(*, gold_rows: int = 128, train_on_gold: bool = False, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="l2rw",
-        target=TeacherTarget(hard=hard),
-        gold_trains=train_on_gold,
-        traits=frozenset({"perfect_is_minimal"}),
-        **with_weight(slots, l2rw_weight(gold_rows=gold_rows)),
-    )
+    weight = l2rw_weight(gold_rows=gold_rows)
+    return reweighted("l2rw", weight, slots, hard=hard).replace(gold_trains=train_on_gold)

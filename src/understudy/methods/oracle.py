@@ -16,9 +16,9 @@ from torch import Tensor
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
-from understudy.methods.vanilla import vanilla
+from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.options import Slots, method
 
 __all__ = ["oracle", "oracle_weight"]
 
@@ -51,4 +51,4 @@ oracle_weight = OracleWeight
 
 @method
 def oracle(truth: Any = None, *, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return vanilla(hard=hard, **with_weight(slots, oracle_weight(truth))).replace(name="oracle")
+    return reweighted("oracle", oracle_weight(truth), slots, hard=hard, noise_free=True)

@@ -13,8 +13,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["proportion", "proportion_weight"]
 
@@ -46,9 +47,4 @@ proportion_weight = ProportionWeight
 
 @method
 def proportion(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="proportion",
-        target=TeacherTarget(hard=hard),
-        traits=frozenset({"perfect_is_minimal"}),
-        **with_weight(slots, proportion_weight()),
-    )
+    return reweighted("proportion", proportion_weight(), slots, hard=hard)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from understudy.maths.weights import normalise
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["random_weight", "random_weights"]
 
@@ -61,9 +62,4 @@ random_weight = RandomWeight
 
 @method
 def random_weights(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="random_weights",
-        target=TeacherTarget(hard=hard),
-        traits=frozenset({"perfect_is_minimal"}),
-        **with_weight(slots, random_weight()),
-    )
+    return reweighted("random_weights", random_weight(), slots, hard=hard)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from understudy.methods.proportion import inverse_frequency
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["balanced_sampling", "resample"]
 
@@ -38,9 +39,4 @@ balanced_sampling = BalancedSampling
 
 @method
 def resample(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    return Objective(
-        name="resample",
-        target=TeacherTarget(hard=hard),
-        traits=frozenset({"perfect_is_minimal"}),
-        **with_weight(slots, balanced_sampling()),
-    )
+    return reweighted("resample", balanced_sampling(), slots, hard=hard)

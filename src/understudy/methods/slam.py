@@ -158,16 +158,11 @@ def slam(
         name="slam",
         target=TopTarget(target, "slam") if tail == "drop" else target,
         link=slam_link(
-            lower_bound=lower_bound,
-            threshold=threshold,
-            k=k,
-            normalise=normalise,
-            covariate=covariate,
-            estimator=estimator,
-            alpha=alpha,
+            lower_bound=lower_bound, threshold=threshold, k=k, normalise=normalise,
+            covariate=covariate, estimator=estimator, alpha=alpha,
         ),
         loss=loss,
         temperature=temperature,
         traits=frozenset({"noise_free_is_vanilla"}),
         **slots,
-    )
+    )  # fmt: skip

@@ -9,8 +9,8 @@ baseline of every paper here. With a temperature T the pool loss is multiplied b
 
 from typing import Unpack
 
-from understudy.objective import Objective, TeacherTarget
-from understudy.options import Slots, method
+from understudy.objective import Objective, TeacherTarget, Weight
+from understudy.options import Slots, method, with_weight
 
 __all__ = ["vanilla"]
 
@@ -23,3 +23,9 @@ def vanilla(*, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
         traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
         **slots,
     )
+
+
+def reweighted(name: str, weight: Weight, slots: Slots, *, hard: bool, noise_free: bool = False) -> Objective:
+    """Vanilla distillation under a method's own weight; ``noise_free``: without noise it is vanilla itself."""
+    objective = vanilla(hard=hard, **with_weight(slots, weight)).replace(name=name)
+    return objective if noise_free else objective.replace(traits=frozenset({"perfect_is_minimal"}))

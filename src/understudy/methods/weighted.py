@@ -22,8 +22,9 @@ from understudy.data.combined import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import debias_in_plane, distortion_of
-from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
+from understudy.methods.vanilla import reweighted
+from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.options import Slots, method
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
 
@@ -78,13 +79,8 @@ def weighted(
     hard: bool = False,
     **slots: Unpack[Slots],
 ) -> Objective:
-    return Objective(
-        name="weighted",
-        target=TeacherTarget(hard=hard),
-        refresh_every=refresh_every,
-        traits=frozenset({"noise_free_is_vanilla", "perfect_is_minimal"}),
-        **with_weight(slots, debias_weight(confidence=confidence, k=k, hard=hard)),
-    )
+    weight = debias_weight(confidence=confidence, k=k, hard=hard)
+    return reweighted("weighted", weight, slots, hard=hard, noise_free=True).replace(refresh_every=refresh_every)
 
 
 def debias_weights(
@@ -98,16 +94,13 @@ def debias_weights(
 ) -> Tensor:
     """Weights ``(N,)`` for pool rows from class probabilities ``(n, C)`` of teacher and student on gold and pool."""
     measure = _measure(confidence)
-    probs = {
-        "teacher_gold": to_tensor(teacher_gold, "teacher_gold"),
-        "student_gold": to_tensor(student_gold, "student_gold"),
-        "teacher_pool": to_tensor(teacher_pool, "teacher_pool"),
-        "student_pool": to_tensor(student_pool, "student_pool"),
-    }
+    names = ("teacher_gold", "student_gold", "teacher_pool", "student_pool")
+    given = (teacher_gold, student_gold, teacher_pool, student_pool)
+    probs = {name: to_tensor(values, name) for name, values in zip(names, given, strict=True)}
     classes = len(probs["teacher_gold"].t())
-    for name, given in probs.items():
-        check_probabilities(given, name)
-        check_length(given.shape[1], classes, f"{name} (classes)", "teacher_gold (classes)")
+    for name, table in probs.items():
+        check_probabilities(table, name)
+        check_length(table.shape[1], classes, f"{name} (classes)", "teacher_gold (classes)")
     y = check_labels(y_gold, "y_gold")
     check_length(len(y), len(probs["teacher_gold"]), "y_gold", "teacher_gold")
     check_length(len(probs["student_gold"]), len(y), "student_gold", "teacher_gold")
