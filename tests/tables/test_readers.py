@@ -124,7 +124,9 @@ def test_a_column_that_nobody_asks_for_is_not_read(tmp_path: Path, monkeypatch: 
     real = parquet._batches
     monkeypatch.setattr(parquet, "_batches", lambda files, name, *rest: asked.append(name) or real(files, name, *rest))
     table = read_table(tmp_path / "t.parquet")
-    assert "label" in table and table.columns["id"].tolist() == [1, 2] and table.columns["id"] is table.columns["id"]
+    assert (
+        "label" in table.names and table.columns["id"].tolist() == [1, 2] and table.columns["id"] is table.columns["id"]
+    )
     assert asked == ["id"]
 
 

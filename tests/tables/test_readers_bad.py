@@ -139,7 +139,7 @@ def test_images_outside_their_folder_are_refused(path: str, tmp_path: Path) -> N
     from understudy.tables.read import fit_featuriser
 
     with pytest.raises(UnderstudyError, match=r"column 'image' row 0: .* leads out of"):
-        fit_featuriser(FeatureOptions(image="image"), None, table, [])
+        fit_featuriser(FeatureOptions(image="image"), table)
 
 
 def test_links_out_of_an_image_folder_are_refused(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def _by_name(probs: Array, names: ClassNames) -> Array:
 
 def _truth(table: Table, names: ClassNames | None) -> Array | None:
     """The true classes where the file has them; what is no class of the run is left out."""
-    if "label" not in table:
+    if "label" not in table.names:
         return None
     try:
         column = table.columns["label"]

@@ -210,7 +210,7 @@ class RunOnFile:
         self.columns = {**(self.run.config.get("columns") or {}), **typed}
         self.table = read_table(file, columns=self.columns)
         for ours, theirs in typed.items():
-            if self.table.theirs.get(ours, ours) != theirs or ours not in self.table:
+            if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
                 raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
         names = self.run.config.get("class_names")
         self.names = None if names is None else ClassNames(tuple(names))

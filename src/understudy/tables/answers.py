@@ -30,7 +30,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
     for name in ("id", "label"):
         if name not in given:
             raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id")
-    if "id" not in pool:
+    if "id" not in pool.names:
         raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]
     if "" in labels:
@@ -62,7 +62,7 @@ def text_columns(path: Path) -> dict[str, list[str]]:
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (".csv", ".parquet"):
         table = read_table(path)
-        names = [name for name in ("id", "label", "chosen") if name in table]
+        names = [name for name in ("id", "label", "chosen") if name in table.names]
         return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
     try:
         if suffix == ".parquet":

@@ -27,11 +27,10 @@ import pyarrow.compute as pc
 
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.columns import Column
-from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions, column_of
+from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow_columns import text_array
-from understudy.tables.table import Table
+from understudy.tables.table import Table, text_array
 
 # Beyond this a column of labels is more likely a column of something else.
 MOST_CLASSES = 10_000
@@ -64,7 +63,8 @@ class ClassNames:
         numbers: Array = pc.fill_null(index.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
         if missing:
             numbers[pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)] = -1
-        self._refuse_unknown(numbers, column, where)
+        if (numbers == -2).any():
+            self._refuse_unknown(numbers, column, where)
         return numbers.reshape(column.shape)
 
     def _of_numbers(self, column: Array, where: str, missing: bool) -> Array:
@@ -79,15 +79,13 @@ class ClassNames:
         numbers = numbers.astype(np.int64)
         if not missing:
             numbers = np.where(numbers == -1, -2, numbers)
-        self._refuse_unknown(numbers.reshape(-1), column, where)
+        if (numbers == -2).any():
+            self._refuse_unknown(numbers.reshape(-1), column, where)
         return numbers
 
     def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
-        unknown = np.flatnonzero(numbers == -2)
-        if not len(unknown):
-            return
-        row = int(unknown[0]) // max(1, column[:1].size)
-        label = column.reshape(-1)[unknown[0]]
+        unknown = int((numbers == -2).argmax())
+        row, label = unknown // max(1, column[:1].size), column.reshape(-1)[unknown]
         if isinstance(label, str) and not label.strip():
             raise UnderstudyError(f"{where} row {row} is empty; write its class")
         label = label if isinstance(label, str) else label.item()
@@ -110,9 +108,9 @@ class Labelling:
 
     def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
         """A column of labels as class numbers."""
-        values = table.columns[column]
+        values, where = table.columns[column], table.where(column)
         if self.names is not None:
-            return self.names.numbers(values, table.where(column), missing=missing)
+            return self.names.numbers(values, where, missing=missing)
         if values.dtype.kind in "OU" and missing and not np.any(values != ""):
             return np.full(values.shape, -1)
         return table.numbers(column)
@@ -146,7 +144,7 @@ def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) ->
         return len(names)
     every = [*tables, *([] if pool is None else [pool])]
     silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
-    if not any(column_of(name) in silent for table in every for name in table.columns):
+    if not any(column in silent for table in every for column in table.teacher.values()):
         return None
     largest = 1
     for table in every:
@@ -177,12 +175,12 @@ def find_names(
     for table in [*golds, *([] if pool is None else [pool])]:
         texts |= set(_field_names(table))
         for column in _label_columns(table, with_truth=table is not pool):
-            values = table.columns[column]
+            values, where = table.columns[column], table.where(column)
             if values.dtype.kind in "OU":
-                texts |= set(pc.unique(text_array(values.reshape(-1), table.where(column))).to_pylist()) - {"", "-1"}
+                texts |= set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
                 any_text = any_text or bool(texts)
             elif values.dtype.kind in "iuf":
-                numbers[table.where(column)] = {f"{value:g}" for value in np.unique(values[values >= 0]).tolist()}
+                numbers[where] = {f"{value:g}" for value in np.unique(values[values >= 0]).tolist()}
     texts = texts or (set(answers) if not numbers else set())
     # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
     if not any_text and all(map(is_number, texts)):
@@ -211,17 +209,15 @@ def _warn_of_near_names(names: set[str]) -> None:
 
 
 def _label_columns(table: Table, *, with_truth: bool) -> list[str]:
-    columns = {name: column_of(name) for name in table.columns}
-    names = [name for name, column in columns.items() if column is not None and column.holds == "class"]
-    return [*names, "label"] if with_truth and "label" in table else names
+    names = [name for name, column in table.teacher.items() if column.holds == "class"]
+    return [*names, "label"] if with_truth and "label" in table.names else names
 
 
 def _field_names(table: Table) -> list[str]:
     """Class names that are part of the form: the keys of ``teacher_probs``, the ends of ``teacher_prob_…``."""
     names: list[str] = []
-    for name in table.columns:
-        column = column_of(name)
-        if column is not None and column.holds == "number per class":
+    for name, column in table.teacher.items():
+        if column.holds == "number per class":
             records = table.columns[name].dtype.names or ()
             names += records if name == column.name else [name.removeprefix(column.prefix or "")]
     return names
@@ -231,10 +227,9 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     how = how or Labelling()
     given: dict[str, list[str]] = {}
     """Our columns, and those of the file that hold them: one, or several where it is spread."""
-    for name in table.columns:
-        column = column_of(name)
-        if column is not None:
-            given.setdefault(column.name, []).append(name)
+    for name in table.names:
+        if name in table.teacher:
+            given.setdefault(table.teacher[name].name, []).append(name)
         elif name.startswith("teacher_"):
             raise UnderstudyError(
                 f"{table.where(name)} is not known; rename it or use one of {', '.join(sorted(COLUMNS))}"
@@ -260,7 +255,7 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
 
 def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:
     """One of our columns, from the column of the file that holds it or those it is spread over."""
-    spread = column.name not in table
+    spread = column.name not in table.names
     if column.holds == "class":
         parts = [how.numbers(table, name, missing=True) for name in names]
         return np.stack(parts, axis=1) if spread else parts[0]

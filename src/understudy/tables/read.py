@@ -11,8 +11,9 @@ The common case is a pool file with everything and a small gold file of ``id, la
 and the teacher's word from the pool file. Whatever serves as gold, test or selection leaves the pool.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +100,18 @@ def read_examples(
     pool_table = tables.pop("pool", None)
     if pool_table is None and "gold" not in tables:
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
-    for one, other in (("gold", "test"), ("gold", "select"), ("test", "select")):
-        if one in tables and other in tables:
-            _check_apart(tables[one], tables[other])
-    answers = named_answers(chosen) if chosen else ()
-    how = find_labelling(tables, pool_table, classes, votes, answers=answers)
-    held_out = [table for role, table in tables.items() if role != "gold"]
-    featuriser = fit_featuriser(features or FeatureOptions(), tables.get("gold"), pool_table, held_out)
-    source = None if pool_table is None else PoolFile.read(pool_table, featuriser, how)
-    if source is not None and source.teacher is not None:
-        # One model must speak for gold and pool: it is fitted where the votes are many.
-        how = replace(how, votes=source.teacher.vote_model() or votes)
+    for one, other in combinations(tables.values(), 2):
+        _check_apart(one, other)
+    options = features or FeatureOptions()
+    how = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
+    if pool_table is None:
+        featuriser, source = fit_featuriser(options, tables["gold"]), None
+    else:
+        featuriser = fit_featuriser(options, pool_table, tables)
+        source = PoolFile.read(pool_table, featuriser, how)
+        if source.teacher is not None:
+            # One model must speak for gold and pool: it is fitted where the votes are many.
+            how = replace(how, votes=source.teacher.vote_model() or votes)
     sets = {role: to_gold(table, source, featuriser=featuriser, how=how) for role, table in tables.items()}
     for number, path in enumerate(chosen):
         if source is None:
@@ -122,7 +124,6 @@ def read_examples(
         labelled.chosen = torch.from_numpy(answered.columns["chosen"])
         sets["gold"] = sets["gold"].joined_to(labelled) if "gold" in sets else labelled
         tables[f"answers {number}"] = answered
-    text = None if features is None else features.text
     return Examples(
         gold=sets.get("gold"),
         pool=None if source is None else to_pool(source, without=list(tables.values())),
@@ -130,7 +131,7 @@ def read_examples(
         select=sets.get("select"),
         featuriser=featuriser,
         class_names=None if how.names is None else how.names.names,
-        texts=None if text is None else _text_sets(text, tables, pool_table),
+        texts=None if options.text is None else _text_sets(options.text, tables, pool_table),
     )
 
 
@@ -151,9 +152,9 @@ def to_gold(
     table: Table, pool: PoolFile | None = None, *, featuriser: Featuriser, how: Labelling | None = None
 ) -> Gold:
     """A table with ``label`` as gold; what it lacks (features, the teacher's labels) comes from the pool by id."""
-    how = how or Labelling()
-    if "label" not in table:
+    if "label" not in table.names:
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
+    how = how or Labelling()
     y = check_labels(how.numbers(table, "label"), table.where("label"))
     teacher = read_teacher(table, how)
     if _has_features(table, featuriser):
@@ -161,6 +162,9 @@ def to_gold(
         return gold if pool is None or teacher is not None else _with_labels_of_pool(gold, table, pool, featuriser)
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
+    for part in (table, pool.table):
+        if "id" not in part.names:
+            raise UnderstudyError(f"{part.path} has no column 'id' to join by; add it, or features to the gold file")
     index = table.rows_in(pool.table)
     if (index < 0).any():
         raise _no_such_id(table, int((index < 0).argmax()), pool.table)
@@ -169,28 +173,30 @@ def to_gold(
     return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
 
 
-def to_pool(pool: PoolFile, *, without: Sequence[Table] = ()) -> Pool:
+def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
     """The pool less the rows whose id is in one of the tables ``without``. ``label`` is never looked at."""
-    stays = ~pool.table.shared_with(without)
-    if not stays.any():
+    stays = pool.table.rows_without(without)
+    if not len(stays):
         raise UnderstudyError(
             f"{pool.table.path}: every row also serves as gold, test or selection; add other pool rows"
         )
     whole = Pool.of(pool.rows, pool.teacher, pool.table.ids)
-    return whole if stays.all() else whole.take(torch.from_numpy(np.flatnonzero(stays)))
+    return whole if len(stays) == len(pool.rows) else whole.take(torch.from_numpy(stays))
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
     """A name that is in none of the files is a typing mistake."""
     for ours, theirs in columns.items():
-        if not any(table.theirs.get(ours) == theirs or (ours == theirs and ours in table) for table in tables.values()):
+        if not any(
+            table.theirs.get(ours) == theirs or (ours == theirs and ours in table.names) for table in tables.values()
+        ):
             files = ", ".join(str(table.path) for table in tables.values())
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
 
 
 def _check_apart(one: Table, other: Table) -> None:
     """A row serves one purpose only."""
-    shared = one.shared_with([other])
+    shared = one.rows_in(other) >= 0
     if shared.any():
         raise UnderstudyError(
             f"{one.path} and {other.path} share {int(shared.sum())} ids ({_id(one, int(shared.argmax()))} …); "
@@ -214,11 +220,9 @@ def _id(table: Table, row: int) -> str:
 
 def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, featuriser: Featuriser) -> Gold:
     """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too."""
-    if gold.ids is None or pool.table.ids is None:
-        return gold
     index = table.rows_in(pool.table)
     here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
-    if not len(here):
+    if gold.ids is None or not len(here):
         return gold
     _check_same_rows(table, pool.table, here, index[here], featuriser)
     if pool.teacher is None:
@@ -251,35 +255,30 @@ def _take(rows: Rows, index: Array) -> Rows:
 
 def _has_features(table: Table, featuriser: Featuriser) -> bool:
     """All of them, or none; some of them is a mistake to point at."""
-    present = [name for name in featuriser.names if name in table]
+    present = [name for name in featuriser.names if name in table.names]
     if present and len(present) < len(featuriser.names):
-        missing = next(name for name in featuriser.names if name not in table)
+        missing = next(name for name in featuriser.names if name not in table.names)
         raise UnderstudyError(f"{table.path} has no column {missing!r}, but other features; add it, or leave all out")
     return bool(present)
 
 
 def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> dict[str, RowSet]:
     """Every file's texts with their ids; rows of ``id, label`` have theirs in the pool file, which they leave."""
-    sets = {}
-    texts = pool.columns[column] if pool is not None and column in pool else None
-    for role, table in tables.items():
-        if column in table:
-            sets[role] = RowSet(table.columns[column], table.ids)
-        elif pool is not None and texts is not None:
-            sets[role] = RowSet(texts[table.rows_in(pool)], table.ids)
-    if pool is not None and texts is not None:
-        stays = np.flatnonzero(~pool.shared_with(tables.values()))
+    sets = {role: RowSet(table.columns[column], table.ids) for role, table in tables.items() if column in table.names}
+    if pool is not None:
+        texts = pool.columns[column]
+        for role, table in tables.items():
+            if role not in sets:
+                sets[role] = RowSet(texts[table.rows_in(pool)], table.ids)
+        stays = pool.rows_without(tables.values())
         sets["pool"] = RowSet(texts[stays], None if pool.ids is None else pool.ids[stays])
     return sets
 
 
-def fit_featuriser(
-    options: FeatureOptions, gold: Table | None, pool: Table | None, held_out: list[Table]
-) -> Featuriser:
-    """Fitted on gold and pool, less the rows that serve for testing or selecting."""
-    main = pool if pool is not None else gold
-    assert main is not None
-    columns = TrainingColumns(main, gold if gold is not main else None, held_out, options.image)
+def fit_featuriser(options: FeatureOptions, main: Table, others: Mapping[str, Table] | None = None) -> Featuriser:
+    """Fitted on gold and pool (``main``; gold where there is no pool), less the rows that test or select."""
+    held_out = [table for role, table in (others or {}).items() if role != "gold"]
+    columns = TrainingColumns(main, (others or {}).get("gold"), held_out, options.image)
     return Featuriser.fit(columns, options, where=f"{main.path}", folder=main.folder)
 
 
@@ -302,7 +301,7 @@ def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Fe
         return Featuriser.load(folder)
     features = config.get("features")
     if isinstance(features, str):
-        if features not in table:
+        if features not in table.names:
             raise UnderstudyError(f"{table.path} has no column {features!r}, which is a feature; add it")
         return Featuriser([Arrays(features, table.columns[features].shape[1:])])
     if features is not None:
@@ -328,20 +327,17 @@ class TrainingColumns(Mapping[str, Array]):
 
     def __init__(self, main: Table, gold: Table | None, held_out: list[Table], image: str | None) -> None:
         self.main, self.image = main, image
-        held = main.shared_with(held_out)
-        self.rows = np.flatnonzero(~held) if held.any() and not held.all() else None
-        self.gold, self.own = gold, None
-        if gold is not None:
-            joined = "id" in gold and "id" in main
-            self.own = np.flatnonzero(gold.rows_in(main) < 0) if joined else np.arange(len(gold))
+        self.rows = main.rows_without(held_out)
+        self.gold, self.own = gold, None if gold is None else np.flatnonzero(gold.rows_in(main) < 0)
 
     def __getitem__(self, name: str) -> Array:
         column = self.main.columns[name]
         if column.ndim > 1 or name == self.image:
             return column
-        if self.rows is not None:
+        # All of them, where every row is held out: there is nothing else to look at.
+        if 0 < len(self.rows) < len(column):
             column = column[self.rows]
-        if self.gold is None or self.own is None or name not in self.gold or not len(self.own):
+        if self.gold is None or self.own is None or name not in self.gold.names or not len(self.own):
             return column
         theirs = self.gold.columns[name][self.own]
         if (theirs.dtype.kind in "OU") != (column.dtype.kind in "OU"):
@@ -351,10 +347,10 @@ class TrainingColumns(Mapping[str, Array]):
         return np.concatenate([column, theirs])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.main.columns)
+        return iter(self.main.names)
 
     def __len__(self) -> int:
-        return len(self.main.columns)
+        return len(self.main.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.main.columns
+        return name in self.main.names

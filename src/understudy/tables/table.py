@@ -13,7 +13,6 @@ within a file; they are checked when they are first asked for, and then trusted.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
+from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow_columns import text_array
 from understudy.tables.readers.csv import AS_WRITTEN, csv_source
 from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
@@ -42,28 +41,24 @@ READERS: dict[str, Callable[[Path], Source]] = {
 }
 
 
-@dataclass(frozen=True)
 class Table:
-    path: Path
-    columns: Mapping[str, Array]
-    """In the file's order; at least one, all of the same length."""
-    theirs: Mapping[str, str] = field(default_factory=dict)
-    """What a column is called in the file, where that differs."""
+    def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
+        self.path, self.columns = path, columns
+        """Columns in the file's order; at least one, all of the same length."""
+        self.theirs = theirs or {}
+        """What a column is called in the file, where that differs."""
+        self.names = tuple(columns)
+        self.teacher = {name: column for name in columns if (column := column_of(name)) is not None}
+        """Columns that hold what a teacher said, and what of it."""
+        self.folder = path if path.is_dir() else path.parent
+        """What paths in this file are relative to."""
 
     def __len__(self) -> int:
         return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.columns
-
     def where(self, column: str) -> str:
         """How messages name a column of this file."""
         return f"{self.path}: column {self.theirs.get(column, column)!r}"
-
-    @property
-    def folder(self) -> Path:
-        """What paths in this file are relative to."""
-        return self.path if self.path.is_dir() else self.path.parent
 
     def numbers(self, name: str) -> Array:
         column = self.columns[name]
@@ -73,7 +68,7 @@ class Table:
             )
         return column
 
-    @property
+    @cached_property
     def ids(self) -> Array | None:
         """The names of the rows, whole numbers or text, each of them once; None where the file has none."""
         return None if self._ids is None else self.columns["id"]
@@ -81,7 +76,7 @@ class Table:
     @cached_property
     def _ids(self) -> Any:
         """The ids as Arrow has them; here they are checked, once for each file."""
-        if "id" not in self.columns:
+        if "id" not in self.names:
             return None
         ids, where = self.columns["id"], self.where("id")
         if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
@@ -102,26 +97,31 @@ class Table:
                 known.add(value)
         return values
 
-    def rows_in(self, pool: "Table") -> Array:
-        """For each row, which row of the pool has its id; −1 where none has."""
-        for table in (self, pool):
-            if table._ids is None:
-                raise UnderstudyError(
-                    f"{table.path} has no column 'id' to join by; add it, or features to the gold file"
-                )
-        if self._ids.type != pool._ids.type:
+    def rows_in(self, other: "Table") -> Array:
+        """For each row, which row of the other has its id; −1 where none has. Text is never a number."""
+        if self._ids is None or other._ids is None or self._ids.type != other._ids.type:
             return np.full(len(self), -1)
-        index = pc.index_in(self._ids, value_set=pool._ids)
+        index = pc.index_in(self._ids, value_set=other._ids)
         # A copy: Arrow's own memory is read-only, which torch warns about.
         return np.array(pc.fill_null(index.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))
 
-    def shared_with(self, others: Iterable["Table"]) -> Array:
-        """Which rows have an id that one of the others has too, ``(rows,)`` bool. Text is never a number."""
-        shared = np.zeros(len(self), dtype=bool)
+    def rows_without(self, others: Iterable["Table"]) -> Array:
+        """The rows whose id none of the others has."""
+        stays = np.ones(len(self), dtype=bool)
         for other in others:
-            if self._ids is not None and other._ids is not None and self._ids.type == other._ids.type:
-                shared |= pc.is_in(self._ids, value_set=other._ids).to_numpy(zero_copy_only=False)
-        return shared
+            index = other.rows_in(self)
+            stays[index[index >= 0]] = False
+        return np.flatnonzero(stays)
+
+
+def text_array(values: Array, where: str) -> Any:
+    """A column of texts as Arrow has it."""
+    try:
+        return pa.array(values, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
+    except pa.ArrowException as error:
+        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
 
 
 class LazyColumns(Mapping[str, Array]):

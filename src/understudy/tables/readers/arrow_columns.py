@@ -246,16 +246,6 @@ def _strings(values: Any, where: str) -> list[str]:
     return texts
 
 
-def text_array(values: Array, where: str) -> Any:
-    """A column of texts as Arrow has it."""
-    try:
-        return pa.array(values, pa.large_string())
-    except UnicodeEncodeError as error:
-        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
-    except pa.ArrowException as error:
-        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
-
-
 def refuse_empty(values: Any, where: str, start: int) -> None:
     row = start + int(pc.index(pc.is_null(values), True).as_py())
     raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")
