@@ -174,17 +174,17 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told | {"lr": 0.5})
     again: list[Any] = []
     monkeypatch.setattr(Pilot, "predict", lambda self, part: again.append(part) or real(self, part))
-    stopping = AUTO.train
+    stopping = AUTO.train_method
 
     def stop(*parts: Any, **options: Any) -> us.Run:
         if "out" not in options:  # a part of the pilot
             return stopping(*parts, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AUTO, "train", stop)
+    monkeypatch.setattr(AUTO, "train_method", stop)
     with pytest.raises(KeyboardInterrupt):
         us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
-    monkeypatch.setattr(AUTO, "train", stopping)
+    monkeypatch.setattr(AUTO, "train_method", stopping)
     assert again and not set(again) & set(done), "a finished part is not run again"
     again.clear()
     resumed = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)

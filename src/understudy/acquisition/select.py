@@ -66,11 +66,14 @@ def select(
     if missing:
         raise UnderstudyError(f"strategy {strategy!r} needs {' and '.join(missing)}: pass {missing[0]}=…")
 
-    arrays = {name: _checked(name, value) for name, value in given.items() if value is not None}
-    for name in ("probs", "hidden"):
-        _check_same_columns(arrays, name, f"{name}_ema")
-    rows = None if labelled is None else _as_labelled(labelled)
-    available = _available_rows(rows, _common_length(arrays, rows, size))
+    arrays = {name: _as_matrix(value, name) for name, value in given.items() if value is not None}
+    for name, other in (("probs", "probs_ema"), ("hidden", "hidden_ema")):
+        columns = [arrays[each].shape[1] for each in (name, other) if each in arrays]
+        if len(set(columns)) > 1:
+            raise UnderstudyError(
+                f"{name} has {columns[0]} columns, {other} has {columns[1]}: both must come from the same architecture"
+            )
+    available = _available_rows(arrays, labelled, size)
     left = int(available.sum())
     if not 0 <= n <= left:
         raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
@@ -90,20 +93,8 @@ def explain(
     return strategy_named(strategy).explain(picks, scores.arrays(), labelled=labelled, names=names)
 
 
-def _checked(name: str, value: Array) -> Tensor:
-    return _as_probabilities(value, name) if name.startswith("probs") else _as_matrix(value, name)
-
-
-def _check_same_columns(arrays: dict[str, Tensor], name: str, other: str) -> None:
-    if name in arrays and other in arrays and arrays[name].shape[1] != arrays[other].shape[1]:
-        raise UnderstudyError(
-            f"{name} has {arrays[name].shape[1]} columns, {other} has {arrays[other].shape[1]}: "
-            "both must come from the same architecture"
-        )
-
-
 def _as_matrix(value: Array, name: str) -> Tensor:
-    """A finite (N, columns) tensor on the CPU."""
+    """A finite (N, columns) tensor on the CPU; of distributions, where it is named so."""
     matrix = _as_tensor(value, name)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise UnderstudyError(f"{name} has shape {tuple(matrix.shape)}: pass one row per example, (N, columns)")
@@ -117,27 +108,22 @@ def _as_matrix(value: Array, name: str) -> Tensor:
             raise UnderstudyError(
                 f"{name} row {int(bad[0])} holds NaN or infinity: fix or drop it ({len(bad)} such rows)"
             )
+    # 1% allows for half-precision softmax outputs; logits are off by far more.
+    if name.startswith("probs") and bool((wrong := ((matrix.sum(1) - 1).abs() > 1e-2) | (matrix.amin(1) < 0)).any()):
+        row = int(wrong.nonzero()[0])
+        raise UnderstudyError(
+            f"{name} row {row} is not a distribution (sum {float(matrix[row].sum()):.4g}, smallest entry "
+            f"{float(matrix[row].min()):.4g}): pass probabilities, e.g. logits.softmax(-1)"
+        )
     return matrix
 
 
-def _as_probabilities(value: Array, name: str) -> Tensor:
-    probs = _as_matrix(value, name)
-    # 1% allows for half-precision softmax outputs; logits are off by far more.
-    wrong = ((probs.sum(1) - 1).abs() > 1e-2) | (probs.amin(1) < 0)
-    if bool(wrong.any()):
-        row = int(wrong.nonzero()[0])
-        raise UnderstudyError(
-            f"{name} row {row} is not a distribution (sum {float(probs[row].sum()):.4g}, smallest entry "
-            f"{float(probs[row].min()):.4g}): pass probabilities, e.g. logits.softmax(-1)"
-        )
-    return probs
-
-
-def _common_length(matrices: Mapping[str, Tensor], labelled: Tensor | None, size: int | None) -> int:
-    """The number of rows in the pool, on which everything given has to agree."""
-    lengths = {name: len(matrix) for name, matrix in matrices.items()}
-    if labelled is not None and labelled.dtype == torch.bool:
-        lengths["labelled"] = len(labelled)
+def _available_rows(arrays: Mapping[str, Tensor], labelled: Array | None, size: int | None) -> Tensor:
+    """(N,) bool: the rows that are not labelled yet, in a pool on whose length everything given has to agree."""
+    lengths = {name: len(matrix) for name, matrix in arrays.items()}
+    rows = torch.empty(0, dtype=torch.long) if labelled is None else _as_labelled(labelled)
+    if rows.dtype == torch.bool:
+        lengths["labelled"] = len(rows)
     if size is not None:
         lengths["size"] = size
     if not lengths:
@@ -145,7 +131,15 @@ def _common_length(matrices: Mapping[str, Tensor], labelled: Tensor | None, size
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise UnderstudyError(f"arrays of different lengths ({listed}): all must have one row per pool example")
-    return next(iter(lengths.values()))
+    length = next(iter(lengths.values()))
+    if rows.dtype == torch.bool:
+        return ~rows
+    outside = rows[(rows < 0) | (rows >= length)]
+    if len(outside) > 0:
+        raise UnderstudyError(f"labelled holds row number {int(outside[0])}, the pool has rows 0 to {length - 1}")
+    available = torch.ones(length, dtype=torch.bool)
+    available[rows] = False
+    return available
 
 
 def _as_labelled(value: Array) -> Tensor:
@@ -159,20 +153,6 @@ def _as_labelled(value: Array) -> Tensor:
             "pass row numbers or a boolean mask (N,)"
         )
     return labelled if labelled.dtype == torch.bool else labelled.long()
-
-
-def _available_rows(labelled: Tensor | None, length: int) -> Tensor:
-    """(N,) bool: the rows that are not labelled yet."""
-    available = torch.ones(length, dtype=torch.bool)
-    if labelled is None:
-        return available
-    if labelled.dtype == torch.bool:
-        return ~labelled
-    outside = labelled[(labelled < 0) | (labelled >= length)]
-    if len(outside) > 0:
-        raise UnderstudyError(f"labelled holds row number {int(outside[0])}, the pool has rows 0 to {length - 1}")
-    available[labelled] = False
-    return available
 
 
 def _as_tensor(value: Array, name: str) -> Tensor:

@@ -76,43 +76,34 @@ def heteroskedastic(
     if kind not in KINDS:
         raise UnderstudyError(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     if x.ndim != 4 or len(x) != len(y):
-        raise UnderstudyError(
-            f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}: pass images (N, C, H, W), labels (N,)"
-        )
+        shapes = f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}"
+        raise UnderstudyError(f"{shapes}: pass images (N, C, H, W), labels (N,)")
     if not 0 <= noisy_share < 1:
         raise UnderstudyError(f"noisy_share = {noisy_share}: use a share from 0 to below 1")
     classes = int(y.max()) + 1 if classes is None else classes
     generator = torch.Generator().manual_seed(seed)
+    source, noise_y = (y == noisy_class).nonzero().squeeze(1), None
     if kind == "noisy_class":
-        from_class = y == noisy_class
-        if not 0 < int(from_class.sum()) < len(y):
-            raise UnderstudyError(
-                f"noisy_class = {noisy_class}: {int(from_class.sum())} of {len(y)} rows have this label"
-            )
-        kept_x, kept_y = x[~from_class], y[~from_class]
+        if not 0 < len(source) < len(y):
+            raise UnderstudyError(f"noisy_class = {noisy_class}: {len(source)} of {len(y)} rows have this label")
+        kept_x, kept_y = x[y != noisy_class], y[y != noisy_class]
     else:
         kept_x, kept_y = x, y
     # noise / (noise + kept) = noisy_share
     count = 0 if kind == "clean" else round(len(kept_y) * noisy_share / (1 - noisy_share))
     if kind == "noisy_class":
-        source = from_class.nonzero().squeeze(1)
         # Every image about equally often: whole copies, then a random part of one more.
-        order = torch.cat(
-            [source[torch.randperm(len(source), generator=generator)] for _ in range(count // len(source) + 1)]
-        )
-        noise_x = x[order[:count]]
-        noise_y = torch.randint(classes, (count,), generator=generator)
+        copies = [source[torch.randperm(len(source), generator=generator)] for _ in range(count // len(source) + 1)]
+        noise_x = x[torch.cat(copies)[:count]]
     elif kind == "noisy_diverse":
         noise_x, noise_y = _solid_colours(count, x, classes, colours, labels_per_colour, generator)
     else:
         noise_x = x.new_zeros(count, *x.shape[1:])
+    if noise_y is None:
         noise_y = torch.randint(classes, (count,), generator=generator)
     shuffled = torch.randperm(len(kept_y) + count, generator=generator)
-    return Heteroskedastic(
-        torch.cat([kept_x, noise_x])[shuffled],
-        torch.cat([kept_y, noise_y.to(kept_y.dtype)])[shuffled],
-        shuffled < len(kept_y),
-    )
+    every_x, every_y = torch.cat([kept_x, noise_x]), torch.cat([kept_y, noise_y.to(kept_y.dtype)])
+    return Heteroskedastic(every_x[shuffled], every_y[shuffled], shuffled < len(kept_y))
 
 
 def _solid_colours(

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.auditing.measures import Noise, accuracy_of, calibration_of, confusion_of, pool_noise
+from understudy.auditing.measures import accuracy_of, calibration_of, confusion_of, pool_noise
 from understudy.auditing.record import Record, read_record
 from understudy.auditing.result import Audit, Curve, GoldSize
 from understudy.auditing.suspects import find_suspects
-from understudy.auditing.words import expectations_of, verdict_of, votes_gain, warnings_of
+from understudy.auditing.words import expectations_of, verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.evidence import class_shift, enough_estimates
@@ -65,11 +65,17 @@ def audit(
         telling=None if confident is None else area(-confident, record.wrong),
         curve=None if trust is None or confident is None else _curve(record, trust, seed),
         shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
-        size=_size(record, noise, target),
+        size=GoldSize(
+            rows=len(record.truth),
+            wanted=enough_estimates(record.gold.labels, record.classes),
+            target=target,
+            half_width=noise.pool.width / 2,
+            more=noise.pool.more_rows_for(target, len(record.truth)),
+        ),
         suspects=suspects,
     )
     measured = replace(measured, warnings=warnings_of(measured, record))
-    expected = expectations_of(measured, votes_gain(record))
+    expected = expectations_of(measured, record)
     return replace(measured, expectations=expected, verdict=verdict_of(measured))
 
 
@@ -81,15 +87,4 @@ def _curve(record: Record, trust: Reliability, seed: int) -> Curve:
     bands = trust.bands(asked, seed=seed)
     return Curve(
         confidence[rows], trust.alpha(asked).numpy(), bands.lower.numpy(), bands.upper.numpy(), confidence, record.wrong
-    )
-
-
-def _size(record: Record, noise: Noise, target: float) -> GoldSize:
-    rows = len(record.truth)
-    return GoldSize(
-        rows=rows,
-        wanted=enough_estimates(record.gold.labels, record.classes),
-        half_width=noise.pool.width / 2,
-        target=target,
-        more=noise.pool.more_rows_for(target, rows),
     )

@@ -7,7 +7,6 @@ it needs is missing. A comparison on the data itself beats every line of this.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from understudy.auditing.measures import Lean
 from understudy.auditing.record import Record
@@ -147,32 +146,12 @@ Outlook = tuple[str, str]
 """Whether a method should beat vanilla, and why."""
 
 
-@dataclass(frozen=True)
-class VotesGain:
-    """Dawid–Skene against the majority on gold, counted where only one of them is right."""
-
-    better: int
-    worse: int
-
-    @property
-    def p_value(self) -> float:
-        return two_sided(self.better, self.better + self.worse)
-
-
-def votes_gain(record: Record) -> VotesGain | None:
-    """For votes counted by majority in a pool large enough to learn the annotators from."""
+def expectations_of(audit: Audit, record: Record) -> list[Expectation]:
+    outlooks = {method: rule(audit) for method, rule in RULES.items()}
     gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
-    if not (isinstance(gold, Votes) and isinstance(pool, Votes)) or pool.by != "majority":
-        return None
-    fit = pool.dawid_skene()
-    learnt = Votes(gold.votes, gold.classes, by=fit).top1().numpy() == record.truth
-    majority = ~record.wrong
-    return VotesGain(better=int((learnt & ~majority).sum()), worse=int((majority & ~learnt).sum()))
-
-
-def expectations_of(audit: Audit, votes: VotesGain | None) -> list[Expectation]:
-    expected = [Expectation(method, *rule(audit)) for method, rule in RULES.items()]
-    return expected if votes is None else [*expected, Expectation('us.Votes(by="dawid_skene")', *_dawid_skene(votes))]
+    if isinstance(gold, Votes) and isinstance(pool, Votes) and pool.by == "majority":
+        outlooks['us.Votes(by="dawid_skene")'] = _dawid_skene(gold, pool, record)
+    return [Expectation(method, *outlook) for method, outlook in outlooks.items()]
 
 
 def _vanilla(audit: Audit) -> Outlook:
@@ -252,11 +231,15 @@ def _self_distillation(audit: Audit) -> Outlook:
     return "unlikely", "with so few wrong labels there is little to doubt"
 
 
-def _dawid_skene(votes: VotesGain) -> Outlook:
-    gain = f"on gold it is right {votes.better} times where the majority is not, wrong {votes.worse} times where it is"
-    if votes.p_value < 0.05:
-        return "likely" if votes.better > votes.worse else "unlikely", gain
-    return "possible", f"{gain} (p = {votes.p_value:.2g})"
+def _dawid_skene(gold: Votes, pool: Votes, record: Record) -> Outlook:
+    """Against the majority on gold, counted where only one of them is right."""
+    wrong = Votes(gold.votes, gold.classes, by=pool.dawid_skene()).top1().numpy() != record.truth
+    better, worse = int((record.wrong & ~wrong).sum()), int((wrong & ~record.wrong).sum())
+    gain = f"on gold it is right {better} times where the majority is not, wrong {worse} times where it is"
+    p_value = two_sided(better, better + worse)
+    if p_value < 0.05:
+        return "likely" if better > worse else "unlikely", gain
+    return "possible", f"{gain} (p = {p_value:.2g})"
 
 
 RULES: dict[str, Callable[[Audit], Outlook]] = {

@@ -24,7 +24,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.comparison.cells import FEWEST_ROWS, Methods, Student, alone, candidates, named_methods, shared_settings
+from understudy.comparison.cells import (
+    FEWEST_ROWS,
+    Methods,
+    Student,
+    candidates,
+    named_methods,
+    shared_settings,
+    train_method,
+)
 from understudy.comparison.compare import CompareFolder
 from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
@@ -39,7 +47,6 @@ from understudy.store.progress import ProgressBar
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
-from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, plain, takes
 from understudy.training.run import Run, usable_folder
 
@@ -107,13 +114,10 @@ class Pilot:
         train_rows, held_out = self.parts[fold]
         gold = self.gold.take(train_rows)
         recipe = replace(self.recipe, seed=self.seed + fold, refine=False)
-        pool: Pool | None = self.pool
-        if name == GOLD_ONLY:
-            recipe, pool = alone(recipe, gold, self.pool), None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
             try:
-                run = train(self.student, gold, pool, self.objectives[name], progress=False, **recipe.arguments())
+                run = train_method(name, self.student, gold, self.pool, self.objectives[name], recipe, progress=False)
             except UnderstudyError as error:
                 raise UnderstudyError(f"pilot, {name}: {error}") from error
         return run.predict(self.gold.take(held_out).rows).numpy()
@@ -159,11 +163,6 @@ class Pilot:
         if probs.ndim != 2 or len(probs) != rows:
             raise UnderstudyError(f"{file} has shape {probs.shape} for {rows} rows; remove it to run that part again")
         return probs
-
-
-def forget(out: Path) -> None:
-    """The run's config has what the pilot found; its parts are not needed again."""
-    shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
 @takes(SharedOptions)
@@ -225,15 +224,13 @@ def auto(
     if choice not in objectives:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
     recipe = replace(recipe, seed=seed, ema=ema, checkpoint_every=checkpoint_every)
-    if choice == GOLD_ONLY:
-        recipe = alone(recipe, gold, labelled)
-    run = train(
-        student, gold, None if choice == GOLD_ONLY else pool, objectives[choice], test=test, select=select, out=folder,
+    run = train_method(
+        choice, student, gold, pool, objectives[choice], recipe, test=test, select=select, out=folder,
         resume=folder is not None, notes={**(notes or {}), "auto": decision}, callbacks=callbacks, progress=progress,
-        **recipe.arguments(),
     )  # fmt: skip
     if folder is not None:
-        forget(folder)
+        # The run's config has what the pilot found; its parts are not needed again.
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return run
 
 
@@ -253,9 +250,8 @@ def why_chosen(run: Run) -> str | None:
         score = f"{signed(chosen['gain'])} ± {100 * chosen['error']:.1f} points"
         reason = f"{choice}: score {score} over {VANILLA} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
     if rival is not None:
-        reason += (
-            f"; {rival} was ahead, but no better than the teacher, whom the whole pool brings the others closer to"
-        )
+        closer = "whom the whole pool brings the others closer to"
+        reason += f"; {rival} was ahead, but no better than the teacher, {closer}"
     return reason
 
 

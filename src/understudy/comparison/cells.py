@@ -39,7 +39,7 @@ from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
 from understudy.training.loop import train
 from understudy.training.recipe import Recipe, SharedOptions, known
-from understudy.training.run import state_to_bytes
+from understudy.training.run import Run, state_to_bytes
 
 CONFIDENT = "confident"
 FEWEST_ROWS = 20
@@ -167,6 +167,15 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> P
     return Parts(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
 
 
+def train_method(
+    method: str, student: Student, gold: Gold, pool: Pool, objective: Objective, recipe: Recipe, **options: Any
+) -> Run:
+    """``us.train``, without the pool where the method is training on gold only."""
+    if method == GOLD_ONLY:
+        return train(student, gold, None, objective, **options, **alone(recipe, gold, pool).arguments())
+    return train(student, gold, pool, objective, **options, **recipe.arguments())
+
+
 def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
     """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
     assert pool.teacher is not None
@@ -231,15 +240,12 @@ class Job:
         """Train one method under one seed: what it reached, and what it warned of."""
         parts = self.parts(cell.seed)
         recipe = replace(self.recipe, pretrain_epochs=0, refine=False, seed=cell.seed)
-        pool: Pool | None = self.pool
-        if cell.method == GOLD_ONLY:
-            recipe, pool = alone(recipe, parts.gold, self.pool), None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                run = train(
-                    self._student(cell), parts.gold, pool, self.objectives[cell.method], test=parts.test,
-                    select=parts.select, callbacks=self.callbacks, progress=False, **recipe.arguments(),
+                run = train_method(
+                    cell.method, self._student(cell), parts.gold, self.pool, self.objectives[cell.method], recipe,
+                    test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
                 )  # fmt: skip
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error

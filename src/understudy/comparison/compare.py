@@ -41,12 +41,20 @@ class CompareFolder:
 
     @contextmanager
     def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:
-        """Begin, or go on where the same things are compared; further methods may join."""
+        """Begin, or go on where the same things are compared; further methods may join.
+
+        What failed before its first cell may be begun again with other settings.
+        """
         self._open(settings, {name: fingerprint(method) for name, method in methods.items()})
         try:
             yield
         except Exception:
-            self._forget_if_empty()
+            if not any(self.cells.folder.glob("[!.]*")):
+                for part in (self.cells.folder, self.path / "starts"):
+                    shutil.rmtree(part, ignore_errors=True)
+                (self.path / "settings.json").unlink(missing_ok=True)
+                with suppress(OSError):  # others' files are there too
+                    self.path.rmdir()
             raise
 
     def _open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
@@ -61,29 +69,13 @@ class CompareFolder:
             return
         stored = read_json(file, format=FORMAT)
         # A method that failed before its first cell may be corrected.
-        begun = [name for name in methods if name in stored["methods"] and self._has_any(name)]
-        check_same(
-            {**stored["settings"], **{f"method {name}": stored["methods"][name] for name in begun}},
-            {**settings, **{f"method {name}": methods[name] for name in begun}},
-            self.path,
+        begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
+        before, now = (
+            {**options, **{f"method {name}": made[name] for name in begun if name in stored["methods"]}}
+            for options, made in ((stored["settings"], stored["methods"]), (settings, methods))
         )
+        check_same(before, now, self.path)
         write_json(file, {**stored, "methods": stored["methods"] | methods})
-
-    def _forget_if_empty(self) -> None:
-        """What failed before its first cell may be begun again with other settings."""
-        if any(self.cells.folder.glob("[!.]*")):
-            return
-        for part in (self.cells.folder, self.path / "starts"):
-            shutil.rmtree(part, ignore_errors=True)
-        (self.path / "settings.json").unlink(missing_ok=True)
-        with suppress(OSError):  # others' files are there too
-            self.path.rmdir()
-
-    def has(self, method: str, seed: int) -> bool:
-        return self.cells.file((method, seed)).exists()
-
-    def _has_any(self, method: str) -> bool:
-        return any(self.cells.folder.glob(f"{file_name(method)}-*"))
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         self.cells.write((method, seed), {"warnings": warnings, **_to_json(outcome)})
@@ -95,17 +87,11 @@ class CompareFolder:
     def start_file(self, seed: int) -> Path:
         return self.path / "starts" / f"{seed}.safetensors"
 
-    def write_start(self, seed: int, content: bytes) -> None:
-        write_bytes(self.start_file(seed), content)
-
 
 def _to_json(outcome: Outcome) -> dict[str, Any]:
     judged = outcome.judged
     return {
-        "last": outcome.last,
-        "selected": outcome.selected,
-        "facts": outcome.facts,
-        "history": outcome.history,
+        **{name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")},
         "rows": None if judged is None else judged.rows.tolist(),
         "right": None if judged is None else base64.b64encode(np.packbits(judged.right).tobytes()).decode(),
     }
@@ -166,14 +152,14 @@ def compare(
 def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, progress: bool) -> None:
     """Whatever runs the cells, results are filed here: a worker that outlives its parent must not write into what has
     come since."""
-    cells = [Cell(method, seed) for seed in seeds for method in job.objectives]
-    left = [cell for cell in cells if not folder.has(cell.method, cell.seed)]
+    cells = [(method, seed) for seed in seeds for method in job.objectives]
+    left = [Cell(*key) for key in folder.cells.missing(cells)]
     seeds_left = list(dict.fromkeys(cell.seed for cell in left))
     if job.recipe.pretrain_epochs:
         missing = [seed for seed in seeds_left if not folder.start_file(seed).exists()]
         with closing(executor.map(job.pretrain, missing)) as states:
             for number, state in states:
-                folder.write_start(missing[number], state)
+                write_bytes(folder.start_file(missing[number]), state)
     with one_thread():
         job.estimate(seeds_left)
     # Read when the cell is handed out, so that not all seeds' students are in memory at once.

@@ -236,9 +236,9 @@ def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:
 LEVEL = 0.05
 
 
-def recommend(comparison: Comparison, *, gold_only: str = GOLD_ONLY, teacher: str = TEACHER) -> Recommendation:
+def recommend(comparison: Comparison) -> Recommendation:
     reference = comparison.reference
-    rivals = [method for method in comparison.outcomes if method not in (reference, teacher)]
+    rivals = [method for method in comparison.outcomes if method not in (reference, TEACHER)]
     gaps = {method: comparison.difference(method, reference) for method in rivals}
     adjusted = dict(zip(rivals, holm([gap.p_value for gap in gaps.values()]).tolist(), strict=True))
     if len(comparison.seeds) < 2:
@@ -246,34 +246,33 @@ def recommend(comparison: Comparison, *, gold_only: str = GOLD_ONLY, teacher: st
         return Recommendation(reference, [sentence], adjusted)
     differs = [method for method in rivals if adjusted[method] < LEVEL]
     better = [method for method in differs if gaps[method].mean > 0]
-    choice = _choice(comparison, better, gold_only)
+    choice = _choice(comparison, better)
     if choice == reference:
         sentences = [_nothing_better(reference, differs, len(rivals))]
     else:
-        sentences = [_take(choice, gaps[choice], reference, len(rivals), gold_only)]
+        sentences = [_take(choice, gaps[choice], reference, len(rivals))]
         sentences += _also(comparison, choice, better)
-    sentences += _gold(comparison, choice, gold_only) + _teacher(comparison, choice, teacher)
+    sentences += _gold(comparison, choice) + _teacher(comparison, choice)
     return Recommendation(choice, sentences, adjusted)
 
 
-def _choice(comparison: Comparison, better: list[str], gold_only: str) -> str:
+def _choice(comparison: Comparison, better: list[str]) -> str:
     if not better:
         return comparison.reference
     best = max(better, key=lambda method: comparison.accuracy(method).mean)
-    if gold_only in better and not comparison.difference(best, gold_only).excludes_zero:
-        return gold_only
-    return best
+    alike = GOLD_ONLY in better and not comparison.difference(best, GOLD_ONLY).excludes_zero
+    return GOLD_ONLY if alike else best
 
 
 def _nothing_better(reference: str, differs: list[str], count: int) -> str:
     if not differs:
         return f"No method differs from {reference} (of {count} compared, corrected for that number): take {reference}."
-    worse = ", ".join(differs)
-    return f"No method is better than {reference}, and {worse} {_is(differs)} worse: take {reference}."
+    worse = f"{', '.join(differs)} {'is' if len(differs) == 1 else 'are'} worse"
+    return f"No method is better than {reference}, and {worse}: take {reference}."
 
 
-def _take(choice: str, gap: Interval, reference: str, count: int, gold_only: str) -> str:
-    what = "Train on gold alone: the pool's labels do harm here" if choice == gold_only else f"Take {choice}"
+def _take(choice: str, gap: Interval, reference: str, count: int) -> str:
+    what = "Train on gold alone: the pool's labels do harm here" if choice == GOLD_ONLY else f"Take {choice}"
     return (
         f"{what}. It is ahead of {reference} by {_numbers(gap)}, which holds after correction for the {count} methods "
         "compared."
@@ -285,35 +284,29 @@ def _also(comparison: Comparison, choice: str, better: list[str]) -> list[str]:
     return [f"It cannot be told apart from {', '.join(alike)}."] if alike else []
 
 
-def _gold(comparison: Comparison, choice: str, gold_only: str) -> list[str]:
+def _gold(comparison: Comparison, choice: str) -> list[str]:
     """Whether the pool is worth having."""
-    if gold_only not in comparison.outcomes or choice == gold_only:
+    if GOLD_ONLY not in comparison.outcomes or choice == GOLD_ONLY:
         return []
-    gap = comparison.difference(choice, gold_only)
+    gap = comparison.difference(choice, GOLD_ONLY)
     if not gap.excludes_zero:
         return [f"The pool is not shown to help: {choice} minus training on gold alone is {_numbers(gap)}."]
     if gap.mean > 0:
         return [f"The pool pays: {choice} is ahead of training on gold alone by {_numbers(gap)}."]
-    return [f"Training on gold alone is ahead of {choice} by {_numbers(_flip(gap))} before correction; look again."]
+    ahead = _numbers(comparison.difference(GOLD_ONLY, choice))
+    return [f"Training on gold alone is ahead of {choice} by {ahead} before correction; look again."]
 
 
-def _teacher(comparison: Comparison, choice: str, teacher: str) -> list[str]:
-    if teacher not in comparison.outcomes:
+def _teacher(comparison: Comparison, choice: str) -> list[str]:
+    if TEACHER not in comparison.outcomes:
         return []
-    gap, right = comparison.difference(choice, teacher), percent(comparison.accuracy(teacher).mean)
+    gap, right = comparison.difference(choice, TEACHER), percent(comparison.accuracy(TEACHER).mean)
     if not gap.excludes_zero:
         return [f"The student cannot be told apart from its teacher ({right}%)."]
-    side = "beats its teacher" if gap.mean > 0 else "stays behind its teacher"
-    return [f"The student {side} ({right}%) by {_numbers(gap if gap.mean > 0 else _flip(gap))}."]
+    if gap.mean > 0:
+        return [f"The student beats its teacher ({right}%) by {_numbers(gap)}."]
+    return [f"The student stays behind its teacher ({right}%) by {_numbers(comparison.difference(TEACHER, choice))}."]
 
 
 def _numbers(gap: Interval) -> str:
     return f"{signed(gap.mean).lstrip('+')} points (95% interval {signed(gap.low)} to {signed(gap.high)})"
-
-
-def _flip(gap: Interval) -> Interval:
-    return Interval(-gap.mean, -gap.high, -gap.low, gap.count, gap.error, gap.freedom)
-
-
-def _is(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"

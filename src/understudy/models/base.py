@@ -168,6 +168,11 @@ def conv_norm(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, gr
     return [conv(inputs, outputs, kernel=kernel, stride=stride, groups=groups), nn.BatchNorm2d(outputs)]
 
 
+def two_convs(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """3×3, ReLU, 3×3: what most residual blocks add to their shortcut."""
+    return nn.Sequential(*conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
+
+
 def stages(
     block: Callable[[int, int, int], nn.Module], channels: int, widths: Sequence[int], counts: Sequence[int]
 ) -> list[nn.Module]:

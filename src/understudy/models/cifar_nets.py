@@ -7,7 +7,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.base import AsImages, Shape, conv, conv_norm, image_shape, model, network, pooled_head, stages
+from understudy.models.base import (
+    AsImages,
+    Shape,
+    conv,
+    conv_norm,
+    image_shape,
+    model,
+    network,
+    pooled_head,
+    stages,
+    two_convs,
+)
 
 
 class PlainBlock(nn.Module):
@@ -17,9 +28,7 @@ class PlainBlock(nn.Module):
         super().__init__()
         self.stride = stride
         self.pad = outputs - inputs
-        self.residual = nn.Sequential(
-            *conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs)
-        )
+        self.residual = two_convs(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x
@@ -92,8 +101,7 @@ class PreBottleneck(nn.Module):
         self.shortcut = conv(inputs, outputs, kernel=1, stride=stride) if starts_stage else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.shortcut(x) + self.residual(x)
-        return out
+        return torch.add(self.shortcut(x), self.residual(x))
 
 
 @model
@@ -134,8 +142,7 @@ class WideBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         active = self.activation(x)
         shortcut = x if self.projection is None else self.projection(active)
-        out: Tensor = shortcut + self.residual(active)
-        return out
+        return torch.add(shortcut, self.residual(active))
 
 
 @model
@@ -188,8 +195,7 @@ class ShakeBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = branch(inputs, outputs, stride)
-        self.second = branch(inputs, outputs, stride)
+        self.first, self.second = (nn.Sequential(nn.ReLU(), *two_convs(inputs, outputs, stride)) for _ in range(2))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1:
             self.shortcut = nn.Sequential(nn.ReLU(), HalvedShortcut(inputs, outputs))
@@ -203,12 +209,7 @@ class ShakeBlock(nn.Module):
             mixed = shake(first, second, alpha, beta)
         else:
             mixed = 0.5 * (first + second)
-        out: Tensor = self.shortcut(x) + mixed
-        return out
-
-
-def branch(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.ReLU(), *conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
+        return torch.add(self.shortcut(x), mixed)
 
 
 @model

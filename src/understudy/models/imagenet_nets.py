@@ -11,7 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.base import AsImages, Shape, conv_norm, image_shape, model, network, pooled_head, stages
+from understudy.models.base import (
+    AsImages,
+    Shape,
+    conv_norm,
+    image_shape,
+    model,
+    network,
+    pooled_head,
+    stages,
+    two_convs,
+)
 
 Stem = Literal["imagenet", "small"]
 
@@ -30,20 +40,11 @@ class ResidualBlock(nn.Module):
         return F.relu(self.shortcut(x) + self.residual(x))
 
 
-def basic(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(*conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
-
-
 def bottleneck(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     """Its stride sits in the 3×3 convolution: same parameters as the original, a little more accurate."""
     width = outputs // 4
-    return nn.Sequential(
-        *conv_norm(inputs, width, kernel=1),
-        nn.ReLU(),
-        *conv_norm(width, width, stride=stride),
-        nn.ReLU(),
-        *conv_norm(width, outputs, kernel=1),
-    )
+    around, inside = conv_norm(inputs, width, kernel=1), conv_norm(width, width, stride=stride)
+    return nn.Sequential(*around, nn.ReLU(), *inside, nn.ReLU(), *conv_norm(width, outputs, kernel=1))
 
 
 def _resnet(
@@ -64,7 +65,7 @@ def resnet18(inputs: Shape = (3, 224, 224), classes: int = 1000, stem: Stem | No
 
     The ImageNet student of both distillation papers; with the small stem, the S-Badge paper's net for CIFAR.
     """
-    return _resnet(basic, (64, 128, 256, 512), (2, 2, 2, 2), inputs, classes, stem)
+    return _resnet(two_convs, (64, 128, 256, 512), (2, 2, 2, 2), inputs, classes, stem)
 
 
 @model
@@ -127,9 +128,5 @@ def mobilenet(
 def separable(inputs: int, outputs: int, *, stride: int, depth_multiplier: int) -> nn.Sequential:
     """3×3 on each channel alone, then 1×1 across channels, each with batch normalisation and ReLU."""
     middle = inputs * depth_multiplier
-    return nn.Sequential(
-        *conv_norm(inputs, middle, stride=stride, groups=inputs),
-        nn.ReLU(),
-        *conv_norm(middle, outputs, kernel=1),
-        nn.ReLU(),
-    )
+    depthwise = conv_norm(inputs, middle, stride=stride, groups=inputs)
+    return nn.Sequential(*depthwise, nn.ReLU(), *conv_norm(middle, outputs, kernel=1), nn.ReLU())

@@ -30,12 +30,13 @@ def write_audit_report(
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """``settings``: what was asked for, shown among the facts."""
-    curve, classes = curve_figure(audit), _shown_classes(audit)
+    classes = _shown_classes(audit)
+    pool = "" if audit.pool_rows is None else f" and {audit.pool_rows:,} pool rows"
     write_page(
         path,
         template="audit.html.jinja",
         title=title,
-        lead=_lead(audit),
+        lead=f"{audit.form.capitalize()} over {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}.",
         verdict=audit.verdict,
         warnings=audit.warnings,
         audit=audit,
@@ -43,19 +44,15 @@ def write_audit_report(
         more_classes=len(audit.class_names) - len(classes),
         leans=audit.confusion.leans[:MOST_LEANS],
         ids=any(one.id is not None for one in (audit.suspects.top if audit.suspects else ())),
-        class_svg=Markup(class_figure(classes, audit.accuracy.overall.estimate)),
-        flow_svg=Markup(flow_figure(audit)) if audit.confusion.flows else None,
-        curve_svg=None if curve is None else Markup(curve),
-        facts=[*_facts(audit), *((name, str(value)) for name, value in (settings or {}).items())],
+        class_svg=class_figure(classes, audit.accuracy.overall.estimate),
+        flow_svg=flow_figure(audit) if audit.confusion.flows else None,
+        curve_svg=curve_figure(audit),
+        facts=_facts(audit),
+        settings=settings,
         share=_share,
         interval=interval,
         chance=chance,
     )
-
-
-def _lead(audit: Audit) -> str:
-    pool = "" if audit.pool_rows is None else f" and {audit.pool_rows:,} pool rows"
-    return f"{audit.form.capitalize()} over {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}."
 
 
 def _shown_classes(audit: Audit) -> Sequence[ClassAccuracy]:
@@ -76,12 +73,8 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
             ("Pool rows without a label (left out)", f"{audit.unlabelled:,}"),
         ]
     if audit.shift is not None:
-        facts.append(
-            (
-                "Distance between the teacher's answers on gold and pool",
-                f"{audit.shift.distance:.2f} ({chance(audit.shift.p_value)})",
-            )
-        )
+        distance = f"{audit.shift.distance:.2f} ({chance(audit.shift.p_value)})"
+        facts.append(("Distance between the teacher's answers on gold and pool", distance))
     return facts
 
 
@@ -89,7 +82,7 @@ def _share(share: Share) -> str:
     return f"{100 * share.estimate:.1f}" if share.known else "–"
 
 
-def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> str:
+def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> Markup:
     """Precision and recall per class, with their intervals."""
     with drawing("classes", 0.9 + 0.42 * len(classes)) as (figure, result):
         ax = figure.add_subplot()
@@ -109,7 +102,7 @@ def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> str:
     return result[0]
 
 
-def flow_figure(audit: Audit) -> str:
+def flow_figure(audit: Audit) -> Markup:
     """The largest confusions as rows of the pool (of gold, without one)."""
     flows, names = audit.confusion.flows, [short(name) for name in audit.class_names]
     with drawing("flows", 0.8 + 0.36 * len(flows)) as (figure, result):
@@ -126,19 +119,15 @@ def flow_figure(audit: Audit) -> str:
     return result[0]
 
 
-def curve_figure(audit: Audit) -> str | None:
+def curve_figure(audit: Audit) -> Markup | None:
     """Estimated accuracy against confidence, with its band; None for labels without a confidence."""
     curve = audit.curve
     if curve is None:
         return None
     with drawing("curve", 3.4) as (figure, result):
         accuracy_curve(
-            figure.add_subplot(),
-            curve.marks,
-            ~curve.wrong,
-            (curve.confidence, curve.accuracy),
-            band=(curve.low, curve.high),
-            measure="confidence" if audit.form.startswith("hard") else "margin",
-        )
+            figure.add_subplot(), curve.marks, ~curve.wrong, (curve.confidence, curve.accuracy),
+            band=(curve.low, curve.high), measure="confidence" if audit.form.startswith("hard") else "margin",
+        )  # fmt: skip
         figure.legend(loc="outside upper left", ncols=4)
     return result[0]

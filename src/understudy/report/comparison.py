@@ -39,7 +39,10 @@ def write_comparison_report(
 ) -> None:
     """Everything but the pictures is plain text, and is escaped."""
     trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
-    differences = difference_figure(comparison)
+    lines = [
+        {"method": line.method, "colour": look_of(comparison, line.method)[0], **line.texts()}
+        for line in comparison.lines()
+    ]
     write_page(
         path,
         template="comparison.html.jinja",
@@ -48,27 +51,16 @@ def write_comparison_report(
         verdict=verdict,
         warnings=warnings,
         facts=facts,
-        lines=_table(comparison),
+        lines=lines,
         reference=comparison.reference,
         seeds=len(comparison.seeds),
-        interval_svg=Markup(interval_figure(comparison)),
-        difference_svg=None if differences is None else Markup(differences),
-        curves_svg=Markup(comparison_curves(comparison)) if trained else None,
+        interval_svg=interval_figure(comparison),
+        difference_svg=difference_figure(comparison),
+        curves_svg=comparison_curves(comparison) if trained else None,
         curves_note="Lines are means over the seeds, shades run from the lowest to the highest seed. "
         "The axes fit the second half of training; the beginning may leave the picture.",
         **trust_section(trust, trust_note),
     )
-
-
-def _table(comparison: Comparison) -> list[dict[str, str]]:
-    return [
-        {
-            "method": line.method,
-            "colour": look_of(comparison, line.method)[0],
-            **line.texts(),
-        }
-        for line in comparison.lines()
-    ]
 
 
 def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
@@ -80,7 +72,7 @@ def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
-def interval_figure(comparison: Comparison) -> str:
+def interval_figure(comparison: Comparison) -> Markup:
     """Per method: every seed as a point, the mean and its 95% interval."""
     lines = comparison.lines()
     with drawing("intervals", 0.75 + 0.42 * len(lines)) as (figure, result):
@@ -92,7 +84,7 @@ def interval_figure(comparison: Comparison) -> str:
     return result[0]
 
 
-def difference_figure(comparison: Comparison) -> str | None:
+def difference_figure(comparison: Comparison) -> Markup | None:
     """Each method's difference to the reference; None where there is nothing to hold against it."""
     differences = _differences(comparison)
     if not differences:
@@ -143,7 +135,7 @@ def _draw_interval(
     ax.scatter([100 * interval.mean], [y], s=42, zorder=3, edgecolors=colour, linewidths=1.6, facecolors=inside)
 
 
-def comparison_curves(comparison: Comparison) -> str:
+def comparison_curves(comparison: Comparison) -> Markup:
     """Test accuracy and test loss over training, the mean of the seeds, with the range over seeds as a shade."""
     with drawing("curves", 3.6) as (figure, result):
         axes = figure.subplots(1, 2)

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 import torch
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -81,32 +83,14 @@ CONFIDENCE_NAMES = {
 }
 History = Sequence[dict[str, float]]
 
-LOOK: Any = {
-    # A method or class named "$x$" is a name, not a formula.
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "svg.fonttype": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-}
+LOOK = matplotlib.rc_params_from_file(Path(__file__).with_name("look.mplstyle"), use_default_template=False)
 _RUN_LOOK = {"loss": ("black", "-"), "test": (COLOURS[1], "-"), "select": (COLOURS[3], "--")}
 
 
 @contextmanager
-def drawing(name: str, height: float) -> Iterator[tuple[Figure, list[str]]]:
+def drawing(name: str, height: float) -> Iterator[tuple[Figure, list[Markup]]]:
     """A figure to draw on; its SVG is the list's only entry when the block ends."""
-    result: list[str] = []
+    result: list[Markup] = []
     # The salt makes ids the same every time, and different between the figures of a page.
     with matplotlib.rc_context({**LOOK, "svg.hashsalt": name}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -116,7 +100,7 @@ def drawing(name: str, height: float) -> Iterator[tuple[Figure, list[str]]]:
     result.append(_inline(buffer.getvalue()))
 
 
-def _inline(svg: str) -> str:
+def _inline(svg: str) -> Markup:
     """SVG as a part of an HTML page: without prolog, metadata, namespaces, fixed size and the ids nothing refers to."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -125,7 +109,7 @@ def _inline(svg: str) -> str:
     head, _, body = svg.partition(">")
     view = re.search(r'viewBox="[^"]*"', head)
     assert view is not None
-    return f'<svg {view.group(0)} aria-hidden="true">{body.strip()}'
+    return Markup(f'<svg {view.group(0)} aria-hidden="true">{body.strip()}')
 
 
 def short(name: str, longest: int = 24) -> str:
@@ -172,13 +156,13 @@ def accuracy_curve(
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def reliability_figure(trust: Trust) -> str:
+def reliability_figure(trust: Trust) -> Markup:
     """Accuracy against margin: raw gold points, isotonic steps; or one bar per class for bare hard labels."""
     curve = trust.estimate.alpha_steps
     return _class_bars(trust) if curve is None else _step_curve(trust, curve)
 
 
-def _step_curve(trust: Trust, curve: StepCurve) -> str:
+def _step_curve(trust: Trust, curve: StepCurve) -> Markup:
     pool = None if trust.pool_confidence is None else trust.pool_confidence.numpy()
     confidence, values = trust.confidence.numpy(), curve.values.numpy()
     low, high = _range(confidence if pool is None else np.concatenate([confidence, pool]))
@@ -207,7 +191,7 @@ def _range(values: Any) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _class_bars(trust: Trust) -> str:
+def _class_bars(trust: Trust) -> Markup:
     assert trust.estimate.per_class is not None
     per_class, classes = trust.estimate.per_class.numpy(), trust.estimate.classes
     counts = np.bincount(trust.named.numpy(), minlength=classes)
@@ -233,7 +217,7 @@ def _class_bars(trust: Trust) -> str:
     return result[0]
 
 
-def run_curves(history: History, selected_epoch: int | None = None) -> str:
+def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
     """One run: accuracy on test and select rows where there are any, and the losses."""
     epochs = np.array([record["epoch"] for record in history])
     keep = thinned(len(epochs))

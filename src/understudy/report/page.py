@@ -41,20 +41,17 @@ def write_page(
     verdict: Sequence[str] = (),
     warnings: Sequence[str] = (),
     facts: Sequence[tuple[str, str]] = (),
+    settings: Mapping[str, Any] | None = None,
     **sections: Any,
 ) -> None:
     """What every page has, and what is shown in its own ``template`` or in sections that several pages have.
 
-    All text is escaped; pictures come as ``Markup``.
+    ``settings``: what was asked for, shown after the facts. All text is escaped; pictures come as ``Markup``.
     """
     own = "" if template is None else _templates().get_template(template).render(**sections)
-    page = (
-        _templates()
-        .get_template("page.html.jinja")
-        .render(
-            title=title, lead=lead, verdict=verdict, warnings=warnings, facts=facts, content=Markup(own), **sections
-        )
-    )
+    every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "content": Markup(own)}
+    shown = [*facts, *((name, str(value)) for name, value in (settings or {}).items())]
+    page = _templates().get_template("page.html.jinja").render(**every, facts=shown, **sections)
     write_text(Path(path), page)
 
 
@@ -62,17 +59,13 @@ def write_page(
 def _templates() -> jinja2.Environment:
     # Autoescape for every name: what users call their files and classes ends up on the page.
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("understudy", "report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=jinja2.PackageLoader("understudy", "report"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
 
 
 def trust_section(trust: Trust | None, note: str = "") -> dict[str, Any]:
-    svg = None if trust is None else Markup(reliability_figure(trust))
-    return {"trust": trust, "trust_svg": svg, "trust_note": note}
+    return {"trust": trust, "trust_svg": trust and reliability_figure(trust), "trust_note": note}
 
 
 def write_run_report(
@@ -107,9 +100,10 @@ def write_run_report(
         title="Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         warnings=warnings,
-        facts=[*name_facts(run.facts), *((name, str(value)) for name, value in (settings or {}).items())],
+        facts=name_facts(run.facts),
+        settings=settings,
         results=_run_results(run),
-        curves_svg=Markup(run_curves(run.history, run.selected_epoch)) if run.history else None,
+        curves_svg=run_curves(run.history, run.selected_epoch) if run.history else None,
         curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
         **trust_section(trust),
     )
@@ -117,16 +111,11 @@ def write_run_report(
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
-    named = []
-    for name, value in facts.items():
-        if name in SHARES:
-            shown = f"{value:.1%}"
-        elif float(value).is_integer():
-            shown = f"{int(value):,}"
-        else:
-            shown = f"{value:.3g}"
-        named.append((FACT_NAMES.get(name, name.replace("_", " ")), shown))
-    return named
+    forms = {
+        name: ".1%" if name in SHARES else ",.0f" if float(value).is_integer() else ".3g"
+        for name, value in facts.items()
+    }
+    return [(FACT_NAMES.get(name, name.replace("_", " ")), format(value, forms[name])) for name, value in facts.items()]
 
 
 def _run_results(run: Run) -> list[dict[str, str]]:
