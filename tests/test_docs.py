@@ -114,3 +114,21 @@ def test_the_examples_of_contributing_work() -> None:
     assert picks.tolist() == [1, 0]
     reasons = surprise.explain(picks, arrays, labelled=torch.tensor([]), names=["a", "b"])
     assert reasons == ([1.0, 0.0], ["1.00 off its average", "0.00 off its average"])
+
+
+def test_the_loop_of_the_documents_ends_like_train(capsys: pytest.CaptureFixture[str]) -> None:
+    """``docs/loops.md`` as it stands, beside ``us.train`` with the same settings."""
+    torch.manual_seed(0)
+    x, probs = torch.randn(200, 20), torch.randn(200, 3).softmax(1)
+    gold, pool = us.Gold(x[:50], probs[:50].argmax(1), probs[:50]), us.Pool(x[50:], probs[50:])
+    loop, _, callback, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/loops.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {"us": us, "torch": torch, "gold": gold, "pool": pool}
+    torch.manual_seed(1)
+    exec(loop, names)
+    torch.manual_seed(1)
+    first = us.models.mlp(20, 3, hidden=(32,))
+    run = us.train(first, gold, pool, us.slam(), epochs=5, progress=False)
+    for name, value in run.student.state_dict().items():
+        assert value.equal(names["student"].state_dict()[name])
+    exec(callback, names)
+    assert capsys.readouterr().out.startswith("1 ")
