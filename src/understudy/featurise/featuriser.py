@@ -177,6 +177,10 @@ PARTS: dict[str, type[Part]] = {part.kind: part for part in (Arrays, Numbers, Ca
 class Featuriser:
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
+        self.names = tuple(name for part in parts for name in part.names)
+        """The raw columns it needs."""
+        self.shape = parts[0].shape if len(parts) == 1 else (sum(int(np.prod(part.shape)) for part in parts),)
+        """Of one row."""
 
     @classmethod
     def fit(
@@ -184,18 +188,6 @@ class Featuriser:
     ) -> "Featuriser":
         """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
         return cls(fit_parts(RawColumns(columns, where, Path(folder)), options))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The raw columns it needs."""
-        return tuple(name for part in self.parts for name in part.names)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one row."""
-        if len(self.parts) == 1:
-            return self.parts[0].shape
-        return (sum(int(np.prod(part.shape)) for part in self.parts),)
 
     def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
         raw = RawColumns(columns, where, Path(folder))

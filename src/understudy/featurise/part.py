@@ -51,11 +51,10 @@ class RawColumns:
         if column.ndim != 1 or column.dtype.kind not in "UTO":
             raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold one text per row")
         texts: list[str] = column.tolist()
-        if column.dtype.kind == "O":
-            odd = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
-            if odd is not None:
-                held = "nothing" if texts[odd] is None else f"a {type(texts[odd]).__name__}"
-                raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; fill it in or remove the row")
+        if column.dtype.kind == "O" and not {str, np.str_}.issuperset(map(type, texts)):
+            odd = next(row for row, text in enumerate(texts) if not isinstance(text, str))
+            held = "nothing" if texts[odd] is None else f"a {type(texts[odd]).__name__}"
+            raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; fill it in or remove the row")
         return texts
 
     def categories(self, name: str) -> list[str]:

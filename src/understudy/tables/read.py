@@ -181,7 +181,7 @@ def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
             f"{pool.table.path}: every row also serves as gold, test or selection; add other pool rows"
         )
     whole = Pool.of(pool.rows, pool.teacher, pool.table.ids)
-    return whole if len(stays) == len(pool.rows) else whole.take(torch.from_numpy(stays))
+    return whole if len(stays) == len(whole.rows) else whole.take(torch.from_numpy(stays))
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:

@@ -23,6 +23,8 @@ from understudy.store.arrow import Array
 # What an empty cell means in these columns: as a number, and as text.
 EMPTY_NUMBER = {column.name: column.missing for column in COLUMNS.values() if column.may_be_empty}
 EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 # Bytes that any machine has.
 SMALL = 1 << 16
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
@@ -80,7 +82,7 @@ def to_array(values: Any, *, role: str, where: str, start: int = 0) -> Array:
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _shared_text(values, role, where, start)
-    if is_text(kind):
+    if kind in TEXTS:
         return _text(values, role, where, start)
     if pa.types.is_map(kind):
         return _maps(values, where, start)
@@ -89,13 +91,9 @@ def to_array(values: Any, *, role: str, where: str, start: int = 0) -> Array:
         if not is_reserved(role) and any(pa.types.is_binary(field.type) for field in kind):
             return object_column(values.to_pylist())
         return _records(values, where, start)
-    if is_list(kind):
+    if isinstance(kind, LISTS):
         return _lists(values, role, where, start)
     return _numbers(values, role, where, start)
-
-
-def is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _numbers(values: Any, role: str, where: str, start: int) -> Array:
@@ -137,7 +135,7 @@ def _text(values: Any, role: str, where: str, start: int) -> Array:
 
 def _shared_text(values: Any, role: str, where: str, start: int) -> Array:
     """Few different texts in many rows: each is one object, however often it stands there."""
-    if not is_text(values.type.value_type):
+    if values.type.value_type not in TEXTS:
         return to_array(values.dictionary_decode(), role=role, where=where, start=start)
     if values.null_count and is_reserved(role) and role not in EMPTY_TEXT:
         refuse_empty(values, where, start)
@@ -218,7 +216,7 @@ def _maps(values: Any, where: str, start: int) -> Array:
     sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False))
     first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
     keys, items = values.keys.slice(first, last - first), values.items.slice(first, last - first)
-    if not is_text(keys.type) or not (pa.types.is_floating(items.type) or pa.types.is_integer(items.type)):
+    if keys.type not in TEXTS or not (pa.types.is_floating(items.type) or pa.types.is_integer(items.type)):
         raise UnderstudyError(f"{where} maps {keys.type} to {items.type}; maps go from names to numbers")
     words = keys.dictionary_encode()
     names = _strings(words.dictionary, where)
@@ -232,10 +230,6 @@ def _maps(values: Any, where: str, start: int) -> Array:
         raise UnderstudyError(f"{where} row {start + twice[0] // len(names)} names an entry twice; merge them")
     table[rows, fields] = pc.fill_null(items.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     return table.view([(name, np.float64) for name in names])[:, 0]
-
-
-def is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _strings(values: Any, where: str) -> list[str]:

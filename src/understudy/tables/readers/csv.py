@@ -16,7 +16,7 @@ from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import COLUMNS
 from understudy.store.arrow import Array
-from understudy.tables.readers.arrow_columns import join_batches
+from understudy.tables.readers.arrow_columns import SMALL, join_batches
 from understudy.tables.readers.source import Source
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
@@ -29,7 +29,8 @@ AS_WRITTEN = ("id", "label", *(one.name for one in COLUMNS.values() if one.holds
 def csv_source(path: Path, as_written: Collection[str] = AS_WRITTEN) -> Source:
     """``as_written``: the columns that serve as ids and labels, by the names they have in the file."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
-    check_memory(2 * path.stat().st_size, f"{path}")
+    if (size := 2 * path.stat().st_size) > SMALL:
+        check_memory(size, f"{path}")
     table = pyarrow.csv.read_csv(
         path,
         # One thread: only then do messages name the line.

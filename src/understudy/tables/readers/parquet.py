@@ -15,7 +15,7 @@ from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 from understudy.tables.mapped import map_column
-from understudy.tables.readers.arrow_columns import EMPTY_NUMBER, PADDING, is_list, is_text, join_batches
+from understudy.tables.readers.arrow_columns import EMPTY_NUMBER, LISTS, PADDING, SMALL, TEXTS, join_batches
 from understudy.tables.readers.source import DAMAGE, Source, damaged
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
@@ -49,9 +49,10 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
 
 def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
     size = _declared_size(files, name, kind, rows)
-    if is_list(kind) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
+    if isinstance(kind, LISTS) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
         return map_column(files, name)
-    check_memory(size, where)
+    if size > SMALL:
+        check_memory(size, where)
     batches = _batches(files, name, kind, max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1))))
     if pa.types.is_map(kind):
         # Every batch may name other keys: all of them together.
@@ -61,7 +62,7 @@ def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, wher
 
 def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any]:
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
-    shared = [name] if is_text(kind) else None
+    shared = [name] if kind in TEXTS else None
     for file in files:
         try:
             with pq.ParquetFile(file, read_dictionary=shared) as opened:
@@ -84,7 +85,7 @@ def _declared_size(files: list[Path], name: str, kind: Any, rows: int) -> int:
     width, inner = 1, kind
     while pa.types.is_fixed_size_list(inner):
         width, inner = width * inner.list_size, inner.value_type
-    if is_list(inner):
+    if isinstance(inner, LISTS):
         first = next(_batches(files, name, kind, 1), None)
         return 0 if first is None else rows * int(first.nbytes)
     plain = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner)
