@@ -73,20 +73,25 @@ class Classes:
         return (self._remembered if len(text) <= _CACHED_LENGTH else self._match)(text, cut)
 
     def _match(self, text: str, cut: bool) -> Match:
-        return self._cut(text) if cut else self._find(text)
-
-    def _find(self, text: str) -> Match:
-        if len(text) > _LONGEST_ANSWER:
-            return Match(-1, report.UNKNOWN)
-        whole = self._whole(text)
+        whole = self._whole(text) if len(text) <= _LONGEST_ANSWER else None
         if whole is not None:
             return whole
         if not text.strip():
             return Match(-1, report.EMPTY)
+        if cut:
+            return self._beginning(text)
+        if len(text) > _LONGEST_ANSWER:
+            return Match(-1, report.UNKNOWN)
         if _REFUSAL.match(text.lstrip(JUNK)[:60]):
             return Match(-1, report.REFUSED)
         spans = [(_fold(word[0].replace("’", "'")), word.start()) for word in _WORD.finditer(text)]
-        return self._mention(spans) or self._near(spans) or Match(-1, report.UNKNOWN)
+        for how, find in ((report.MENTIONED, self._mentioned), (report.NEAR, self._near)):
+            classes = find(spans)
+            if len(classes) > 1 or _SEVERAL in classes:
+                return Match(-1, report.AMBIGUOUS)
+            for number, start in classes.items():
+                return Match(number, how, start)
+        return Match(-1, report.UNKNOWN)
 
     def _whole(self, text: str) -> Match | None:
         """The answer is a name and nothing else."""
@@ -102,10 +107,10 @@ class Classes:
             return Match(number, report.NORMALISED if own else report.ALIAS, start)
         return None
 
-    def _mention(self, spans: list[tuple[str, int]]) -> Match | None:
+    def _mentioned(self, spans: list[tuple[str, int]]) -> dict[int, int]:
+        """Classes, and where each is first named; several where the sentence negates."""
         words = [word for word, _ in spans]
         mentioned: dict[int, int] = {}
-        """Classes, and where each is first named."""
         others: list[str] = []
         index = 0
         while index < len(words):
@@ -118,40 +123,31 @@ class Classes:
             else:
                 others.append(words[index])
                 index += 1
-        if not mentioned:
-            return None
-        negated = any(word in _NEGATIONS or word.endswith("n't") for word in others)
-        if len(mentioned) > 1 or _SEVERAL in mentioned or negated:
-            return Match(-1, report.AMBIGUOUS)
-        number, start = mentioned.popitem()
-        return Match(number, report.MENTIONED, start)
+        if mentioned and any(word in _NEGATIONS or word.endswith("n't") for word in others):
+            mentioned[_SEVERAL] = 0
+        return mentioned
 
-    def _near(self, spans: list[tuple[str, int]]) -> Match | None:
+    def _near(self, spans: list[tuple[str, int]]) -> dict[int, int]:
+        """Classes that are one typing error away (two in long names), and where the answer starts."""
         answer = " ".join(word for word, _ in spans)
-        close = set()
+        close: dict[int, int] = {}
         for words, number in self._words.items():
             name = " ".join(words)
             allowed = 2 if len(name) >= 8 else 1 if len(name) >= 4 else 0
             # Without these "atypical" would be a slip for "typical", and "class 10" for "class 1".
             alike = answer[:1] == name[:1] and _digits(answer) == _digits(name)
             if alike and abs(len(answer) - len(name)) <= allowed and edit_distance(answer, name) <= allowed:
-                close.add(number)
-        if not close:
-            return None
-        if len(close) > 1 or _SEVERAL in close:
-            return Match(-1, report.AMBIGUOUS)
-        return Match(close.pop(), report.NEAR, spans[0][1])
+                close[number] = spans[0][1]
+        return close
 
-    def _cut(self, text: str) -> Match:
-        whole = self._whole(text) if len(text) <= _LONGEST_ANSWER else None
-        if whole is not None:
-            return whole
+    def _beginning(self, text: str) -> Match:
+        """The answer was cut off: it may be the beginning of a name."""
         key = _fold(text.strip(JUNK))
         if len(key) >= _SHORTEST_PREFIX and key not in _OPENERS:
             begins = {number for surface, number in self._trimmed.items() if surface.startswith(key)}
             if len(begins) == 1 and _SEVERAL not in begins:
                 return Match(begins.pop(), report.PREFIX, len(text) - len(text.lstrip(JUNK)))
-        return Match(-1, report.TRUNCATED if text.strip() else report.EMPTY)
+        return Match(-1, report.TRUNCATED)
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:

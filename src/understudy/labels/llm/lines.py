@@ -44,17 +44,14 @@ def read_line(line: bytes) -> Reply:
         raise UnusableError(f"longer than {LONGEST_LINE >> 20} MiB")
     if not line.strip():
         raise UnusableError("", report.BLANK)
+    start = line[:200].strip().decode(errors="replace")
     try:
         entry = json.loads(line)
     # Deep nesting ends the parser's recursion; digits by the thousand are a ValueError, as is invalid UTF-8.
     except (ValueError, RecursionError):
-        raise UnusableError(f"not JSON: {_text(line)}") from None
+        raise UnusableError(f"not JSON: {start}") from None
     if not isinstance(entry, dict):
-        raise UnusableError(f"not an object: {_text(line)}")
-    return _entry(entry)
-
-
-def _entry(entry: dict[str, Any]) -> Reply:
+        raise UnusableError(f"not an object: {start}")
     name = _id(entry)
     if entry.get("error"):
         raise UnusableError(_message(entry["error"]), report.ERROR)
@@ -166,10 +163,6 @@ def _message(error: Any) -> str:
         if isinstance(error, dict):
             error = error.get("message") or error.get("error") or error.get("code") or "no message"
     return error[:500] if isinstance(error, str) else str(error)[:500]
-
-
-def _text(line: bytes) -> str:
-    return line[:200].strip().decode(errors="replace")
 
 
 def answer_in(text: str, field: str | None = None) -> tuple[str, int | None]:

@@ -23,14 +23,14 @@ u = 0, so 0.3, 0.45 and 0.12 are divided by 0.87.
 import re
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from math import exp
 from typing import Any
 
 import numpy as np
 
 from understudy.labels.llm.classes import JUNK
-
-Array = np.ndarray[Any, Any]
+from understudy.store.arrow import Array
 
 # Log-probabilities come rounded.
 _OVER_ONE = 1e-3
@@ -46,7 +46,7 @@ class TokenReader:
 
     def __init__(self, surfaces: Mapping[str, int]) -> None:
         self._names = [(_key(name), number) for name, number in surfaces.items()]
-        self._known: dict[str, int] = {}
+        self._remembered = lru_cache(_CACHE)(self._class_of)
 
     def masses(self, tokens: Any, text: str, start: int, label: int) -> dict[int, float] | None:
         """Probability seen per class; None where the log-probabilities are absent, broken or of another text."""
@@ -55,7 +55,7 @@ class TokenReader:
             return None
         first, lead = begun
         masses: dict[int, float] = {}
-        so_far, path, known = "", 1.0, self._known
+        so_far, path = "", 1.0
         for entry in tokens[first:]:
             alternatives = _alternatives(entry)
             if alternatives is None:
@@ -63,9 +63,7 @@ class TokenReader:
             written, onward = entry["token"], 0.0
             for token, chance in alternatives:
                 text = so_far + token.removeprefix(lead)
-                fits = known.get(text)
-                if fits is None:
-                    fits = self._look(text)
+                fits = (self._remembered if len(text) <= _CACHED_LENGTH else self._class_of)(text)
                 if fits >= 0:
                     masses[fits] = masses.get(fits, 0.0) + path * chance
                 elif fits == _SEVERAL and token == written:
@@ -79,13 +77,9 @@ class TokenReader:
         # The token that was written must have counted for the class that was read.
         return seen if label in seen else None
 
-    def _look(self, text: str) -> int:
-        fits = self._decide(_key(text))
-        if len(self._known) < _CACHE and len(text) <= _CACHED_LENGTH:
-            self._known[text] = fits
-        return fits
-
-    def _decide(self, text: str) -> int:
+    def _class_of(self, token: str) -> int:
+        """The class a text alone fits; below 0 where there is none, or several."""
+        text = _key(token)
         fitting = [(name, number) for name, number in self._names if text and _fits(name, text)]
         longest = max((len(name) for name, _ in fitting), default=0)
         # "spam adv" is on its way to "spam advert", not "spam" and something more.

@@ -192,21 +192,14 @@ class _BatchNorm(torch.autograd.Function):
     """Batch statistics only. Running statistics are updated by the primal kernel, once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        momentum: float,
-        eps: float,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *running: Any) -> Tensor:
         ctx.set_materialize_grads(False)
-        y, mean, inverse_std = torch.native_batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
+        running_mean, running_var, momentum, ctx.eps = running
+        y, mean, inverse_std = torch.native_batch_norm(
+            x, weight, bias, running_mean, running_var, True, momentum, ctx.eps
+        )
         ctx.save_for_backward(x, weight, mean, inverse_std)
         ctx.save_for_forward(x, weight, mean, inverse_std)
-        ctx.eps = eps
         return y
 
     @staticmethod
@@ -240,14 +233,9 @@ def _through_statistics(ctx: Any, v: Tensor, wanted: list[bool]) -> list[Any]:
 
 
 def _conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | str | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Any:  # fmt: skip
     if isinstance(padding, str) or input.dim() != 4:
         return None
     geometry = _pair(stride), _pair(padding), _pair(dilation), groups
@@ -255,15 +243,9 @@ def _conv2d(
 
 
 def _batch_norm(
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
     if not training or input.numel() <= input.shape[1]:  # one value per channel: PyTorch explains why not
         return None
     running = running_mean, running_var
