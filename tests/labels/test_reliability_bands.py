@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.maths.bands import Bands
+from understudy.maths.accuracy_curves import Bands
 
 
 def _accuracy(margin: np.ndarray) -> np.ndarray:

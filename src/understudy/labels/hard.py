@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_labels, check_length, to_tensor
+from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Labels, ReadOptions
 from understudy.labels.columns import Column, Columns
@@ -37,16 +37,13 @@ class Hard(Labels):
         self.given = None if confidence is None else to_tensor(confidence, f"{where} confidence").double()
         if self.given is not None:
             if self.given.dim() != 1:
-                raise UnderstudyError(
-                    f"{where} confidence has shape {tuple(self.given.shape)}; it is one number per row"
-                )
+                shape = tuple(self.given.shape)
+                raise UnderstudyError(f"{where} confidence has shape {shape}; it is one number per row")
             check_length(len(self.given), len(self.labels), f"{where} confidence", f"{where} labels")
             missing = self.given.isnan() & (self.labels >= 0)
             if bool(missing.any()):
-                row = int(missing.nonzero()[0, 0])
-                raise UnderstudyError(
-                    f"{where} confidence row {row} is NaN; give a number there, or label −1 for no label"
-                )
+                where = f"{where} confidence row {first_bad(missing)}"
+                raise UnderstudyError(f"{where} is NaN; give a number there, or label −1 for no label")
 
     @property
     def form(self) -> str:

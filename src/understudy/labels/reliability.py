@@ -24,8 +24,16 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
-from understudy.maths.accuracy_curves import Leading, StepCurve, certainties_in_turn, fit_steps, margins_in_turn
-from understudy.maths.bands import Bands, class_bands, curve_bands
+from understudy.maths.accuracy_curves import (
+    Bands,
+    Leading,
+    StepCurve,
+    certainties_in_turn,
+    class_bands,
+    curve_bands,
+    fit_steps,
+    margins_in_turn,
+)
 from understudy.maths.neighbours import NeighbourCurve
 from understudy.maths.proportions import class_accuracies
 

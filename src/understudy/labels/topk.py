@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.columns import Column, Columns
 from understudy.labels.hard import Hard
-from understudy.maths.accuracy_curves import Leading
+from understudy.maths.accuracy_curves import Leading, margins_in_turn
 
 # Rows per look: the float64 and int64 copies of a chunk stay near 20 MB at K = 10.
 _ROWS = 1 << 16
@@ -60,10 +60,6 @@ class TopK(Ranking):
 
     def __len__(self) -> int:
         return len(self.probs)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.numel() * part.element_size() for part in (self.indices, self.probs, self.rest))
 
     def top1(self) -> Tensor:
         return self.indices[:, 0].long()
@@ -130,17 +126,13 @@ class TopK(Ranking):
         return cls(index, prob, options.classes, columns.get("teacher_topk_tail"), where=options.where)
 
 
-def _margin(scores: Leading) -> Tensor:
-    return scores.probs[:, 0] - (scores.probs[:, 1] if scores.probs.shape[1] > 1 else scores.rest)
-
-
 def _entropy(scores: Leading) -> Tensor:
     """Exact under the even spread: every unlisted class adds −rest · log rest."""
     unlisted = (scores.classes - scores.probs.shape[1]) * scores.rest.xlogy(scores.rest)
     return -(scores.probs.xlogy(scores.probs).sum(1) + unlisted)
 
 
-_MEASURES = {"margin": _margin, "entropy": _entropy}
+_MEASURES = {"margin": lambda scores: next(margins_in_turn(scores)), "entropy": _entropy}
 
 
 def _check_shapes(indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str) -> None:

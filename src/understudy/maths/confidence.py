@@ -12,10 +12,6 @@ from torch import Tensor
 BINS = 15
 
 
-def _largest(probs: Tensor, count: int) -> Tensor:
-    return probs.double().topk(min(count, probs.shape[-1]), dim=-1).values
-
-
 def margin(probs: Tensor) -> Tensor:
     """Largest minus second largest entry, ``(N, C) -> (N,)``."""
     return topk_margin(probs, 1)
@@ -23,7 +19,7 @@ def margin(probs: Tensor) -> Tensor:
 
 def topk_margin(probs: Tensor, k: int) -> Tensor:
     """Sum of the k largest entries minus the (k+1)-th; the entry missing at k >= C counts as 0."""
-    largest = _largest(probs, k + 1)
+    largest = probs.double().topk(min(k + 1, probs.shape[-1]), dim=-1).values
     next_best = largest[..., k] if largest.shape[-1] > k else 0.0
     return largest[..., :k].sum(-1) - next_best
 

@@ -31,16 +31,6 @@ from understudy.options import Slots, method
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 
 
-class Transition(nn.Module):
-    """A fixed noise matrix, kept and saved with the run."""
-
-    transition: Tensor
-
-    def __init__(self, transition: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("transition", transition)
-
-
 def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forward") -> Tensor:
     """T (C, C): the teacher's mean label on the gold rows of each class; an error where a class has none."""
     gold, teacher = context.estimates
@@ -84,6 +74,7 @@ class ForwardLink(Link):
             raise UnderstudyError(f"forward(quantile={self.quantile}) must lie in [0, 1]")
 
     def module(self, context: Context) -> nn.Module:
+        """Holds the fixed noise matrix, which is kept and saved with the run."""
         if isinstance(self.transition, str):
             matrix = transition_at_anchors(self._noisy_probs(context), self.quantile)
         elif self.transition is None:
@@ -91,7 +82,9 @@ class ForwardLink(Link):
         else:
             matrix = _checked_matrix(self.transition, context.classes)
         context.facts[f"{self.name}.mean_accuracy"] = float(matrix.diagonal().mean())
-        return Transition(matrix.float())
+        holder = nn.Module()
+        holder.register_buffer("transition", matrix.float())
+        return holder
 
     def _noisy_probs(self, context: Context) -> Tensor:
         teacher = context.teacher.simplest()
@@ -111,9 +104,7 @@ class ForwardLink(Link):
         return teacher.dense(torch.arange(len(teacher)), context.classes).double()
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
-        module = step.modules[self.name]
-        assert isinstance(module, Transition)
-        return forward_correction(logits, module.transition)
+        return forward_correction(logits, step.modules[self.name].get_buffer("transition"))
 
 
 def _checked_matrix(transition: Any, classes: int) -> Tensor:

@@ -26,21 +26,6 @@ from understudy.options import Slots, method, with_weight
 __all__ = ["curriculum_weight", "mentornet_pd"]
 
 
-class MovingPercentile(nn.Module):
-    """λ, kept with the run; NaN before the first batch, whose percentile it then takes whole."""
-
-    level: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("level", torch.tensor(torch.nan))
-
-    def update(self, percentile: Tensor, decay: float) -> Tensor:
-        moved = torch.where(self.level.isnan(), percentile, self.level.lerp(percentile, 1 - decay))
-        self.level.copy_(moved)
-        return self.level
-
-
 @dataclass(frozen=True, kw_only=True)
 class CurriculumWeight(Weight):
     """The curriculum as a slot."""
@@ -62,7 +47,10 @@ class CurriculumWeight(Weight):
             raise UnderstudyError(f"mentornet_pd(warmup={self.warmup}) must lie in [0, 1]: it is a share of training")
 
     def module(self, context: Context) -> nn.Module:
-        return MovingPercentile()
+        """Holds λ, kept with the run; NaN before the first batch, whose percentile it then takes whole."""
+        moving = nn.Module()
+        moving.register_buffer("level", torch.tensor(torch.nan))
+        return moving
 
     @property
     def wants_progress(self) -> bool:
@@ -71,9 +59,9 @@ class CurriculumWeight(Weight):
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if not len(losses):
             return losses
-        moving = step.modules[self.name]
-        assert isinstance(moving, MovingPercentile)
-        level = moving.update(step.gather(losses).quantile(self.percentile), self.decay)
+        level = step.modules[self.name].get_buffer("level")
+        percentile = step.gather(losses).quantile(self.percentile)
+        level.copy_(torch.where(level.isnan(), percentile, level.lerp(percentile, 1 - self.decay)))
         return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
 
 

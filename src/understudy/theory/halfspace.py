@@ -103,7 +103,9 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike, alpha: Alpha = 1.0) -> Self:
         """Learn from labels y, of which row i is right with probability alpha[i]."""
-        self._check_settings()
+        for name in ("epochs", "repetitions", "checks"):
+            if getattr(self, name) < 1:
+                raise HalfspaceInputError(f"{name} is {getattr(self, name)!r}; it must be at least 1")
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, y0 = _binary(labels)
@@ -152,12 +154,6 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for xi, yi, a, size in zip(x, y0.tolist(), alpha.tolist(), steps.tolist(), strict=True):
             f0 = self._prediction(float(w.dot(xi)))
             w += size * (yi - mix(f0, a)) * xi
-
-    def _check_settings(self) -> None:
-        for name in ("epochs", "repetitions", "checks"):
-            value = getattr(self, name)
-            if value < 1:
-                raise HalfspaceInputError(f"{name} is {value!r}; it must be at least 1")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

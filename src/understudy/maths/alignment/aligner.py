@@ -26,7 +26,7 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import torch
@@ -49,12 +49,11 @@ _WORKAROUNDS = {
 }
 
 
-def cross_entropy_per_example(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits, labels, reduction="none")
+PER_EXAMPLE: Loss = partial(F.cross_entropy, reduction="none")
 
 
 def alignment(
-    model: nn.Module, x: Tensor, y: Tensor, gold_x: Tensor, gold_y: Tensor, loss: Loss = cross_entropy_per_example
+    model: nn.Module, x: Tensor, y: Tensor, gold_x: Tensor, gold_y: Tensor, loss: Loss = PER_EXAMPLE
 ) -> Tensor:
     """uᵢ = ⟨∇ mean gold loss, ∇ loss(model(x), y)ᵢ⟩, shape (B,), in the model's current mode.
 
