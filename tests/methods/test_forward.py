@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.methods.forward import Transition, transition_at_anchors
+from understudy.methods.forward import transition_at_anchors
 from understudy.objective import Context, Objective, Outputs, Step
 
 
@@ -19,8 +19,8 @@ def _context(gold: us.Gold | None, teacher: object, classes: int = 2) -> Context
 def _matrix(objective: Objective, context: Context) -> Tensor:
     assert objective.link is not None
     module = objective.link.module(context)
-    assert isinstance(module, Transition)
-    return module.transition
+    assert module is not None
+    return module.get_buffer("transition")
 
 
 def _gold(labels: list[int], said: object) -> us.Gold:

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import understudy as us
-from understudy.methods.mentornet_pd import MovingPercentile
 from understudy.objective import Outputs, Step
 
 
-def _kept(losses: list[float], module: MovingPercentile, progress: float = 0.5, **options: float) -> list[float]:
+def _moving() -> nn.Module:
+    return us.curriculum_weight().module(None)  # type: ignore[arg-type]
+
+
+def _kept(losses: list[float], module: nn.Module, progress: float = 0.5, **options: float) -> list[float]:
     step = Step(
         Outputs(torch.zeros(len(losses), 2)), torch.zeros(len(losses), 2), torch.arange(len(losses)),
         modules={"mentornet": module}, progress=progress,
@@ -22,7 +25,7 @@ def _kept(losses: list[float], module: MovingPercentile, progress: float = 0.5, 
 
 def test_level_and_kept_rows_by_hand() -> None:
     """First batch: median 2. Second: median 12, so λ = 0.9 · 2 + 0.1 · 12 = 3."""
-    module = MovingPercentile()
+    module = _moving()
     assert _kept([1.0, 2.0, 8.0], module, percentile=0.5) == [1.0, 1.0, 0.0]
     assert module.level.item() == 2.0
     assert _kept([2.9, 12.0, 15.0, 3.1, 40.0], module, percentile=0.5) == [1.0, 0.0, 0.0, 0.0, 0.0]
@@ -30,14 +33,14 @@ def test_level_and_kept_rows_by_hand() -> None:
 
 
 def test_warm_up_keeps_everything_while_the_level_moves() -> None:
-    module = MovingPercentile()
+    module = _moving()
     assert _kept([1.0, 2.0, 8.0], module, progress=0.05, percentile=0.5) == [1.0, 1.0, 1.0]
     assert module.level.item() == 2.0
     assert _kept([1.0, 2.0, 8.0], module, progress=0.1, percentile=0.5) == [1.0, 1.0, 0.0]
 
 
 def test_all_rows_at_percentile_one() -> None:
-    assert _kept([1.0, 2.0, 8.0], MovingPercentile(), percentile=1.0) == [1.0, 1.0, 1.0]
+    assert _kept([1.0, 2.0, 8.0], _moving(), percentile=1.0) == [1.0, 1.0, 1.0]
 
 
 def test_wrong_labels_are_dropped_and_the_level_is_saved(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.methods.mentornet_pd import MovingPercentile
 from understudy.methods.ups import KeepWeight
 from understudy.objective import Outputs, Step
 
@@ -47,9 +46,10 @@ def _step(rows: slice) -> Step:
         "confident.kept": (torch.arange(ROWS) % 5 < 2).float(),
         "ups.selected": torch.arange(ROWS) % 2,
     }
+    moving = us.curriculum_weight().module(None)  # type: ignore[arg-type]
     return Step(
         Outputs(logits[rows]), teacher.softmax(-1)[rows], torch.arange(ROWS)[rows],
-        {name: column[rows] for name, column in columns.items()}, {"mentornet": MovingPercentile()},
+        {name: column[rows] for name, column in columns.items()}, {"mentornet": moving},
         alignment=torch.randn(ROWS, generator=draw)[rows], progress=0.5,
     )  # fmt: skip
 
