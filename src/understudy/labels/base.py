@@ -35,8 +35,8 @@ class ReadOptions:
 class Labels(ABC):
     """What a teacher said of N examples."""
 
-    derived: ClassVar[tuple[str, ...]] = ("_fit",)
-    """What was fitted to votes follows from them, and is no part of a fingerprint."""
+    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot")
+    """What follows from the rest (what was fitted to votes, say), and is no part of a fingerprint."""
     columns: ClassVar[tuple[Column, ...]]
     """The columns these labels are stored in; the first one marks the form."""
     ranks: ClassVar[bool] = False

@@ -5,6 +5,7 @@ us.Pool(x, probs)
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -98,8 +99,12 @@ class Soft(Distribution):
         return cls(torch.cat([part.probs for part in parts]), trusted=True)
 
     def simplest(self) -> Labels:
-        one_hot = all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(CHUNK))
-        return Hard(self.top1(), classes=self.classes) if one_hot else self
+        return Hard(self.top1(), classes=self.classes) if self._one_hot else self
+
+    @cached_property
+    def _one_hot(self) -> bool:
+        # Asked for by every part of a method; each answer would be a pass over all rows.
+        return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(CHUNK))
 
     def to_columns(self) -> Columns:
         return {"teacher_probs": self.probs.float().cpu().numpy()}
