@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.shared import recipe_fields
+from understudy.cli.shared import RECIPE_FIELDS
 from understudy.errors import UnderstudyWarning
 from understudy.store import console
 from understudy.tables.table import read_table
@@ -239,7 +239,7 @@ def test_help_teaches() -> None:
     text = " ".join(call("train", "--help").stdout.split())
     for word in ("teacher_probs", "teacher_label", "teacher_confidence", "lower_bound=0.6", *us.METHODS):
         assert word in text
-    for name, option in recipe_fields().items():
+    for name, option in RECIPE_FIELDS.items():
         assert f"--{name.replace('_', '-')}" in text and known(option).help[:20] in text
     assert "demo" in call("", code=2).output
     assert call("--version").stdout.strip() == f"understudy {us.__version__}"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.shared import recipe_fields
+from understudy.cli.shared import RECIPE_FIELDS
 from understudy.cli.train import TrainRequest, run_training
 from understudy.featurise.featuriser import Featuriser
 from understudy.tables.table import read_table
@@ -198,7 +198,7 @@ def test_a_request_knows_every_option_and_survives_later_ones(blobs: Path) -> No
     call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     path = Path("run/request.json")
     stored = json.loads(path.read_text())
-    assert set(recipe_fields()) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
+    assert set(RECIPE_FIELDS) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
     path.write_text(json.dumps({name: value for name, value in stored.items() if name != "clip"}))
     assert TrainRequest.load(Path("run")).recipe["clip"] is None
     for changed, reason in (

@@ -7,9 +7,9 @@ import typer
 
 from understudy.auditing.audit import audit
 from understudy.auditing.terminal import print_audit
-from understudy.cli.shared import DataOptions, check_new_file, takes_options
+from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
-from understudy.store.files import write_json
+from understudy.store.files import check_new_file, write_json
 
 
 @takes_options("encoder", "image_size", "scale")

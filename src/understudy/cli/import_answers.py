@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import check_new_file
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import named_columns
 from understudy.labels.llm.answers import FORMS, Answers, read_answers
 from understudy.store.arrow import Array
+from understudy.store.files import check_new_file
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table
 
@@ -83,4 +83,4 @@ def _joined(answers: Answers, path: Path) -> dict[str, Array]:
     typer.echo(f"{matched:,} of {len(pool):,} rows of {path} have a label")
     if matched < len(answers):
         typer.echo(f"note: {len(answers) - matched:,} answers are for ids that {path} does not have")
-    return {name: pool.columns[name] for name in pool.columns} | named_columns(labels, answers.classes)
+    return dict(pool.columns) | named_columns(labels, answers.classes)

@@ -12,9 +12,10 @@ from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 from understudy.store.arrow import Array
+from understudy.store.files import check_new_file
 from understudy.tables.labelling import ClassNames
 from understudy.tables.table import Table
-from understudy.tables.write import check_new_table, write_table
+from understudy.tables.write import WRITERS, write_table
 
 
 def predict_command(
@@ -34,7 +35,7 @@ def predict_command(
 
     Example: `understudy predict runs/first new.csv --out predictions.csv`
     """
-    check_new_table(out)
+    check_new_file(out, "tables are", tuple(WRITERS))
     given = RunOnFile(run, file, column)
     student = given.run.selected() if selected else given.run.student
     probs = predict(student, given.rows(student), batch_size=batch_size)

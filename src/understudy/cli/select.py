@@ -13,9 +13,10 @@ from understudy.active.loop import needs_ema, score
 from understudy.active.oracle import write_columns
 from understudy.active.watch import noise_watch
 from understudy.cli import shared
-from understudy.cli.shared import RunOnFile, check_new_file
+from understudy.cli.shared import RunOnFile
 from understudy.errors import UnderstudyError
 from understudy.store.console import complain
+from understudy.store.files import check_new_file
 from understudy.tables.answers import SKIPPED, class_number, text_columns
 from understudy.training.run import EMA_FILE
 
@@ -51,7 +52,7 @@ def select_command(
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     wants_ema = needs_ema(strategy)
     given = RunOnFile(run, pool, column)
-    student, ema, names, ids = given.run.student, given.run.ema, given.names, given.table.ids
+    student, ema, ids = given.run.student, given.run.ema, given.table.ids
     if wants_ema and ema is None:
         raise UnderstudyError(
             f"{strategy} compares the student with a moving average of its weights, and {run} has no {EMA_FILE}; "
@@ -60,7 +61,7 @@ def select_command(
     taken, rows, labels = _labelled_rows(labelled or [], given)
     scores = score(student, given.rows(student), ema=ema if wants_ema else None)
     picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
-    numbers, phrases = explain(strategy, picks, scores, taken, names=None if names is None else names.names)
+    numbers, phrases = explain(strategy, picks, scores, taken, names=given.class_names)
     confidence, predicted = scores.probs[picks].max(1)
     which: dict[str, list[Any]] = {"row": picks.tolist()} if ids is None else {"id": ids[picks.numpy()].tolist()}
     write_columns(

@@ -12,6 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,9 +151,8 @@ def optimizer_fact(recipe: Mapping[str, Any]) -> str:
     return f"{recipe['optimizer']}, {recipe['lr']:g}, {recipe['schedule']}, batches of {recipe['batch_size']}"
 
 
-def recipe_fields() -> dict[str, "Field[Any]"]:
-    """The options of a training that can be typed, by the name they are typed as."""
-    return {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}
+RECIPE_FIELDS = {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}
+"""The options of a training that can be typed, by the name they are typed as."""
 
 
 def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -163,7 +163,7 @@ def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[...
         own = [each for name, each in signature.parameters.items() if name not in ("data", "recipe")]
         left_out = {*without, *signature.parameters}
         data = {each.name: each for each in fields(DataOptions)}
-        recipe = {name: each for name, each in recipe_fields().items() if name not in left_out}
+        recipe = {name: each for name, each in RECIPE_FIELDS.items() if name not in left_out}
         shown = [_data_parameter(each) for name, each in data.items() if name not in left_out]
         shown += [] if "recipe" not in signature.parameters else [_recipe_parameter(*each) for each in recipe.items()]
 
@@ -212,8 +212,12 @@ class RunOnFile:
         for ours, theirs in typed.items():
             if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
                 raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
-        names = self.run.config.get("class_names")
-        self.names = None if names is None else ClassNames(tuple(names))
+        self.class_names = self.run.config.get("class_names")
+
+    @cached_property
+    def names(self) -> ClassNames | None:
+        """The classes by name, where they have names, to read labels with."""
+        return None if self.class_names is None else ClassNames(tuple(self.class_names))
 
     def rows(self, student: nn.Module) -> Rows:
         """The rows, if the student can take them."""
@@ -230,13 +234,4 @@ class RunOnFile:
 
     def named(self, labels: Array) -> Array:
         """Class numbers as the names they stand for."""
-        return labels if self.names is None else np.array(self.names.names, dtype=object)[labels]
-
-
-def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
-    """Asked before long work."""
-    if path.suffix.lower() not in kinds:
-        *some, last = kinds
-        raise UnderstudyError(f"{path}: {what} written as {', '.join(some)} or {last}; end the name in one of them")
-    if path.exists():
-        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
+        return labels if self.class_names is None else np.array(self.class_names, dtype=object)[labels]

@@ -12,7 +12,7 @@ import typer
 
 from understudy import models
 from understudy.cli import shared
-from understudy.cli.shared import DataOptions, recipe_fields, takes_options
+from understudy.cli.shared import RECIPE_FIELDS, DataOptions, takes_options
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
@@ -135,7 +135,7 @@ class TrainRequest:
     def save(self) -> None:
         gold = [f"+{_absolute(name[1:])}" if name.startswith("+") else _absolute(name) for name in self.gold]
         files = {role: _absolute(self.files[role]) if role in self.files else None for role in _ROLES}
-        recipe = {name: self.recipe[each.name] for name, each in recipe_fields().items()}
+        recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
         asked = {"method": self.method, "options": self.options, "student": self.student}
         stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
         write_json(self.out / FILE, stored | asked | recipe)
@@ -156,7 +156,7 @@ class TrainRequest:
             # An option that came later was not asked for: it has its default.
             recipe = {
                 each.name: stored.pop(name) if each.default is MISSING else stored.pop(name, each.default)
-                for name, each in recipe_fields().items()
+                for name, each in RECIPE_FIELDS.items()
             }
         except KeyError as error:
             raise UnderstudyError(f"{path} is damaged, {error} is missing; {_AGAIN}") from error

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,15 @@ def write_bytes(path: Path, content: bytes) -> None:
     # A leftover of a killed process must not look like a file of its kind: folders are searched for "*.parquet".
     with appearing_whole(path, keep_suffix=False) as temporary:
         temporary.write_bytes(content)
+
+
+def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
+    """Whether a file of one of these kinds could be written here; asked before long work as well."""
+    if path.suffix.lower() not in kinds:
+        *some, last = kinds
+        raise UnderstudyError(f"{path}: {what} written as {', '.join(some)} or {last}; end the name in one of them")
+    if path.exists():
+        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
 
 
 def write_text(path: Path, content: str) -> None:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
+from understudy.labels.columns import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 from understudy.tables.readers.csv import AS_WRITTEN, csv_source
@@ -48,13 +49,17 @@ class Table:
         self.theirs = theirs or {}
         """What a column is called in the file, where that differs."""
         self.names = tuple(columns)
-        self.teacher = {name: column for name in columns if (column := column_of(name)) is not None}
-        """Columns that hold what a teacher said, and what of it."""
         self.folder = path if path.is_dir() else path.parent
         """What paths in this file are relative to."""
 
     def __len__(self) -> int:
         return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
+
+    @cached_property
+    def teacher(self) -> dict[str, Column]:
+        """Columns that hold what a teacher said, and what of it."""
+        named = [name for name in self.names if name.startswith("teacher_")]
+        return {name: column for name in named if (column := column_of(name)) is not None}
 
     def where(self, column: str) -> str:
         """How messages name a column of this file."""

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import warn
 from understudy.store.arrow import Array, to_arrow
-from understudy.store.files import appearing_whole
+from understudy.store.files import appearing_whole, check_new_file
 
 # Rows that are Python objects at one time.
 _ROWS = 1 << 14
@@ -31,18 +31,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write_table(path: str | Path, columns: Mapping[str, Array]) -> None:
     """Columns as a new file; an existing file is never overwritten."""
     path = Path(path)
-    check_new_table(path)
+    check_new_file(path, "tables are", tuple(WRITERS))
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, columns)
-
-
-def check_new_table(path: Path) -> None:
-    """Whether ``write_table`` could write here; asked before long work as well."""
-    if path.suffix.lower() not in WRITERS:
-        *some, last = WRITERS
-        raise UnderstudyError(f"{path}: tables are written as {', '.join(some)} or {last}; end the name in one of them")
-    if path.exists():
-        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
 
 
 def _write_npz(path: Path, columns: Mapping[str, Array]) -> None:

@@ -33,8 +33,9 @@ PADDING = {column.name: column.missing for column in COLUMNS.values() if column.
 
 def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) -> Array:
     """One array of all batches, of which ``rows`` rows were announced."""
-    column = column_of(role)
-    role = role if column is None else column.name
+    # One column of ours may be spread over several: teacher_vote_ann, teacher_vote_bob …
+    if role.startswith("teacher_") and (column := column_of(role)) is not None:
+        role = column.name
     whole: Array | None = None
     pieces: list[Array] = []
     start = 0
