@@ -19,7 +19,7 @@ from understudy.data.rows import mapped_rows
 from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.export import export
-from understudy.inference.metrics import evaluate
+from understudy.inference.passes import evaluate
 from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
 from understudy.labels.forms import Hard, Soft
 from understudy.labels.llm.answers import read_answers

@@ -14,7 +14,7 @@ from understudy.auditing.measures import FEWEST, calibration_of, strata_of
 from understudy.auditing.record import read_record
 from understudy.auditing.result import Audit
 from understudy.auditing.terminal import print_audit
-from understudy.inference.metrics import metrics
+from understudy.inference.passes import metrics
 from understudy.maths.proportions import exact
 
 

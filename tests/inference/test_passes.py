@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import understudy as us
-from understudy.inference.metrics import metrics
-from understudy.inference.passes import eval_mode, over_rows, penultimate, predict
+from understudy.inference.passes import eval_mode, metrics, over_rows, penultimate, predict
 
 PROBS = torch.tensor([[0.81, 0.19], [0.62, 0.38], [0.27, 0.73], [0.45, 0.55]])
 LABELS = torch.tensor([0, 1, 1, 1])

@@ -38,8 +38,7 @@ from understudy.active.watch import noise_watch
 from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
-from understudy.inference.metrics import evaluate
-from understudy.inference.passes import FeatureTap, over_rows
+from understudy.inference.passes import FeatureTap, evaluate, over_rows
 from understudy.methods.vanilla import vanilla
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback

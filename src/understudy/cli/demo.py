@@ -22,7 +22,7 @@ from understudy.comparison.interval import Interval, percent, signed
 from understudy.comparison.outcome import Comparison, Outcome, run_cells
 from understudy.data.builtin import digits
 from understudy.data.examples import Gold, Pool
-from understudy.inference.metrics import metrics
+from understudy.inference.passes import metrics
 from understudy.inference.teacher import teach
 from understudy.methods import METHODS
 from understudy.models import mlp

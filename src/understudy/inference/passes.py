@@ -1,4 +1,4 @@
-"""What a model says: of one batch (``forward``, ``FeatureTap``), and of many rows in the one pass ``over_rows``.
+"""What a model says of a batch (``forward``, ``FeatureTap``) and of many rows (``over_rows``); how good that is.
 
 probs = predict(net, x)                      # (n, C)
 hidden = penultimate(net, x)                 # (n, d)
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from understudy.data.examples import Gold
 from understudy.data.memory import room_for
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError, first_line
+from understudy.maths.confidence import calibration_error
 
 BATCH_SIZE = 1024
 
@@ -241,3 +243,26 @@ def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_siz
     """Penultimate features ``(n, d)``, eval mode, on the CPU."""
     tap = FeatureTap(model, layer)
     return over_rows(model, x, lambda batch, index: tap(batch)[1], batch_size=batch_size)[0]
+
+
+def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
+    """accuracy, worst_class (the lowest accuracy of a class that occurs), ece, loss."""
+    if int(labels.max()) >= probs.shape[1]:
+        raise UnderstudyError(
+            f"the labels hold class {int(labels.max())}, but the model has {probs.shape[1]} outputs; match them"
+        )
+    confidence, best = probs.double().max(-1)
+    right = (probs.argmax(-1) == labels).double()
+    counts = torch.bincount(labels)
+    per_class = torch.bincount(labels, weights=right) / counts
+    true_prob = probs.gather(1, labels.unsqueeze(1)).double().clamp(min=torch.finfo(torch.float32).tiny)
+    return {
+        "accuracy": float(right.mean()),
+        "worst_class": float(per_class[counts > 0].min()),
+        "ece": calibration_error(confidence, best == labels),
+        "loss": float(-true_prob.log().mean()),
+    }
+
+
+def evaluate(model: nn.Module, gold: Gold, *, batch_size: int = BATCH_SIZE) -> dict[str, float]:
+    return metrics(predict(model, gold.rows, batch_size=batch_size), gold.y)

@@ -82,29 +82,29 @@ def _merged(table: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([merged, table[:, order[rare:]]], axis=1) if rare else table
 
 
-def enough_estimates(said: Labels, classes: int) -> int:
+def enough_estimates(gold: Labels, classes: int) -> int:
     """How many gold rows an estimate of trust should have at least.
 
     Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
     classes: 30 rows, and one per class so that the classes' mixture can be right. The bands tell what they buy.
     """
-    return max(30, classes) if said.simplest().has_confidence else 10 * classes
+    return max(30, classes) if gold.simplest().has_confidence else 10 * classes
 
 
-def report_estimates(said: Labels, pool: Labels, classes: int) -> dict[str, float]:
+def report_estimates(gold: Labels, pool: Labels, classes: int) -> dict[str, float]:
     """Warnings where the rows that measure the teacher are few, or not a sample of what the pool holds."""
-    wanted = enough_estimates(said, classes)
-    if len(said) < wanted:
+    wanted = enough_estimates(gold, classes)
+    if len(gold) < wanted:
         warn(
-            f"{len(said)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
+            f"{len(gold)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
             "steady estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
         )
-    if not said.weighed_like(pool):
+    if not gold.weighed_like(pool):
         warn(
             "the votes on gold and on the pool are weighed by different models, so trust measured on gold is not the "
             "pool's: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
         )
-    shift = class_shift(said, pool, classes)
+    shift = class_shift(gold, pool, classes)
     if shift.alarming:
         warn(
             f"gold and pool hold different classes: the teacher names class {shift.most} on {shift.gold_share:.0%} of "

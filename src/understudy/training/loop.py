@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.metrics import evaluate
-from understudy.inference.passes import device_of, usable_device
+from understudy.inference.passes import device_of, evaluate, usable_device
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
