@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import understudy.maths.neighbours as module
-from understudy.maths.neighbours import neighbour_means
+import understudy.maths.weights as module
+from understudy.maths.weights import neighbour_means
 
 
 def brute_force(queries: np.ndarray, points: np.ndarray, responses: np.ndarray, k: int) -> np.ndarray:

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.maths.neighbours import neighbour_count
 from understudy.maths.weights import (
     debias,
     debias_in_plane,
     distortion_of,
     fidelity,
+    neighbour_count,
     normalise,
 )
 

@@ -27,6 +27,7 @@ from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths.accuracy_curves import (
     Bands,
     Leading,
+    NeighbourCurve,
     StepCurve,
     certainties_in_turn,
     class_bands,
@@ -34,7 +35,6 @@ from understudy.maths.accuracy_curves import (
     fit_steps,
     margins_in_turn,
 )
-from understudy.maths.neighbours import NeighbourCurve
 from understudy.maths.proportions import class_accuracies
 
 COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
@@ -120,9 +120,7 @@ class Reliability:
         if covariate == "confidence":
             curves = [fit_steps(on_gold.numpy(), right.numpy(), lower=lower_bound)]
         if covariate == "class":
-            counts = torch.bincount(named, minlength=classes).double()
-            correct = torch.bincount(named, weights=right, minlength=classes)
-            per_class = class_accuracies(counts, correct, lower_bound)
+            per_class = class_accuracies(*_class_counts(named, right, classes), lower_bound)
         by_neighbours = NeighbourCurve(on_gold.numpy(), right.numpy(), lower_bound) if estimator == "knn" else None
         return Reliability(
             classes=classes,
@@ -204,11 +202,8 @@ class Reliability:
         """Bootstrap bands of ``alpha(probs)``, and how much gold would narrow them."""
         teacher, rng = self._checked(probs), np.random.default_rng(seed)
         if self.per_class is not None:
-            return class_bands(
-                self.gold_named, self.gold_right, teacher.top1(),
-                lambda named, correct: class_accuracies(named, correct, self.lower_bound),
-                classes=self.classes, level=level, repeats=repeats, rng=rng,
-            )  # fmt: skip
+            counts = _class_counts(self.gold_named, self.gold_right, self.classes)
+            return class_bands(*counts, teacher.top1(), lower=self.lower_bound, level=level, repeats=repeats, rng=rng)
         asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
         return curve_bands(
             self.gold_covariate, self.gold_right, asked,
@@ -292,6 +287,12 @@ def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
     """No estimate where there is no label."""
     labelled = teacher.labelled()
     return values if bool(labelled.all()) else torch.where(labelled, values, filler)
+
+
+def _class_counts(named: Tensor, right: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """How many gold rows each class was named on, and on how many of them rightly, ``(C,)`` each."""
+    counts = torch.bincount(named, minlength=classes).double()
+    return counts, torch.bincount(named, weights=right, minlength=classes)
 
 
 def _top_k_curves(

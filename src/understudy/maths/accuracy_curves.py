@@ -33,11 +33,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.maths.proportions import class_accuracies
+from understudy.maths.weights import neighbour_count, neighbour_means
 
 Floats = NDArray[np.float64]
 SLOWEST, FASTEST = 1 / 3, 1 / 2
@@ -189,6 +192,21 @@ def fit_steps(
 
 
 @dataclass(frozen=True)
+class NeighbourCurve:
+    """Mean response of the nearest gold rows; offered beside isotonic regression for the paper's Figure 1."""
+
+    points: Floats
+    responses: Floats
+    lower: float
+
+    def __call__(self, covariate: Tensor) -> Tensor:
+        k = neighbour_count(len(self.points))
+        points, responses = self.points[:, None], self.responses[:, None]
+        means = neighbour_means(covariate.double().unsqueeze(1).numpy(), points, responses, k)
+        return torch.from_numpy(means[:, 0]).clamp(self.lower, 1.0)
+
+
+@dataclass(frozen=True)
 class Bands:
     """``lower`` and ``upper (N,)``: where alpha probably lies; NaN for rows without a label."""
 
@@ -219,14 +237,7 @@ class Bands:
 
 
 def curve_bands(
-    covariate: Tensor,
-    right: Tensor,
-    asked: Tensor,
-    *,
-    lower: float,
-    level: float,
-    repeats: int,
-    rng: np.random.Generator,
+    covariate: Tensor, right: Tensor, asked: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
 ) -> Bands:
     """For an isotonic accuracy curve, at the covariates ``asked`` (NaN where there is none)."""
     knots, group = np.unique(covariate.numpy(), return_inverse=True)
@@ -260,27 +271,17 @@ def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
 
 
 def class_bands(
-    named: Tensor,
-    right: Tensor,
-    asked: Tensor,
-    accuracy: Callable[[Tensor, Tensor], Tensor],
-    *,
-    classes: int,
-    level: float,
-    repeats: int,
-    rng: np.random.Generator,
+    counts: Tensor, correct: Tensor, asked: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
 ) -> Bands:
-    """For one accuracy per class named; ``accuracy(named, correct)`` turns counts ``(repeats, C)`` into estimates."""
-    counts = np.bincount(named.numpy(), minlength=classes)
-    correct = np.bincount(named.numpy(), weights=right.numpy(), minlength=classes)
-    chance = (correct + 1) / (counts + 2)
+    """For one accuracy per class named, from ``counts (C,)`` of the gold rows by class and of those that were right."""
+    share, chance = (counts / counts.sum()).numpy(), ((correct + 1) / (counts + 2)).numpy()
 
     def redraw(rows: int) -> Floats:
-        drawn = rng.multinomial(rows, counts / counts.sum(), size=repeats)
+        drawn = rng.multinomial(rows, share, size=repeats)
         hits = rng.binomial(drawn, chance)
-        return accuracy(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double()).numpy()
+        return class_accuracies(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double(), lower).numpy()
 
-    return _bands(redraw, asked.clamp(min=0), asked < 0, len(named), level, repeats)
+    return _bands(redraw, asked.clamp(min=0), asked < 0, int(counts.sum()), level, repeats)
 
 
 def _bands(
