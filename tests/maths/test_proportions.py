@@ -21,7 +21,7 @@ def test_exact_is_clopper_and_pearsons(hits: int, rows: int) -> None:
 def test_no_error_in_fifty_rows_is_not_certainty() -> None:
     # By hand: (1 − p)^50 = 0.025.
     assert exact(0, 50).high == pytest.approx(1 - 0.025 ** (1 / 50))
-    assert exact(0, 50).complement.low == pytest.approx(0.025 ** (1 / 50))
+    assert 1 - exact(0, 50).high == pytest.approx(0.025 ** (1 / 50))
     assert exact(0, 0) == UNKNOWN and not UNKNOWN.known
 
 

@@ -24,23 +24,9 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
-from understudy.maths.accuracy_curves import (
-    Bands,
-    Leading,
-    NeighbourCurve,
-    StepCurve,
-    certainties_in_turn,
-    class_bands,
-    curve_bands,
-    fit_steps,
-    margins_in_turn,
-)
-from understudy.maths.proportions import class_accuracies
+from understudy.maths import accuracy_curves
+from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
 
-COVARIATES: dict[str, Callable[[Leading], Iterator[Tensor]]] = {
-    "margin": margins_in_turn,
-    "entropy": certainties_in_turn,
-}
 # Scores looked at together while predicting: 16 MB as float64.
 _BUDGET = 1 << 21
 # Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
@@ -120,7 +106,7 @@ class Reliability:
         if covariate == "confidence":
             curves = [fit_steps(on_gold.numpy(), right.numpy(), lower=lower_bound)]
         if covariate == "class":
-            per_class = class_accuracies(*_class_counts(named, right, classes), lower_bound)
+            per_class = accuracy_curves.class_accuracies(*_class_counts(named, right, classes), lower_bound)
         by_neighbours = NeighbourCurve(on_gold.numpy(), right.numpy(), lower_bound) if estimator == "knn" else None
         return Reliability(
             classes=classes,
@@ -203,9 +189,11 @@ class Reliability:
         teacher, rng = self._checked(probs), np.random.default_rng(seed)
         if self.per_class is not None:
             counts = _class_counts(self.gold_named, self.gold_right, self.classes)
-            return class_bands(*counts, teacher.top1(), lower=self.lower_bound, level=level, repeats=repeats, rng=rng)
+            return accuracy_curves.class_bands(
+                *counts, teacher.top1(), lower=self.lower_bound, level=level, repeats=repeats, rng=rng
+            )
         asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
-        return curve_bands(
+        return accuracy_curves.curve_bands(
             self.gold_covariate, self.gold_right, asked,
             lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
         )  # fmt: skip

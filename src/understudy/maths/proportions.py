@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, betaincinv, ndtri
-from torch import Tensor
 
 from understudy.errors import UnderstudyError
 
@@ -29,8 +28,6 @@ LEVEL = 0.95
 # A stratum's variance leans on the overall share as if it had this many more rows of it: five rows without a mistake do
 # not make a stratum certain.
 LEAN = 2.0
-# A class with few gold rows leans on the overall accuracy as if it had this many more rows of it.
-PSEUDO_COUNT = 10
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,6 @@ class Share:
     @property
     def width(self) -> float:
         return self.high - self.low
-
-    @property
-    def complement(self) -> "Share":
-        """The share of the rest: accuracy from error."""
-        return Share(1 - self.estimate, 1 - self.high, 1 - self.low, self.rows)
 
     def more_rows_for(self, half_width: float, rows: int) -> int:
         """About how many more than the ``rows`` there are narrow the interval to ± ``half_width``; width ~ 1/√rows."""
@@ -130,9 +122,3 @@ def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Shar
     ) / (ours * others)
     half = float(ndtri((1 + level) / 2)) * math.sqrt(variance)
     return Share(float(estimate), max(0.0, float(pulled) - half), min(1.0, float(pulled) + half), ours + others)
-
-
-def class_accuracies(named: Tensor, correct: Tensor, lower: float) -> Tensor:
-    """Accuracy per class from counts ``(…, C)``, leaning on the overall accuracy, never below ``lower``."""
-    overall = correct.sum(-1, keepdim=True) / named.sum(-1, keepdim=True)
-    return ((correct + PSEUDO_COUNT * overall) / (named + PSEUDO_COUNT)).clamp(min=lower)

@@ -118,14 +118,11 @@ def _responses(name: str | int, body: dict[str, Any]) -> Reply:
     if refusals:
         raise UnusableError(_message(refusals[0]), report.REFUSED)
     texts = [part for part in parts if isinstance(part.get("text"), str)]
-    tokens = [part.get("logprobs") for part in texts]
+    tokens: list[Any] = [part.get("logprobs") for part in texts]
     complete = bool(tokens) and all(isinstance(some, list) and some for some in tokens)
-    return Reply(
-        name,
-        "".join(part["text"] for part in texts),
-        cut=reason is not None or body.get("status") == "incomplete",
-        tokens=[token for some in tokens for token in some] if complete else None,  # type: ignore[union-attr]
-    )
+    cut = reason is not None or body.get("status") == "incomplete"
+    joined = [token for some in tokens for token in some] if complete else None
+    return Reply(name, "".join(part["text"] for part in texts), cut, joined)
 
 
 def _content(holder: dict[str, Any]) -> Any:

@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from understudy.data.checks import check_length
 from understudy.errors import UnderstudyError
 from understudy.labels.columns import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
-from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards
+from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards, take
 from understudy.store.arrow import Array
 from understudy.store.files import locked
 
@@ -71,7 +70,7 @@ class LabelStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def append(self, ids: Any, labels: Any, *, replace: bool = False) -> Appended:
@@ -220,10 +219,6 @@ def checked_ids(ids: Any) -> list[Any]:
     except (ValueError, OverflowError) as error:
         raise UnderstudyError("an id is no valid text or no 64-bit number; rename it") from error
     return names
-
-
-def take(columns: Columns, rows: Any) -> Columns:
-    return {name: column[rows] for name, column in columns.items()}
 
 
 def same_rows(one: Columns, other: Columns) -> Array:

@@ -254,15 +254,17 @@ class Contents:
     def labels(self, rows: Array) -> Columns:
         """The labels at these rows (−1: none), from the shards that hold them and from those that wait."""
         shard_of = np.searchsorted(self._ends, rows, side="right")
-        sources: list[tuple[Array, Columns, int]] = []
+        sources: list[tuple[Array, Columns]] = []
         for number in np.unique(shard_of[rows >= 0]).tolist():
             columns = read_shard(self.shards[number])[1] if number < len(self.shards) else self._unwritten()
             start = self._ends[number - 1] if number else 0
-            sources.append((np.flatnonzero((shard_of == number) & (rows >= 0)), columns, start))
-        depth = max((depth_of(columns) for _, columns, _ in sources), default=1)
+            here = np.flatnonzero((shard_of == number) & (rows >= 0))
+            sources.append((here, take(columns, rows[here] - start)))
+        depth = max((depth_of(columns) for _, columns in sources), default=1)
         labels = blank(len(rows), self.form, len(self.classes), depth)
-        for here, columns, start in sources:
-            fill(labels, here, columns, rows[here] - start)
+        for here, columns in sources:
+            for name, column in deepened(columns, depth).items():
+                labels[name][here] = column
         return labels
 
     def _unwritten(self) -> Columns:
@@ -288,13 +290,8 @@ def blank(rows: int, form: str, classes: int, depth: int) -> Columns:
     return columns
 
 
-def fill(into: Columns, rows: Array, source: Columns, taken: Array) -> None:
-    """Copy rows ``taken`` of one set of columns to ``rows`` of another, which is as deep or deeper."""
-    for name, column in source.items():
-        if column.ndim == 2:
-            into[name][rows, : column.shape[1]] = column[taken]
-        else:
-            into[name][rows] = column[taken]
+def take(columns: Columns, rows: Any) -> Columns:
+    return {name: column[rows] for name, column in columns.items()}
 
 
 def depth_of(columns: Columns) -> int:
