@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad
 
 from understudy import models
-from understudy.models.cifar_nets import HalvedShortcut, shake
+from understudy.models.image_nets import HalvedShortcut, shake
 
 
 def test_value_and_derivative_by_hand() -> None:

@@ -179,6 +179,19 @@ def test_the_curve_shown_is_the_one_that_was_used(covariate: str, estimator: str
     assert ("certainty" in reliability_figure(trust)) == (covariate == "entropy")
 
 
+def test_a_runs_page_shows_the_curve_its_training_used(tmp_path: Path) -> None:
+    probs, y = some_labels()
+    x = torch.zeros(40, 2)
+    gold, pool = us.Gold(x, y, teacher=probs), us.Pool(x, probs)
+    student = us.models.linear(2, probs.shape[1])
+    run = us.train(student, gold, pool, us.slam(covariate="entropy"), epochs=1, progress=False)
+    write_run_report(tmp_path / "report.html", run, gold=gold, pool=pool)
+    used = measure_teacher(gold, pool, reliability=run.fits["slam"])
+    assert used is not None and used.estimate.covariate == "entropy"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "shown against its certainty" in page and reliability_figure(used) in page
+
+
 def test_steps_are_drawn_where_the_curve_has_them() -> None:
     # Right above a margin of 0.5, wrong below: one step, from the lower bound to 1, at the last wrong row (0.2).
     p = torch.tensor([0.55, 0.6, 0.8, 0.9], dtype=torch.float64)

@@ -98,3 +98,29 @@ def test_one_that_raises_ends_the_training_which_can_be_resumed(tmp_path: Path) 
 def test_anything_else_is_refused() -> None:
     with pytest.raises(us.UnderstudyError, match=r"holds a function; pass an object of a class"):
         _train(lambda view: None)
+
+
+def test_compare_auto_and_the_loop_have_the_same_bits_too(tmp_path: Path) -> None:
+    gold, pool = _data()
+    options: Any = {"epochs": 2, "batch_size": 16, "progress": False}
+    meddler = Meddler()
+    watched, alone = (
+        us.compare(_net(), gold, pool, ["slam"], seeds=2, workers=1, callbacks=callbacks, **options)
+        for callbacks in ([meddler], [])
+    )
+    assert watched.as_dict() == alone.as_dict()
+    losses = [[record["loss"] for record in each.outcomes["slam"][1].history] for each in (watched, alone)]
+    assert losses[0] == losses[1]
+    assert meddler.moments.count(("end", 2)) == 2 * 4, "every cell is seen"
+    _same(*(us.auto(_net(), gold, pool, workers=1, callbacks=callbacks, **options) for callbacks in ([meddler], [])))
+    truth = (pool.x[:, 0] > 0).long()
+    loops = [
+        us.active.Loop(
+            _net(), pool.x, truth, "s_badge", out=tmp_path / str(number), start=20, batch=10, budget=40,
+            callbacks=[meddler] * number, **options,
+        ).run()
+        for number in range(2)
+    ]  # fmt: skip
+    assert loops[0].rows.equal(loops[1].rows)
+    assert loops[0].run is not None and loops[1].run is not None
+    _same(loops[0].run, loops[1].run)

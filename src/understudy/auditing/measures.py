@@ -21,6 +21,7 @@ right with exactly the probability given.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,10 +57,9 @@ class Strata:
 
     def tally(self, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
         """Hits and rows of gold, and the pool's share, per stratum."""
-        rows, hits = (
-            np.bincount(part, minlength=self.count).astype(np.float64) for part in (self.gold, self.gold[hit])
-        )
-        return hits, rows, np.bincount(self.pool, minlength=self.count) / max(len(self.pool), 1)
+        parts = (self.gold[hit], self.gold, self.pool)
+        hits, rows, pool = (np.bincount(part, minlength=self.count).astype(np.float64) for part in parts)
+        return hits, rows, pool / max(len(self.pool), 1)
 
 
 def pool_noise(record: Record) -> tuple[Noise, Strata | None]:
@@ -205,21 +205,17 @@ def accuracy_of(record: Record) -> Accuracy:
     classes, right = record.classes, ~record.wrong
     named, true = (np.bincount(values, minlength=classes) for values in (record.gold.named, record.truth))
     correct = np.bincount(record.truth[right], minlength=classes)
-    shares = None if record.pool is None else np.bincount(record.pool.named, minlength=classes) / len(record.pool)
+    shares: list[Any] = [None] * classes
+    if record.pool is not None:
+        shares = (np.bincount(record.pool.named, minlength=classes) / len(record.pool)).tolist()
+    counts = zip(record.names, correct.tolist(), named.tolist(), true.tolist(), shares, strict=True)
     return Accuracy(
         overall=exact(int(right.sum()), len(right)),
         macro_precision=_macro(correct, named),
         macro_recall=_macro(correct, true),
         per_class=[
-            ClassAccuracy(
-                name=name,
-                precision=exact(int(correct[label]), int(named[label])),
-                recall=exact(int(correct[label]), int(true[label])),
-                gold_named=int(named[label]),
-                gold_true=int(true[label]),
-                pool_share=None if shares is None else float(shares[label]),
-            )
-            for label, name in enumerate(record.names)
+            ClassAccuracy(name, exact(right, says), exact(right, is_so), says, is_so, pool_share)
+            for name, right, says, is_so, pool_share in counts
         ],
         top_k=_coverage(record),
     )
@@ -251,14 +247,9 @@ def confusion_of(record: Record, strata: Strata | None, *, most: int) -> Confusi
     largest = np.argsort(-sizes, axis=None, kind="stable")[:most]
     pairs = [divmod(int(cell), classes) for cell in largest if sizes.flat[cell] > 0]
     flows = [
-        Flow(
-            truth=truth,
-            named=named,
-            gold_rows=int(matrix[truth, named]),
-            share=_rate(record, strata, truth, named),
-            pool_rows=None if pool is None else int(pool[named]),
-        )
+        Flow(truth, named, int(matrix[truth, named]), _rate(record, strata, truth, named), pool_rows)
         for truth, named in pairs
+        for pool_rows in [None if pool is None else int(pool[named])]
     ]
     return Confusion(matrix, sorted(flows, key=lambda flow: -flow.size), _leans(matrix))
 
@@ -318,14 +309,8 @@ def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
     rng = np.random.default_rng(seed)
     draws = np.array([calibration_error(sure, torch.from_numpy(rng.random(len(sure))) < sure) for _ in range(DRAWS)])
     gap = Interval.of((sure - right).tolist())
-    return Calibration(
-        error=error,
-        expected=float(np.median(draws)),
-        p_value=float((1 + (draws >= error).sum()) / (1 + DRAWS)),
-        gap=gap.mean,
-        low=gap.low,
-        high=gap.high,
-    )
+    p_value = float((1 + (draws >= error).sum()) / (1 + DRAWS))
+    return Calibration(error, float(np.median(draws)), p_value, gap.mean, gap.low, gap.high)
 
 
 def _probabilities(record: Record) -> Tensor | None:

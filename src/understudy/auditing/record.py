@@ -69,14 +69,8 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
     truth = gold.y[rows].numpy()
     measured, theirs = _answers(plain), None if on_pool is None else _answers(bare)
     seen = int(max(truth.max(), measured.named.max(), -1 if theirs is None else theirs.named.max())) + 1
-    return Record(
-        gold=measured,
-        truth=truth,
-        pool=theirs,
-        pool_rows=pool_rows,
-        names=_names(class_names, seen, max(plain.classes or 0, bare.classes or 0)),
-        form=bare.title,
-    )
+    names = _names(class_names, max(seen, plain.classes or 0, bare.classes or 0))
+    return Record(measured, truth, theirs, pool_rows, names, bare.title)
 
 
 def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:
@@ -98,12 +92,10 @@ def _answers(labels: Labels) -> Answers:
     return Answers(labels, labels.top1().numpy(), confidence)
 
 
-def _names(given: Sequence[Any] | None, seen: int, known: int) -> list[str]:
-    if given is None:
-        return [str(number) for number in range(max(seen, known))]
-    names = [str(name) for name in given]
-    if len(names) < max(seen, known):
+def _names(given: Sequence[Any] | None, classes: int) -> list[str]:
+    names = [str(name) for name in (range(classes) if given is None else given)]
+    if len(names) < classes:
         raise UnderstudyError(
-            f"class_names holds {len(names)} names, but there are {max(seen, known)} classes; name them all, in order"
+            f"class_names holds {len(names)} names, but there are {classes} classes; name them all, in order"
         )
     return names

@@ -12,6 +12,7 @@ doubt.
 
 import math
 import shutil
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -81,29 +82,29 @@ class Pilot:
             )
             return {}
         self.parts = self._parts(random)
-        if self.out is None:
-            return self._race(executor, progress)
-        with locked(self.out), self._folder.begun(self.settings(), self.objectives):
-            return self._race(executor, progress)
+        with tempfile.TemporaryDirectory() as scratch, locked(self.out or Path(scratch)):
+            folder = CompareFolder((self.out or Path(scratch)) / FOLDER)
+            with folder.begun(self.settings(), self.objectives):
+                return self._race(folder, executor, progress)
 
-    def _race(self, executor: Executor, progress: bool) -> dict[str, Candidate]:
+    def _race(self, folder: CompareFolder, executor: Executor, progress: bool) -> dict[str, Candidate]:
         predictions: dict[str, Tensor] = {}
         racing = list(self.objectives)
         with ProgressBar("pilot", len(racing) * self.folds, shown=progress) as bar:
             for fold in range(self.folds):
-                left = []
-                for name in racing:
-                    if self.out is not None and self._file(name, fold).exists():
-                        self._add(predictions, name, fold, self._read(name, fold))
-                        bar.skip()
-                    else:
-                        left.append((name, fold))
+                files = {(name, fold): folder.cells.file((name, fold), ".npy") for name in racing}
+                left = [part for part, file in files.items() if not file.exists()]
+                bar.skip(len(files) - len(left))
                 with closing(executor.map(self.predict, left)) as results:
                     for number, probs in results:
-                        name = left[number][0]
-                        self._add(predictions, name, fold, probs)
-                        self._write(name, fold, probs)
-                        bar.advance(f"{name}, fold {fold + 1}")
+                        content = BytesIO()
+                        np.save(content, probs, allow_pickle=False)
+                        write_bytes(files[left[number]], content.getvalue())
+                        bar.advance(f"{left[number][0]}, fold {fold + 1}")
+                for (name, _), file in files.items():
+                    probs = _read(file, len(self.parts[fold][1]))
+                    every = predictions.setdefault(name, torch.full((len(self.gold), probs.shape[1]), math.nan))
+                    every[self.parts[fold][1]] = torch.from_numpy(probs)
                 racing = still_racing({name: predictions[name] for name in racing}, self.gold.y)
                 bar.total = bar.done + len(racing) * (self.folds - fold - 1)
         return judge(predictions, self.gold.y)
@@ -130,39 +131,21 @@ class Pilot:
             for rest, held_out in fold_rows(self.gold.y[random], self.folds, self.seed)
         ]
 
-    def _add(self, predictions: dict[str, Tensor], name: str, fold: int, probs: Any) -> None:
-        every = predictions.setdefault(name, torch.full((len(self.gold), probs.shape[1]), math.nan))
-        every[self.parts[fold][1]] = torch.from_numpy(probs)
-
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to go on."""
         return shared_settings(
             self.student, self.recipe, gold=self.gold, pool=self.pool, seed=self.seed, folds=self.folds
         )
 
-    @property
-    def _folder(self) -> CompareFolder:
-        assert self.out is not None
-        return CompareFolder(self.out / FOLDER)
 
-    def _file(self, name: str, fold: int) -> Path:
-        return self._folder.cells.file((name, fold), ".npy")
-
-    def _write(self, name: str, fold: int, probs: Any) -> None:
-        if self.out is not None:
-            content = BytesIO()
-            np.save(content, probs, allow_pickle=False)
-            write_bytes(self._file(name, fold), content.getvalue())
-
-    def _read(self, name: str, fold: int) -> Any:
-        file, rows = self._file(name, fold), len(self.parts[fold][1])
-        try:
-            probs = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
-        if probs.ndim != 2 or len(probs) != rows:
-            raise UnderstudyError(f"{file} has shape {probs.shape} for {rows} rows; remove it to run that part again")
-        return probs
+def _read(file: Path, rows: int) -> Any:
+    try:
+        probs = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
+    if probs.ndim != 2 or len(probs) != rows:
+        raise UnderstudyError(f"{file} has shape {probs.shape} for {rows} rows; remove it to run that part again")
+    return probs
 
 
 @takes(SharedOptions)

@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import wait
 from typing import Any, Protocol, TypeVar
@@ -46,7 +45,6 @@ def executor_for(workers: int | None, executor: Executor | None) -> Executor:
     return executor
 
 
-@dataclass(frozen=True)
 class InProcess:
     """One cell after the other, here, on one thread as in a process of its own."""
 

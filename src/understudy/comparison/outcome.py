@@ -66,14 +66,13 @@ class Line:
 
     def texts(self) -> dict[str, str]:
         """In percent and points, as every table shows them; empty where there is nothing."""
-        return {
-            "last": percent(self.last.mean),
-            "last_span": span(self.last, percent),
-            "selected": "" if self.selected is None else percent(self.selected.mean),
-            "selected_span": "" if self.selected is None else span(self.selected, percent),
-            "difference": "" if self.difference is None else signed(self.difference.mean),
-            "difference_span": "" if self.difference is None else span(self.difference, signed),
-        }
+        texts = {}
+        for name, value, show in (
+            ("last", self.last, percent), ("selected", self.selected, percent), ("difference", self.difference, signed),
+        ):  # fmt: skip
+            texts[name] = "" if value is None else show(value.mean)
+            texts[f"{name}_span"] = "" if value is None else span(value, show)
+        return texts
 
 
 @dataclass(frozen=True)
@@ -121,14 +120,9 @@ class Comparison:
         for method, by_seed in self.outcomes.items():
             chosen = [outcome.selected for outcome in by_seed.values() if outcome.selected is not None]
             compared = method != self.reference and self.reference in self.outcomes
-            lines.append(
-                Line(
-                    method=method,
-                    last=self.accuracy(method),
-                    selected=Interval.of(chosen) if len(chosen) == len(by_seed) else None,
-                    difference=self.difference(method, self.reference) if compared else None,
-                )
-            )
+            selected = Interval.of(chosen) if len(chosen) == len(by_seed) else None
+            difference = self.difference(method, self.reference) if compared else None
+            lines.append(Line(method, self.accuracy(method), selected, difference))
         return lines
 
     def table(self) -> Table:

@@ -9,18 +9,20 @@ Any other `nn.Module` serves as a student just as well.
 """
 
 from understudy.models.base import MODELS, build, from_text, model, spec_of
-from understudy.models.cifar_nets import (
+from understudy.models.image_nets import (
     cifar_resnet,
     cifar_resnet_v2,
+    mobilenet,
     resnet11,
+    resnet18,
     resnet20,
     resnet32,
+    resnet50,
     resnet56,
     resnet110,
     shake_shake,
     wide_resnet,
 )
-from understudy.models.imagenet_nets import mobilenet, resnet18, resnet50
 from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [

@@ -21,13 +21,15 @@ import math
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
 
 Shape = int | Sequence[int]
+Stem = Literal["imagenet", "small"]
+"""How an image enters: as published, for 224×224, or so that a small one keeps its size."""
 P = ParamSpec("P")
 
 MODELS: dict[str, Callable[..., nn.Module]] = {}
@@ -151,6 +153,14 @@ def _sizes(inputs: Shape) -> tuple[int, ...]:
     return sizes
 
 
+def stem_for(inputs: Shape, stem: Stem | None) -> Stem:
+    """The stem asked for, or the one that suits the image's size."""
+    if stem not in (None, "imagenet", "small"):
+        raise UnderstudyError(f'stem is "imagenet" or "small" (or left out: by the image\'s size), not {stem!r}')
+    _, height, width = image_shape(inputs)
+    return stem or ("small" if min(height, width) < 64 else "imagenet")
+
+
 class AsImages(nn.Module):
     """Gives batches of (height, width) rows their one channel; leaves (B, C, H, W) alone."""
 
@@ -168,8 +178,14 @@ def conv_norm(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, gr
     return [conv(inputs, outputs, kernel=kernel, stride=stride, groups=groups), nn.BatchNorm2d(outputs)]
 
 
-def two_convs(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    """3×3, ReLU, 3×3: what most residual blocks add to their shortcut."""
+def way_in(inputs: Shape, outputs: int, *, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+    """The first convolution of an image net, and its batch normalisation."""
+    channels, _, _ = image_shape(inputs)
+    return [AsImages(), *conv_norm(channels, outputs, kernel=kernel, stride=stride)]
+
+
+def basic(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """3×3, ReLU, 3×3: what a basic block adds to its shortcut (He et al. 2016)."""
     return nn.Sequential(*conv_norm(inputs, outputs, stride=stride), nn.ReLU(), *conv_norm(outputs, outputs))
 
 
@@ -192,7 +208,7 @@ def classifier(features: int, classes: int) -> nn.Linear:
     return nn.Linear(features, classes)
 
 
-def pooled_head(features: int, classes: int) -> nn.Sequential:
+def pooled(features: int, classes: int) -> nn.Sequential:
     """Mean over the image, then the classifier."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier(features, classes))
 

@@ -118,19 +118,15 @@ def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     return [(FACT_NAMES.get(name, name.replace("_", " ")), format(value, forms[name])) for name, value in facts.items()]
 
 
-def _run_results(run: Run) -> list[dict[str, str]]:
+def _run_results(run: Run) -> list[list[str]]:
     moments = {
         "last": f"last epoch ({len(run.history)})",
         "selected": f"chosen epoch ({run.selected_epoch})",
         "finetuned": "after fine-tuning",
     }
+    units = {"accuracy": "%", "worst_class": "%", "ece": " points"}
     return [
-        {
-            "name": f"{prefix} rows, {moments[when]}",
-            "accuracy": f"{percent(measured['accuracy'])}%",
-            "worst_class": f"{percent(measured['worst_class'])}%",
-            "ece": f"{percent(measured['ece'])} points",
-        }
+        [f"{prefix} rows, {moments[when]}", *(percent(measured[name]) + unit for name, unit in units.items())]
         for prefix in ("test", "select")
         for when, measured in run.metrics(prefix).items()
         if "accuracy" in measured

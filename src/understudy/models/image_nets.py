@@ -1,5 +1,11 @@
-"""Residual nets for 32×32 images: ResNets (depth 6n + 2), pre-activation ones (9n + 2), Wide ResNets, Shake-shake."""
+"""Deep nets for images. For 32×32: ResNets (depth 6n + 2), pre-activation ones (9n + 2), Wide ResNets, Shake-shake. And
+made for ImageNet, but fit for small images by their stem: ResNet-18, ResNet-50 and MobileNet.
 
+`stem` says how an image enters. "imagenet" is what was published, for 224×224; "small" leaves the image its size. By
+default images whose shorter side is below 64 get the small one.
+"""
+
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -7,18 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.base import (
-    AsImages,
-    Shape,
-    conv,
-    conv_norm,
-    image_shape,
-    model,
-    network,
-    pooled_head,
-    stages,
-    two_convs,
-)
+from understudy.models.base import Shape, Stem, basic, conv, conv_norm, model, network, pooled, stages, stem_for, way_in
 
 
 class PlainBlock(nn.Module):
@@ -28,7 +23,7 @@ class PlainBlock(nn.Module):
         super().__init__()
         self.stride = stride
         self.pad = outputs - inputs
-        self.residual = two_convs(inputs, outputs, stride)
+        self.residual = basic(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x
@@ -51,7 +46,7 @@ def cifar_resnet(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 20
     if depth < 8 or depth % 6 != 2:
         raise UnderstudyError(f"a CIFAR ResNet has depth 6n + 2 (20, 32, 44, 56, 110), not {depth}")
     blocks = stages(PlainBlock, 16, (16, 32, 64), [(depth - 2) // 6] * 3)
-    return network(stem=_stem(inputs), body=nn.Sequential(*blocks), head=pooled_head(64, classes))
+    return network(stem=_stem(inputs), body=nn.Sequential(*blocks), head=pooled(64, classes))
 
 
 @model
@@ -119,7 +114,7 @@ def cifar_resnet_v2(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int =
         raise UnderstudyError(f"a version-2 CIFAR ResNet has depth 9n + 2 (11, 20, 56, 110), not {depth}")
     blocks = stages(PreBottleneck, 16, tuple(MIDDLE), [(depth - 2) // 9] * 3)
     body = nn.Sequential(*blocks, nn.BatchNorm2d(256), nn.ReLU())
-    return network(stem=_stem(inputs), body=body, head=pooled_head(256, classes))
+    return network(stem=_stem(inputs), body=body, head=pooled(256, classes))
 
 
 @model
@@ -156,12 +151,11 @@ def wide_resnet(
     """
     if depth < 10 or depth % 6 != 4 or width < 1:
         raise UnderstudyError(f"a wide ResNet has depth 6n + 4 (10, 16, 28, 40) and width ≥ 1, not {depth} and {width}")
-    channels, _, _ = image_shape(inputs)
     widths, counts = (16 * width, 32 * width, 64 * width), [(depth - 4) // 6] * 3
     blocks = stages(partial(WideBlock, dropout=dropout), 16, widths, counts)
-    stem = nn.Sequential(AsImages(), conv(channels, 16))
+    stem = nn.Sequential(*way_in(inputs, 16)[:-1])  # every block begins with a batch normalisation
     body = nn.Sequential(*blocks, nn.BatchNorm2d(widths[-1]), nn.ReLU())
-    return network(stem=stem, body=body, head=pooled_head(widths[-1], classes))
+    return network(stem=stem, body=body, head=pooled(widths[-1], classes))
 
 
 def shake(first: Tensor, second: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -195,7 +189,7 @@ class ShakeBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first, self.second = (nn.Sequential(nn.ReLU(), *two_convs(inputs, outputs, stride)) for _ in range(2))
+        self.first, self.second = (nn.Sequential(nn.ReLU(), *basic(inputs, outputs, stride)) for _ in range(2))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1:
             self.shortcut = nn.Sequential(nn.ReLU(), HalvedShortcut(inputs, outputs))
@@ -223,12 +217,105 @@ def shake_shake(inputs: Shape = (3, 32, 32), classes: int = 10, depth: int = 26,
     """
     if depth < 8 or depth % 6 != 2 or width < 1:
         raise UnderstudyError(f"shake-shake has depth 6n + 2 (26) and width ≥ 1 (32, 64, 96), not {depth} and {width}")
-    channels, _, _ = image_shape(inputs)
     blocks = stages(ShakeBlock, 16, (width, 2 * width, 4 * width), [(depth - 2) // 6] * 3)
-    stem = nn.Sequential(AsImages(), *conv_norm(channels, 16))
-    return network(stem=stem, body=nn.Sequential(*blocks, nn.ReLU()), head=pooled_head(4 * width, classes))
+    stem = nn.Sequential(*way_in(inputs, 16))
+    return network(stem=stem, body=nn.Sequential(*blocks, nn.ReLU()), head=pooled(4 * width, classes))
 
 
 def _stem(inputs: Shape) -> nn.Sequential:
-    channels, _, _ = image_shape(inputs)
-    return nn.Sequential(AsImages(), *conv_norm(channels, 16), nn.ReLU())
+    return nn.Sequential(*way_in(inputs, 16), nn.ReLU())
+
+
+class ResidualBlock(nn.Module):
+    """ReLU(shortcut + residual); the shortcut is a 1×1 convolution where the shape changes."""
+
+    def __init__(self, residual: nn.Module, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.residual = residual
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(*conv_norm(inputs, outputs, kernel=1, stride=stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.shortcut(x) + self.residual(x))
+
+
+def bottleneck(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """Its stride sits in the 3×3 convolution: same parameters as the original, a little more accurate."""
+    width = outputs // 4
+    around, inside = conv_norm(inputs, width, kernel=1), conv_norm(width, width, stride=stride)
+    return nn.Sequential(*around, nn.ReLU(), *inside, nn.ReLU(), *conv_norm(width, outputs, kernel=1))
+
+
+def _resnet(
+    residual: Callable[[int, int, int], nn.Module],
+    widths: tuple[int, ...],
+    counts: tuple[int, ...],
+    inputs: Shape,
+    classes: int,
+    stem: Stem | None,
+) -> nn.Module:
+    blocks = stages(lambda *sizes: ResidualBlock(residual(*sizes), *sizes), 64, widths, counts)
+    return network(stem=entry(inputs, stem), body=nn.Sequential(*blocks), head=pooled(widths[-1], classes))
+
+
+@model
+def resnet18(inputs: Shape = (3, 224, 224), classes: int = 1000, stem: Stem | None = None) -> nn.Module:
+    """ResNet-18 (He et al. 2016, Table 1), 11.7M parameters at 1000 classes.
+
+    The ImageNet student of both distillation papers; with the small stem, the S-Badge paper's net for CIFAR.
+    """
+    return _resnet(basic, (64, 128, 256, 512), (2, 2, 2, 2), inputs, classes, stem)
+
+
+@model
+def resnet50(inputs: Shape = (3, 224, 224), classes: int = 1000, stem: Stem | None = None) -> nn.Module:
+    """ResNet-50 (He et al. 2016, Table 1), 25.6M parameters at 1000 classes: both papers' ImageNet teacher."""
+    return _resnet(bottleneck, (256, 512, 1024, 2048), (3, 4, 6, 3), inputs, classes, stem)
+
+
+def entry(inputs: Shape, stem: Stem | None) -> nn.Sequential:
+    """One 3×3 convolution; or 7×7 with stride 2 and max pooling, which leave a quarter of the side."""
+    if stem_for(inputs, stem) == "small":
+        return nn.Sequential(*way_in(inputs, 64), nn.ReLU())
+    return nn.Sequential(*way_in(inputs, 64, kernel=7, stride=2), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
+
+
+# (output channels at width 1, stride) of MobileNet's thirteen separable convolutions
+SEPARABLE = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+
+
+@model
+def mobilenet(
+    inputs: Shape = (3, 32, 32),
+    classes: int = 10,
+    width: float = 1.0,
+    depth_multiplier: int = 1,
+    stem: Stem | None = None,
+) -> nn.Module:
+    """MobileNet (Howard et al. 2017, Table 1): a convolution, thirteen depthwise-separable ones, the classifier.
+
+    Weighted Distillation and SLaM use it on SVHN, CIFAR-10 and CelebA, "with depth multiplier 2" and 1. The words have
+    two meanings, so both are here: `width` is Howard's α, it scales every layer's channels (12.7M parameters at 2);
+    `depth_multiplier` is Keras's argument of that name, the filters each depthwise convolution applies to one channel
+    (it widens only what lies between a depthwise convolution and its 1×1; 6.4M at 2). The published net enters with
+    stride 2; with the small stem, stride 1, a 32×32 image still has 2×2 cells at the end.
+    """
+    if not width > 0 or depth_multiplier < 1:
+        raise UnderstudyError(f"mobilenet needs width > 0 and depth_multiplier ≥ 1, not {width} and {depth_multiplier}")
+    channels = max(1, int(32 * width))
+    stride = 1 if stem_for(inputs, stem) == "small" else 2
+    stem_layers = nn.Sequential(*way_in(inputs, channels, stride=stride), nn.ReLU())
+    blocks: list[nn.Module] = []
+    for outputs, stride in SEPARABLE:
+        scaled = max(1, int(outputs * width))
+        blocks.append(separable(channels, scaled, stride=stride, depth_multiplier=depth_multiplier))
+        channels = scaled
+    return network(stem=stem_layers, body=nn.Sequential(*blocks), head=pooled(channels, classes))
+
+
+def separable(inputs: int, outputs: int, *, stride: int, depth_multiplier: int) -> nn.Sequential:
+    """3×3 on each channel alone, then 1×1 across channels, each with batch normalisation and ReLU."""
+    middle = inputs * depth_multiplier
+    depthwise = conv_norm(inputs, middle, stride=stride, groups=inputs)
+    return nn.Sequential(*depthwise, nn.ReLU(), *conv_norm(middle, outputs, kernel=1), nn.ReLU())
