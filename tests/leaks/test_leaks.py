@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.leaks import lookalikes, row_sets
+from understudy.leaks import lookalikes
 from understudy.leaks.between import (
     CONTRADICTION,
     EXACT,
@@ -21,11 +21,11 @@ from understudy.leaks.between import (
     OTHER_CONTENT,
     SAME_ID,
     Leak,
+    RowSet,
     find_leaks,
     leaks_between,
 )
 from understudy.leaks.lookalikes import TOLERANCE, hash_numbers, normalise
-from understudy.leaks.row_sets import RowSet
 
 WORDS = np.array(["the", "of", "film", "plot", "actor", "bad", "good", "long", "short", "scene", "story", "never"])
 
@@ -187,7 +187,7 @@ def test_numbers_are_compared_as_the_student_sees_them() -> None:
 
 
 def test_a_collision_of_fingerprints_is_no_copy(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    monkeypatch.setattr(row_sets, "hash_numbers", lambda rows: hash_numbers(rows) % 3)
+    monkeypatch.setattr(lookalikes, "hash_numbers", lambda rows: hash_numbers(rows) % 3)
     a, b = rng.normal(size=(50, 3)), rng.normal(size=(40, 3))
     assert not find_leaks({"gold": RowSet(a), "test": RowSet(b)})
     assert find_leaks({"gold": RowSet(a), "test": RowSet(a[:1])}).count(EXACT, "gold", "test") == 1

@@ -18,13 +18,25 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
-from understudy.errors import warn
-from understudy.leaks.lookalikes import Lookalike, first_alike
-from understudy.leaks.row_sets import RowSet, looks_like_images, read_sets
+from understudy.errors import UnderstudyError, warn
+from understudy.leaks.image_hash import Images
+from understudy.leaks.lookalikes import (
+    Codes,
+    Lookalike,
+    NumberRows,
+    Texts,
+    codes_of,
+    first_alike,
+    hash_bytes,
+    hash_texts,
+    read_numbers,
+)
 from understudy.store.arrow import Array
 
 SAME_ID, OTHER_CONTENT, EXACT, NEAR, CONTRADICTION = "same id", "other content", "exact", "near", "contradiction"
@@ -40,6 +52,8 @@ PAIRS = (
     ("gold", "pool"),
 )
 EXAMPLES = 5
+# Shorter than this on a side, a row with two axes is more likely a table or a signal.
+_SMALLEST_IMAGE = 16
 _LONGEST_ID = 40
 
 _WHAT = {
@@ -60,6 +74,20 @@ _CURE = {
 
 Pairs = tuple[Array, Array]
 """Rows of one set, and for each the row of the other that matches."""
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """One set: what its rows hold, and how they are called."""
+
+    content: Any = None
+    """Numbers (an array, a memory map, a tensor, ``Rows``; one row per example), texts, or the bytes of image files.
+    None: compare ids alone."""
+    ids: Any = None
+    labels: Any = None
+    """Class numbers; −1 for none."""
+    images: bool = False
+    """Whether an array of numbers holds images."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +166,7 @@ def leaks_between(
             content = None
             notes.append(f"{name} is a Dataset: it was searched for shared ids, not for copies")
         labels = part.y if isinstance(part, Gold) else None if part.teacher is None else part.teacher.top1()
-        sets[name] = RowSet(content, part.ids, None if labels is None else labels.numpy(), looks_like_images(content))
+        sets[name] = RowSet(content, part.ids, None if labels is None else labels.numpy(), _looks_like_images(content))
     leaks = compare_sets(sets)
     return replace(leaks, notes=(*notes, *leaks.notes))
 
@@ -153,7 +181,7 @@ def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
     """Compare every two sets, whose ids are known to be unique. Memory: 200 bytes per row, and a chunk of the rows."""
     ids = {name: part.ids for name, part in sets.items()}
     filled = {name: source for name, source in sets.items() if source.content is not None and len(source.content)}
-    codes, alikes = read_sets(filled)
+    codes, alikes = _read_sets(filled)
     leaks: list[Leak] = []
     notes: list[str] = []
     for pair in combinations(sets, 2):
@@ -175,6 +203,61 @@ def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
             check_length(len(source.labels), len(codes[name]), f"{name}.labels", f"the content of {name}")
             leaks += _contradictions(name, codes[name], np.asarray(source.labels), ids)
     return Leaks(tuple(sorted(leaks, key=_severity)), tuple(notes))
+
+
+def _looks_like_images(content: Rows | None) -> bool:
+    """Rows (height, width), or (channels, height, width) and the like."""
+    row = None if content is None or not len(content) else content.take(torch.arange(1))
+    if not isinstance(row, Tensor) or row.dim() not in (3, 4):
+        return False
+    return sorted(row.shape[1:])[-2] >= _SMALLEST_IMAGE
+
+
+def _read_sets(sets: Mapping[str, RowSet]) -> tuple[Codes, Mapping[str, Lookalike]]:
+    """Sets of one kind, turned into codes (equal rows, equal codes) and lookalikes."""
+    if not sets:
+        return {}, {}
+    kinds = {name: _kind(name, source) for name, source in sets.items()}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        raise UnderstudyError(f"the sets hold different things ({listed}); compare like with like")
+    kind = next(iter(kinds.values()))
+    contents = {name: source.content for name, source in sets.items()}
+    if kind in ("numbers", "images"):
+        rows = {name: NumberRows(content, name) for name, content in contents.items()}
+        codes, alikes = read_numbers(rows, near=kind == "numbers")
+        return codes, alikes if kind == "numbers" else {name: Images(part, name) for name, part in rows.items()}
+    if kind == "texts":
+        for name, content in contents.items():
+            _check_type(content, str, f"{name} row {{}} is a {{}}, not text; give texts alone")
+        exact = {name: hash_texts(content) for name, content in contents.items()}
+        return codes_of(exact), {
+            name: Texts(hash_texts(content, normalised=True)) for name, content in contents.items()
+        }
+    for name, content in contents.items():
+        _check_type(content, bytes, f"{name} row {{}} is a {{}}; image files are given as bytes")
+    exact = {name: hash_bytes(content) for name, content in contents.items()}
+    return codes_of(exact), {name: Images(content, name) for name, content in contents.items()}
+
+
+def _kind(name: str, source: RowSet) -> str:
+    content = source.content
+    if isinstance(content, Rows | Tensor) or (isinstance(content, np.ndarray) and content.dtype.kind in "biuf"):
+        return "images" if source.images else "numbers"
+    if isinstance(content, np.ndarray | list | tuple):
+        if isinstance(content[0], str):
+            return "texts"
+        if isinstance(content[0], bytes):
+            return "files"
+    raise UnderstudyError(
+        f"{name} holds {type(content[0]).__name__} values; give an array of numbers, texts, or image files as bytes"
+    )
+
+
+def _check_type(content: Any, kind: type, message: str) -> None:
+    for number, entry in enumerate(content):
+        if not isinstance(entry, kind):
+            raise UnderstudyError(message.format(number, type(entry).__name__))
 
 
 def _size(source: RowSet) -> int:

@@ -135,6 +135,11 @@ def hash_bytes(contents: Sequence[bytes]) -> Array:
     return np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2).copy()
 
 
+# Rows that tell how widely the features spread.
+_SAMPLE = 1 << 14
+
+Codes = dict[str, Array]
+
 TOLERANCE = 1e-3
 TABLES, PROJECTIONS = 8, 4
 # With fewer numbers in a row, chance alone puts rows this close together.
@@ -262,3 +267,71 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
             best = np.lexsort((mine[keep], theirs[keep]))[::-1]
             match[theirs[keep][best]] = mine[keep][best]
     return match, left_out
+
+
+def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dict[str, Lookalike]]:
+    """Codes (equal rows, equal codes) and lookalikes of sets of numbers, in one pass; ``near``: search these too."""
+    widths = {name: part.width for name, part in rows.items()}
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise UnderstudyError(f"rows differ in how many numbers they hold ({listed}); give all sets the same features")
+    whole = all(part.whole for part in rows.values())
+    scale = Scale.of(_sample(list(rows.values()))) if near and not whole else None
+    exact: Codes = {}
+    alikes: dict[str, Lookalike] = {}
+    for name, part in rows.items():
+        exact[name] = np.empty((len(part), 2), dtype=np.uint64)
+        keys = np.empty((len(part), 0 if scale is None else TABLES), dtype=np.uint64)
+        for here, chunk in part.chunks(whole=whole):
+            exact[name][here] = hash_numbers(chunk)
+            if scale is not None:
+                keys[here] = scale.keys(chunk)
+        alikes[name] = Numbers(part, scale, keys)
+    return _without_collisions(codes_of(exact), rows, whole=whole), alikes
+
+
+def _sample(parts: list[NumberRows]) -> Array:
+    """Rows from everywhere, evenly spaced."""
+    most = max(1, min(_SAMPLE, parts[0].chunk()) // len(parts))
+    spaced = [np.unique(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64)) for part in parts]
+    return np.concatenate([part.take(index, whole=False) for part, index in zip(parts, spaced, strict=True)])
+
+
+def codes_of(fingerprints: Codes) -> Codes:
+    """Small whole numbers in place of the fingerprints of every set: equal rows have equal ones."""
+    together = np.concatenate(list(fingerprints.values()))
+    order = np.lexsort((together[:, 1], together[:, 0]))
+    codes = np.empty(len(together), dtype=np.int64)
+    codes[order] = np.cumsum((np.diff(together[order], axis=0, prepend=together[order[:1]]) != 0).any(1))
+    return _apart(codes, {name: len(values) for name, values in fingerprints.items()})
+
+
+def _apart(together: Array, sizes: dict[str, int]) -> Codes:
+    return dict(zip(sizes, np.split(together, np.cumsum(list(sizes.values()))[:-1]), strict=True))
+
+
+def _without_collisions(codes: Codes, rows: dict[str, NumberRows], *, whole: bool) -> Codes:
+    """Every row compared with the first of its code; one that differs after all gets a code of its own."""
+    names, sizes = list(codes), {name: len(part) for name, part in codes.items()}
+    together = np.concatenate(list(codes.values()))
+    highest = int(together.max())
+    first = np.full(highest + 1, -1)
+    first[together[::-1]] = np.arange(len(together))[::-1]
+    leaders = _apart(first[together], sizes)
+    starts = dict(zip(names, np.cumsum([0, *list(sizes.values())[:-1]]).tolist(), strict=True))
+    for name in names:
+        for other in names:
+            leader = leaders[name] - starts[other]
+            ours = np.flatnonzero((leader >= 0) & (leader < sizes[other]))
+            if name == other:
+                ours = ours[leader[ours] != ours]
+            step = rows[name].chunk()
+            for begin in range(0, len(ours), step):
+                some = ours[begin : begin + step]
+                a, b = rows[name].take(some, whole=whole), rows[other].take(leader[some], whole=whole)
+                # Bit by bit: NaN is the same as NaN here.
+                differs = (a.view(np.uint32) != b.view(np.uint32)).any(1)
+                odd = some[differs]
+                codes[name][odd] = highest + 1 + np.arange(len(odd))
+                highest += len(odd)
+    return codes

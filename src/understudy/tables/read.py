@@ -29,8 +29,7 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
-from understudy.leaks.between import Leaks, compare_sets, leaks_between
-from understudy.leaks.row_sets import RowSet
+from understudy.leaks.between import Leaks, RowSet, compare_sets, leaks_between
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.labelling import Labelling, find_labelling, read_teacher
