@@ -25,15 +25,7 @@ from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
 from understudy.active.oracle import HandOver, Question, as_oracle, open_questions
-from understudy.active.state import (
-    Result,
-    State,
-    drop_rounds_before,
-    record_line,
-    round_folder,
-    training_settings,
-    write_labelled,
-)
+from understudy.active.state import Result, State, drop_rounds_before, round_folder, training_settings
 from understudy.active.watch import noise_watch
 from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
@@ -186,7 +178,7 @@ class Loop:
     def _train(self) -> None:
         """Train on every label so far, and put the student and what it reached on disk."""
         state, clock = self.state, time.perf_counter()
-        write_labelled(self.folder / "labelled.csv", state, self.pool.ids)
+        state.write_labelled(self.folder / "labelled.csv", self.pool.ids)
         before, seed = self.last, _seed(self.seed, state.round)
         gold = self._gold()
         if gold is None:
@@ -198,11 +190,9 @@ class Loop:
             recipe = replace(self.recipe, seed=seed, ema=self.ema)
             run = train(student, gold, None, vanilla(), callbacks=self.callbacks, progress=False, **recipe.arguments())
         self.scores = self._score(run)
-        run.columns[PREDICTED] = self.scores.probs.argmax(1)
+        predicted = run.columns[PREDICTED] = self.scores.probs.argmax(1)
         run.ids = self.pool.ids
-        changed = (
-            None if before is None else float((run.columns[PREDICTED] != before.columns[PREDICTED]).double().mean())
-        )
+        changed = None if before is None else float((predicted != before.columns[PREDICTED]).double().mean())
         skipped = sum(label < 0 for label in state.labels)
         record = {
             "round": state.round, "asked": len(state.rows), "labelled": len(state.rows) - skipped, "skipped": skipped,
@@ -216,7 +206,7 @@ class Loop:
         state.round, state.step, state.notes = state.round + 1, "select", {}
         state.save(self.folder)
         drop_rounds_before(self.folder, state.round - 1)
-        self._say(record_line(record, self.strategy))
+        self._say(_line(record, self.strategy))
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
@@ -228,11 +218,8 @@ class Loop:
         if len(state.rows) >= len(self.pool):
             return "exhausted", f"no row is left to ask {done}"
         changes = [record["changed"] for record in state.records][-(self.stop_after or 0) :]
-        if (
-            self.stop_after
-            and len(changes) == self.stop_after
-            and all(change is not None and change <= self.stop_change for change in changes)
-        ):
+        stable = [change is not None and change <= self.stop_change for change in changes]
+        if self.stop_after and len(stable) == self.stop_after and all(stable):
             few = f"at most {self.stop_change:.1%} of the predictions"
             return "stable", f"{few} changed in each of the last {self.stop_after} rounds, {done}"
         return None
@@ -290,6 +277,16 @@ class Loop:
     def _say(self, line: str) -> None:
         if self.progress:
             print(line, file=sys.stderr, flush=True)
+
+
+def _line(record: dict[str, Any], strategy: str) -> str:
+    """A round in one line, for the terminal."""
+    line = f"{strategy}  round {record['round']}  {record['labelled']} labels"
+    if record["test"] is not None:
+        line += f"  test accuracy {record['test']['accuracy']:.4f}"
+    if record["watch"] is not None:
+        line += f"  noisy {record['watch']['share']:.0%} (random {record['watch']['random_share']:.0%})"
+    return line
 
 
 def _seed(seed: int, number: int) -> int:

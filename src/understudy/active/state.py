@@ -71,6 +71,13 @@ class State:
         rows, rounds = (torch.tensor(values, dtype=torch.long) for values in (self.rows, self.rounds))
         return rows[known], labels[known], rounds[known] > 0
 
+    def write_labelled(self, path: Path, ids: np.ndarray[Any, Any] | None) -> None:
+        rows, labels, chosen = self.answered()
+        columns: dict[str, list[Any]] = {} if ids is None else {"id": ids[rows.numpy()].tolist()}
+        rounds = [number for number, label in zip(self.rounds, self.labels, strict=True) if label >= 0]
+        columns |= {"row": rows.tolist(), "label": labels.tolist(), "round": rounds, "chosen": chosen.int().tolist()}
+        write_columns(path, columns)
+
 
 # Written for every loop; any other option of a recipe only where it is not the default, so that older loops go on. The
 # feature layer stands beside them.
@@ -95,18 +102,6 @@ def training_settings(recipe: Recipe) -> dict[str, Any]:
     return as_json(options, named)
 
 
-def write_labelled(path: Path, state: State, ids: np.ndarray[Any, Any] | None) -> None:
-    rows, labels, chosen = state.answered()
-    columns: dict[str, list[Any]] = {} if ids is None else {"id": ids[rows.numpy()].tolist()}
-    columns |= {
-        "row": rows.tolist(),
-        "label": labels.tolist(),
-        "round": [number for number, label in zip(state.rounds, state.labels, strict=True) if label >= 0],
-        "chosen": chosen.int().tolist(),
-    }
-    write_columns(path, columns)
-
-
 @dataclass(frozen=True)
 class Result:
     """What a loop gives back: where it stands."""
@@ -127,16 +122,6 @@ class Result:
     """All labelled rows; those a strategy picked are marked as chosen."""
     run: Run | None
     """The last round's training."""
-
-
-def record_line(record: dict[str, Any], strategy: str) -> str:
-    """A round in one line, for the terminal."""
-    line = f"{strategy}  round {record['round']}  {record['labelled']} labels"
-    if record["test"] is not None:
-        line += f"  test accuracy {record['test']['accuracy']:.4f}"
-    if record["watch"] is not None:
-        line += f"  noisy {record['watch']['share']:.0%} (random {record['watch']['random_share']:.0%})"
-    return line
 
 
 def round_folder(folder: Path, number: int) -> Path:

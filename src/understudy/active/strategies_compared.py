@@ -293,22 +293,18 @@ def _deal(kind: str, x: Tensor, y: Tensor, rows: int, noisy_share: float, seed: 
 
 
 def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor, seconds: float) -> Cell:
+    batches = [original[result.rows[result.rounds == record["round"]]] for record in result.records[1:]]
     watches = [record["watch"] for record in result.records[1:]]
     return Cell(
-        kind=kind,
-        strategy=strategy,
-        seed=seed,
+        kind, strategy, seed,
         labels=[record["asked"] for record in result.records],
         accuracy=[record["test"]["accuracy"] for record in result.records],
-        clean=[
-            float(original[result.rows[result.rounds == record["round"]]].double().mean())
-            for record in result.records[1:]
-        ],
+        clean=[float(batch.double().mean()) for batch in batches],
         watched=[watch["share"] for watch in watches],
         watched_random=[watch["random_share"] for watch in watches],
         alarms=sum(watch["alarm"] for watch in watches),
         seconds=seconds,
-    )
+    )  # fmt: skip
 
 
 def _band(ax: Axes, name: str, at: Sequence[int], per_seed: list[list[float]]) -> None:

@@ -45,17 +45,16 @@ def audit(
     noise, strata = pool_noise(record)
     trust = None
     if len(record.truth) >= 2:
-        trust = Reliability.fit(
-            record.gold.labels, torch.from_numpy(record.truth), lower_bound=0.0, classes=record.classes
-        )
+        trust = Reliability.fit(record.gold.labels, torch.from_numpy(record.truth), 0.0, classes=record.classes)
     suspects = None
     if pool is not None and rows_wrong and trust is not None:
         suspects = find_suspects(gold, pool, record, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
-    confident = record.gold.confidence
+    confident, rows = record.gold.confidence, len(record.truth)
+    wanted = enough_estimates(record.gold.labels, record.classes)
     measured = Audit(
         class_names=record.names,
         form=record.form,
-        gold_rows=len(record.truth),
+        gold_rows=rows,
         pool_rows=None if record.pool is None else len(record.pool),
         unlabelled=0 if pool is None or record.pool is None else len(pool) - len(record.pool),
         accuracy=accuracy_of(record),
@@ -65,13 +64,7 @@ def audit(
         telling=None if confident is None else area(-confident, record.wrong),
         curve=None if trust is None or confident is None else _curve(record, trust, seed),
         shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
-        size=GoldSize(
-            rows=len(record.truth),
-            wanted=enough_estimates(record.gold.labels, record.classes),
-            target=target,
-            half_width=noise.pool.width / 2,
-            more=noise.pool.more_rows_for(target, len(record.truth)),
-        ),
+        size=GoldSize(rows, wanted, noise.pool.width / 2, target, noise.pool.more_rows_for(target, rows)),
         suspects=suspects,
     )
     measured = replace(measured, warnings=warnings_of(measured, record))

@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -107,15 +107,10 @@ def _dense(rows: Rows, index: Tensor) -> NDArray[np.float32] | None:
     return x
 
 
-class Judge(Protocol):
-    classes_: Ints
-
-    def predict_proba(self, x: Matrix) -> Floats: ...
-
-
 @dataclass(frozen=True)
 class Panel:
-    judges: list[Judge]
+    judges: list[Any]
+    """Fitted logistic regressions."""
     features: Features
     sample: Ints
     """Positions in ``index``, ascending, and the fold of each."""
@@ -180,7 +175,7 @@ class Panel:
         return (positions[start : start + step] for start in range(0, len(positions), step))
 
 
-def _learn(x: Matrix, y: Ints, strength: float) -> Judge:
+def _learn(x: Matrix, y: Ints, strength: float) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -189,11 +184,10 @@ def _learn(x: Matrix, y: Ints, strength: float) -> Judge:
     with threadpool_limits(limits=1), warnings.catch_warnings():
         # Ranks settle long before the last digits of the weights.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        judge: Judge = LogisticRegression(C=strength, tol=1e-3, max_iter=100).fit(x, y)
-    return judge
+        return LogisticRegression(C=strength, tol=1e-3, max_iter=100).fit(x, y)
 
 
-def _probabilities(judge: Judge, x: Matrix, classes: int) -> Floats:
+def _probabilities(judge: Any, x: Matrix, classes: int) -> Floats:
     probs = np.zeros((x.shape[0], classes))
     probs[:, judge.classes_] = judge.predict_proba(x)
     return probs

@@ -18,7 +18,8 @@ _WIDTH = 100
 
 
 def print_audit(audit: Audit, console: Console | None = None) -> None:
-    out = console or _wide_enough(Console())
+    # A pipe counts as 80 columns, where intervals would be cut off; a narrow terminal breaks lines by itself.
+    out = console or Console(width=max(_WIDTH, Console().width))
     pool = "" if audit.pool_rows is None else f", {audit.pool_rows:,} pool rows"
     left_out = f" ({audit.unlabelled:,} more without a label)" if audit.unlabelled else ""
     out.print(
@@ -45,11 +46,6 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
         _show(out, title, _suspects(audit, suspects), "row", "id", "label", "rather", "chance wrong", left=4)
     reasons = ((escape(one.method), one.outlook, escape(one.reason)) for one in audit.expectations)
     _show(out, "What to expect of each method", reasons, "method", "beats vanilla?", "because", left=3)
-
-
-def _wide_enough(console: Console) -> Console:
-    """A pipe counts as 80 columns, where intervals would be cut off; a narrow terminal breaks lines by itself."""
-    return console if console.width >= _WIDTH else Console(width=_WIDTH)
 
 
 def _show(out: Console, title: str, rows: Iterable[Sequence[str]], *headings: str, left: int = 1) -> None:

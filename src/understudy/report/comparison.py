@@ -15,13 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from understudy.comparison.interval import Interval
-from understudy.comparison.outcome import Comparison
+from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
 from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, Trust, drawing, name_lines, thinned
 from understudy.report.page import trust_section, write_page
 from understudy.store.files import write_bytes
 
-LEVEL = 0.05
 KINDS = (".png", ".svg", ".pdf")
 
 
