@@ -101,6 +101,12 @@ def certainties_in_turn(scores: Leading) -> Iterator[Tensor]:
     yield from (head.xlogy(head) + after)[:, : scores.depths].unbind(1)
 
 
+# From this many lookups on, a table of buckets (built once, 20 µs) beats binary search about threefold.
+_MANY = 4096
+_BUCKETS = 4096
+# Knots that may share a bucket before the extra comparisons cost more than binary search.
+_CROWDED = 6
+
 COVARIATES = {"margin": margins_in_turn, "entropy": certainties_in_turn}
 
 
@@ -113,14 +119,34 @@ class StepCurve:
 
     def __call__(self, covariate: Tensor) -> Tensor:
         covariate = covariate.double().contiguous()
-        if len(covariate) >= _MANY and self._buckets is not None:
-            return self._buckets(covariate)
-        step = torch.searchsorted(self.knots, covariate)
-        return self.values[step.clamp(max=len(self.knots) - 1)]
+        buckets = self._buckets if len(covariate) >= _MANY else None
+        if buckets is None:
+            step = torch.searchsorted(self.knots, covariate)
+            return self.values[step.clamp(max=len(self.knots) - 1)]
+        low, scale, below, crowd, knots, values = buckets
+        step = below[_bucket(covariate, low, scale)]
+        for _ in range(crowd):
+            step += knots[step] < covariate
+        return values[step]
 
     @cached_property
-    def _buckets(self) -> "_Buckets | None":
-        return _Buckets.of(self)
+    def _buckets(self) -> tuple[float, float, Tensor, int, Tensor, Tensor] | None:
+        """Exact lookups without binary search: a bucket tells which knots lie surely below, a few comparisons the rest.
+
+        ``_bucket`` never decreases in its argument (also in floating point), so a knot in an earlier bucket is smaller.
+        Its low end and scale, the knots in earlier buckets and the most in one; None where these are too many.
+        """
+        low, high = float(self.knots[0]), float(self.knots[-1])
+        scale = _BUCKETS / (high - low) if high > low else 1.0
+        if not np.isfinite([low, high, scale]).all():
+            return None
+        counts = torch.bincount(_bucket(self.knots, low, scale), minlength=_BUCKETS)
+        crowd = int(counts.max())
+        if crowd > _CROWDED:
+            return None
+        # One more knot at +∞ with the last value: covariates beyond the end need no care.
+        knots = torch.cat([self.knots, self.knots.new_full((1,), float("inf"))])
+        return low, scale, counts.cumsum(0) - counts, crowd, knots, torch.cat([self.values, self.values[-1:]])
 
     def cutoff(self, level: float) -> float:
         """The curve is >= level exactly for covariates strictly greater than this (−∞ always, +∞ never)."""
@@ -128,50 +154,6 @@ class StepCurve:
         if reached == len(self.values):
             return float("inf")
         return float("-inf") if reached == 0 else float(self.knots[reached - 1])
-
-
-# From this many lookups on, a table of buckets (built once, 20 µs) beats binary search about threefold.
-_MANY = 4096
-_BUCKETS = 4096
-# Knots that may share a bucket before the extra comparisons cost more than binary search.
-_CROWDED = 6
-
-
-@dataclass(frozen=True)
-class _Buckets:
-    """Exact lookups without binary search: a bucket tells which knots lie surely below, a few comparisons the rest.
-
-    ``bucket`` never decreases in its argument (also in floating point), so a knot in an earlier bucket is smaller.
-    """
-
-    low: float
-    scale: float
-    below: Tensor
-    """How many knots lie in earlier buckets, per bucket."""
-    crowd: int
-    """The most knots in one bucket."""
-    knots: Tensor
-    values: Tensor
-
-    @staticmethod
-    def of(curve: StepCurve) -> "_Buckets | None":
-        low, high = float(curve.knots[0]), float(curve.knots[-1])
-        scale = _BUCKETS / (high - low) if high > low else 1.0
-        if not np.isfinite([low, high, scale]).all():
-            return None
-        counts = torch.bincount(_bucket(curve.knots, low, scale), minlength=_BUCKETS)
-        if int(counts.max()) > _CROWDED:
-            return None
-        # One more knot at +∞ with the last value: covariates beyond the end need no care.
-        knots = torch.cat([curve.knots, curve.knots.new_full((1,), float("inf"))])
-        values = torch.cat([curve.values, curve.values[-1:]])
-        return _Buckets(low, scale, counts.cumsum(0) - counts, int(counts.max()), knots, values)
-
-    def __call__(self, covariate: Tensor) -> Tensor:
-        step = self.below[_bucket(covariate, self.low, self.scale)]
-        for _ in range(self.crowd):
-            step += self.knots[step] < covariate
-        return self.values[step]
 
 
 def _bucket(covariate: Tensor, low: float, scale: float) -> Tensor:

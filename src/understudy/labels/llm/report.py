@@ -35,18 +35,12 @@ _EXAMPLES = 5
 _WIDTH = 60
 
 
-@dataclass(frozen=True)
-class Example:
-    where: str
-    text: str
-    """As it came: not fit for a terminal before ``printable``."""
-
-
 @dataclass
 class Report:
     lines: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Example]] = field(default_factory=dict)
+    examples: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """``file:line`` and text by category; the text as it came, not fit for a terminal before ``printable``."""
     malformed: list[str] = field(default_factory=list)
     """``file:line`` of every malformed line."""
     notes: list[str] = field(default_factory=list)
@@ -62,7 +56,7 @@ class Report:
         if category in NOT_USED:
             shown = self.examples.setdefault(category, [])
             if len(shown) < _EXAMPLES:
-                shown.append(Example(where, text))
+                shown.append((where, text))
 
     def __str__(self) -> str:
         return "\n".join([*self._table(), *self._shown(), *(f"note: {note}" for note in self.notes)])
@@ -77,7 +71,7 @@ class Report:
         """Up to five of the lines that were not used: the first of every category before the second of any."""
         mine = [(name, self.examples[name]) for name in NOT_USED if name in self.examples and name != BLANK]
         turns = [(name, shown[turn]) for turn in range(_EXAMPLES) for name, shown in mine if turn < len(shown)]
-        lines = [f"  {example.where}: {name}: {printable(example.text)}" for name, example in turns[:_EXAMPLES]]
+        lines = [f"  {where}: {name}: {printable(text)}" for name, (where, text) in turns[:_EXAMPLES]]
         return ["not used, for example:", *lines] if lines else []
 
 

@@ -60,14 +60,13 @@ def gradient_of(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) 
     """∇ loss; zeros for a parameter that the loss does not reach."""
     with _Trace(parameters) as trace:
         value = loss()
-    edges = [call.edge for call in trace.calls]
-    slopes = torch.autograd.grad(value, [*parameters, *edges], allow_unused=True)
+    slopes = torch.autograd.grad(value, [*parameters, *(edge for _, _, edge in trace.calls)], allow_unused=True)
     factors: dict[nn.Parameter, Factors] = {}
-    for call, delta in zip(trace.calls, slopes[len(parameters) :], strict=True):
+    for (weight, inputs, _), delta in zip(trace.calls, slopes[len(parameters) :], strict=True):
         if delta is not None:
-            rows = Factors(delta.flatten(0, -2), call.inputs.flatten(0, -2))
-            before = factors.get(call.weight)
-            factors[call.weight] = Factors(*map(torch.cat, zip(before, rows, strict=True))) if before else rows
+            rows = Factors(delta.flatten(0, -2), inputs.flatten(0, -2))
+            before = factors.get(weight)
+            factors[weight] = Factors(*map(torch.cat, zip(before, rows, strict=True))) if before else rows
     gradients = {}
     for p, gradient in zip(parameters, slopes, strict=False):
         if p not in factors:
@@ -77,19 +76,14 @@ def gradient_of(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) 
     return Direction(gradients, factors)
 
 
-class _Call(NamedTuple):
-    weight: nn.Parameter
-    inputs: Tensor
-    edge: GradientEdge
-
-
 class _Trace(TorchFunctionMode):
     """Cuts the weight out of every linear map that is cheaper in factors, and notes what its gradient is made of."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         super().__init__()
         self.parameters = frozenset(parameters)
-        self.calls: list[_Call] = []
+        self.calls: list[tuple[nn.Parameter, Tensor, GradientEdge]] = []
+        """Each weight, what it was multiplied with, and where the gradient of the product comes back."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -106,7 +100,7 @@ class _Trace(TorchFunctionMode):
         tracked = input if input.requires_grad else input.detach().requires_grad_()  # so that y has an edge
         y = F.linear(tracked, weight.detach(), bias)
         # The edge, not the tensor: an in-place activation would turn the tensor into its own output.
-        self.calls.append(_Call(weight, input.detach(), get_gradient_edge(y)))  # type: ignore[arg-type]
+        self.calls.append((weight, input.detach(), get_gradient_edge(y)))  # type: ignore[arg-type]
         return y
 
 
