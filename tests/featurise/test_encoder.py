@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.encoder import Encoder
+from understudy.featurise.encoder import Encoder, Layout, read_layout
 from understudy.featurise.featuriser import FeatureOptions, Featuriser
-from understudy.featurise.pooling import Layout, read_layout
 
 transformers = pytest.importorskip("transformers")
 # The library alone takes seconds to import.

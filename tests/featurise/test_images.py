@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError
-from understudy.featurise import images, pixels
+from understudy.featurise import images
 from understudy.featurise.featuriser import FeatureOptions, Featuriser
 
 Image = pytest.importorskip("PIL.Image")
@@ -138,7 +138,7 @@ def test_sizes_are_judged_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch
     header[29:33] = zlib.crc32(header[12:29]).to_bytes(4, "big")
     with pytest.raises(UnderstudyError, match=r"30000 × 30000 pixels, more than|decompression bomb"):
         _fit(_objects(bytes(header)))
-    monkeypatch.setattr(pixels, "MAX_PIXELS", 15)
+    monkeypatch.setattr(images, "MAX_PIXELS", 15)
     with pytest.raises(UnderstudyError, match="4 × 4 pixels, more than 15"):
         _fit(_objects(_bytes(GRADIENT)))
 

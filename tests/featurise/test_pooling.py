@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from understudy.featurise.pooling import Layout
+from understudy.featurise.encoder import Layout
 
 
 def test_masked_pooling_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.featurise.pixels import image_files
+from understudy.featurise.images import image_files
 from understudy.tables.read import read_examples
 from understudy.tables.table import read_table
 

@@ -82,10 +82,10 @@ def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _typed(
-    kind: Any, default: Any, help: str, *names: str, panel: str, read: Callable[[Any], Any] | None = None, **more: Any
+def _option(
+    kind: Any, default: Any, panel: str, help: str, *names: str, read: Callable[[Any], Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """How a field is typed; ``read`` makes its value from the text."""
+    """A field that is typed as ``kind``; ``read`` makes its value from the text."""
     shown = typer.Option(*names, help=help, rich_help_panel=panel, show_default=default is not None, **more)
     return {"typed": Annotated[kind, shown], "default": default, "read": read or (lambda value: value)}
 
@@ -95,33 +95,29 @@ class DataOptions:
     """What the columns of the files are called, the classes, and the features."""
 
     columns: dict[str, str] = field(metadata={"typed": Column, "default": None, "read": read_mapping})
-    classes: int | list[str] | None = field(metadata=_typed(
-        str | None, None, "Their names in order (neg,pos), or how many, where the files do not show all.",
-        panel=FILES, read=read_classes,
+    classes: int | list[str] | None = field(metadata=_option(
+        str | None, None, FILES, "Their names in order (neg,pos), or how many, where the files do not show all.",
+        read=read_classes,
     ))  # fmt: skip
-    votes: str = field(metadata=_typed(
-        str, "majority", "How teacher_votes are weighed: majority or dawid_skene.", panel=FILES
+    votes: str = field(
+        metadata=_option(str, "majority", FILES, "How teacher_votes are weighed: majority or dawid_skene.")
+    )
+    text: str | None = field(metadata=_option(str | None, None, FEATURES, "The column of texts."))
+    encoder: str = field(metadata=_option(str, "tfidf", FEATURES, "For texts: tfidf, or an encoder's name or folder."))
+    image: str | None = field(metadata=_option(str | None, None, FEATURES, "The column of images: paths or bytes."))
+    image_size: int | None = field(metadata=_option(
+        int | None, None, FEATURES, "Pixels per side. Without: as the first image.", min=1
     ))  # fmt: skip
-    text: str | None = field(metadata=_typed(str | None, None, "The column of texts.", panel=FEATURES))
-    encoder: str = field(metadata=_typed(
-        str, "tfidf", "For texts: tfidf, or an encoder's name or folder.", panel=FEATURES
+    use: list[str] | None = field(metadata=_option(
+        str | None, None, FEATURES,
+        "Columns of numbers and categories to use (age,job). Without: all, or none beside a text.", read=read_list,
     ))  # fmt: skip
-    image: str | None = field(metadata=_typed(
-        str | None, None, "The column of images: paths or bytes.", panel=FEATURES
-    ))  # fmt: skip
-    image_size: int | None = field(metadata=_typed(
-        int | None, None, "Pixels per side. Without: as the first image.", panel=FEATURES, min=1
-    ))  # fmt: skip
-    use: list[str] | None = field(metadata=_typed(
-        str | None, None, "Columns of numbers and categories to use (age,job). Without: all, or none beside a text.",
-        panel=FEATURES, read=read_list,
-    ))  # fmt: skip
-    missing: str = field(metadata=_typed(
-        str, "error", "What an empty number means: error, or mean, that of training.", panel=FEATURES
-    ))  # fmt: skip
-    scale: bool = field(metadata=_typed(
-        bool, True, "Bring numbers to mean 0, deviation 1.", "--scale/--no-scale", panel=FEATURES
-    ))  # fmt: skip
+    missing: str = field(
+        metadata=_option(str, "error", FEATURES, "What an empty number means: error, or mean, that of training.")
+    )
+    scale: bool = field(
+        metadata=_option(bool, True, FEATURES, "Bring numbers to mean 0, deviation 1.", "--scale/--no-scale")
+    )
 
     def read(self, gold: Sequence[str], **files: Any) -> Examples:
         """The files: ``gold`` as typed, and ``pool``, ``test`` and ``select`` where there are any."""

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from understudy.errors import UnderstudyError, warn
-from understudy.featurise.pixels import refuse_escapes
+from understudy.featurise.images import refuse_escapes
 from understudy.store.arrow import Array
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.readers.source import Source
