@@ -137,9 +137,7 @@ def _available_rows(arrays: Mapping[str, Tensor], labelled: Array | None, size: 
     outside = rows[(rows < 0) | (rows >= length)]
     if len(outside) > 0:
         raise UnderstudyError(f"labelled holds row number {int(outside[0])}, the pool has rows 0 to {length - 1}")
-    available = torch.ones(length, dtype=torch.bool)
-    available[rows] = False
-    return available
+    return torch.ones(length, dtype=torch.bool).index_fill(0, rows, False)
 
 
 def _as_labelled(value: Array) -> Tensor:

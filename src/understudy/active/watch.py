@@ -55,9 +55,7 @@ def noise_watch(
     k = min(k, len(labelled) - 1)
     if k < 1 or not len(batch):
         return NoiseWatch(0.0, 0.0, 1.0)
-    unlabelled = torch.ones(len(hidden), dtype=torch.bool)
-    unlabelled[labelled] = False
-    rest = unlabelled.nonzero().squeeze(1)
+    rest = torch.ones(len(hidden), dtype=torch.bool).index_fill(0, labelled, False).nonzero().squeeze(1)
     drawn = rest[random_rows(len(rest), REFERENCE_ROWS, seed)]
     known = hidden[labelled].double()
     wrong, chance = contradicted(known, labels, k)
@@ -71,10 +69,9 @@ def contradicted(known: Tensor, labels: Tensor, k: int) -> tuple[Tensor, float]:
     """(m,) in 0 … 1: how far its neighbours' vote is against each labelled row's label; and the rate by chance."""
     onehot = F.one_hot(labels).to(known.dtype)
     parts = []
-    for start in range(0, len(known), 1024):
-        distance = _distances(known[start : start + 1024], known)
-        here = torch.arange(len(distance))
-        distance[here, start + here] = torch.inf
+    for rows in torch.arange(len(known)).split(1024):
+        distance = _distances(known[rows], known)
+        distance[torch.arange(len(rows)), rows] = torch.inf
         counts = _nearest(distance, k) @ onehot
         winners = (counts == counts.amax(1, keepdim=True)).to(known.dtype)
         parts.append(winners / winners.sum(1, keepdim=True))

@@ -1,5 +1,6 @@
 """What an audit found, as plain values."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -83,19 +84,11 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; without the curve and the chance of every single pool row."""
-        values: dict[str, Any] = _plain(asdict(self))
+        values = asdict(self)
         values.pop("curve")
         if values["suspects"] is not None:
             values["suspects"].pop("chance")
-        return values
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    # JSON knows no NaN: what is not known is null.
-    return None if isinstance(value, float) and value != value else value
+        # JSON knows no NaN: what is not known is null.
+        text = json.dumps(values, default=np.ndarray.tolist)
+        plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
+        return plain

@@ -78,31 +78,22 @@ class CompareFolder:
         write_json(file, {**stored, "methods": stored["methods"] | methods})
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
-        self.cells.write((method, seed), {"warnings": warnings, **_to_json(outcome)})
+        cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
+        rows, right = None, None
+        if outcome.judged is not None:
+            rows = outcome.judged.rows.tolist()
+            right = base64.b64encode(np.packbits(outcome.judged.right).tobytes()).decode()
+        self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
-        cell = self.cells.read((method, seed))
-        return _from_json(cell), cell["warnings"]
+        cell, judged = self.cells.read((method, seed)), None
+        if cell["rows"] is not None:
+            bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
+            judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
+        return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
 
     def start_file(self, seed: int) -> Path:
         return self.path / "starts" / f"{seed}.safetensors"
-
-
-def _to_json(outcome: Outcome) -> dict[str, Any]:
-    judged = outcome.judged
-    return {
-        **{name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")},
-        "rows": None if judged is None else judged.rows.tolist(),
-        "right": None if judged is None else base64.b64encode(np.packbits(judged.right).tobytes()).decode(),
-    }
-
-
-def _from_json(cell: dict[str, Any]) -> Outcome:
-    judged = None
-    if cell["rows"] is not None:
-        bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
-        judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
-    return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged)
 
 
 @takes(SharedOptions)

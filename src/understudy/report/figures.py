@@ -124,13 +124,7 @@ def name_lines(ax: Axes, names: Sequence[str], xlabel: str) -> None:
 
 
 def accuracy_curve(
-    ax: Axes,
-    confidence: Any,
-    right: Any,
-    steps: tuple[Any, Any],
-    *,
-    measure: str,
-    band: tuple[Any, Any] | None = None,
+    ax: Axes, confidence: Any, right: Any, steps: tuple[Any, Any], *, measure: str, band: tuple[Any, Any] | None = None
 ) -> None:
     """Accuracy against confidence: every gold row as a mark, the estimate as steps, its 95% band where there is one.
 
