@@ -184,7 +184,7 @@ def kmeans_plus_plus(
             _draw_block(picking, cumulative, generator)
             if picking.missing > 0:
                 picking.refresh()
-    return picking.result()
+    return torch.tensor(picking.picks, dtype=torch.long)
 
 
 def _draw_block(picking: _Picking, cumulative: Tensor, generator: torch.Generator) -> None:
@@ -251,7 +251,7 @@ def farthest_first(
         floor = largest.values[batch] if len(largest.values) > batch else largest.values.new_zeros(())
         _take_while_above(picking, largest.indices[:batch], floor)
         tried += batch
-    return picking.result()
+    return torch.tensor(picking.picks, dtype=torch.long)
 
 
 def _take_while_above(picking: _Picking, index: Tensor, floor: Tensor) -> None:
@@ -333,6 +333,3 @@ class _Picking:
         rest = self.free.nonzero().squeeze(1)
         for row in rest[torch.randperm(len(rest), generator=generator)[: self.missing]].tolist():
             self.take(row)
-
-    def result(self) -> Tensor:
-        return torch.tensor(self.picks, dtype=torch.long)

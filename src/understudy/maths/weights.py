@@ -39,9 +39,8 @@ LOSS_FLOOR = 1e-3
 def debias(wrong: Tensor, distortion: Tensor) -> Tensor:
     """min(1, 1 / (1 + p (d − 1))); 1 where the denominator vanishes (p = 1 and d = 0)."""
     denominator = 1 + wrong * (distortion - 1)
-    return torch.where(denominator > 0, 1 / denominator.clamp(min=torch.finfo(denominator.dtype).tiny), 1.0).clamp(
-        max=1.0
-    )
+    inverse = 1 / denominator.clamp(min=torch.finfo(denominator.dtype).tiny)
+    return torch.where(denominator > 0, inverse, 1.0).clamp(max=1.0)
 
 
 def distortion_of(teacher: Tensor, labels: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:

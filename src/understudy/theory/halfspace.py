@@ -127,13 +127,11 @@ class _OnlineHalfspace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """w·x + b: positive for `classes_[1]`, otherwise `classes_[0]`."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        scores: Floats = rows @ self.coef_ + self.intercept_
-        return scores
+        return np.asarray(rows @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         positive = (self.decision_function(X) > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[positive]
-        return labels
+        return np.asarray(self.classes_[positive])
 
     def _run(self, x: Floats, y0: Floats, alpha: Floats, random: np.random.RandomState) -> Floats:
         """One run from w = 0: the iterates kept, `checks` per epoch and always each epoch's last, (K, d)."""
@@ -185,8 +183,7 @@ class BackwardHalfspace(_OnlineHalfspace):
 
     @staticmethod
     def _row_steps(alpha: Floats) -> Floats:
-        informative = alpha != 0.5
-        return np.divide(1.0, 2 * alpha - 1, out=np.zeros_like(alpha), where=informative)
+        return np.divide(1.0, 2 * alpha - 1, out=np.zeros_like(alpha), where=alpha != 0.5)
 
 
 def _binary(labels: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
