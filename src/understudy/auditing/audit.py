@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from understudy.auditing.measures import accuracy_of, calibration_of, confusion_of, pool_noise
-from understudy.auditing.record import Record, read_record
+from understudy.auditing.record import Floats, Record, read_record
 from understudy.auditing.result import Audit, Curve, GoldSize
 from understudy.auditing.suspects import find_suspects
 from understudy.auditing.words import expectations_of, verdict_of, warnings_of
@@ -62,7 +62,7 @@ def audit(
         confusion=confusion_of(record, strata, most=flows),
         calibration=calibration_of(record, seed=seed),
         telling=None if confident is None else area(-confident, record.wrong),
-        curve=None if trust is None or confident is None else _curve(record, trust, seed),
+        curve=None if trust is None or confident is None else _curve(record, confident, trust, seed),
         shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
         size=GoldSize(rows, wanted, noise.pool.width / 2, target, noise.pool.more_rows_for(target, rows)),
         suspects=suspects,
@@ -72,12 +72,8 @@ def audit(
     return replace(measured, expectations=expected, verdict=verdict_of(measured))
 
 
-def _curve(record: Record, trust: Reliability, seed: int) -> Curve:
-    confidence = record.gold.confidence
-    assert confidence is not None
+def _curve(record: Record, confidence: Floats, trust: Reliability, seed: int) -> Curve:
     _, rows = np.unique(confidence, return_index=True)
     asked = record.gold.labels.take(torch.from_numpy(rows))
-    bands = trust.bands(asked, seed=seed)
-    return Curve(
-        confidence[rows], trust.alpha(asked).numpy(), bands.lower.numpy(), bands.upper.numpy(), confidence, record.wrong
-    )
+    bands, alpha = trust.bands(asked, seed=seed), trust.alpha(asked).numpy()
+    return Curve(confidence[rows], alpha, bands.lower.numpy(), bands.upper.numpy(), confidence, record.wrong)

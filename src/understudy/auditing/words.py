@@ -8,7 +8,7 @@ it needs is missing. A comparison on the data itself beats every line of this.
 
 from collections.abc import Callable
 
-from understudy.auditing.measures import Lean
+from understudy.auditing.measures import Calibration, Lean
 from understudy.auditing.record import Record
 from understudy.auditing.result import Audit, Expectation
 from understudy.labels.votes import Votes
@@ -21,7 +21,7 @@ def verdict_of(audit: Audit) -> list[str]:
     if audit.confusion.leans and not any(lean.sure for lean in audit.confusion.leans):
         sentences.append("No pair of classes is mistaken in one direction more than chance explains.")
     if audit.calibration is not None:
-        sentences.append(_calibration(audit))
+        sentences.append(_calibration(audit.calibration))
     if audit.telling is not None and audit.telling.known:
         sentences.append(_telling(audit.telling))
     sentences.append(_size(audit))
@@ -37,9 +37,8 @@ def warnings_of(audit: Audit, record: Record) -> list[str]:
         )
     missing = [one.name for one in audit.accuracy.per_class if not one.gold_true]
     if missing:
-        sentences.append(
-            f"Gold holds no row of {_listed(missing)}: nothing is known about how the teacher treats them."
-        )
+        listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        sentences.append(f"Gold holds no row of {listed}: nothing is known about how the teacher treats them.")
     shift = audit.shift
     if shift is not None and shift.alarming:
         name = audit.class_names[shift.most]
@@ -106,9 +105,7 @@ def _lean(audit: Audit, lean: Lean) -> str:
     )
 
 
-def _calibration(audit: Audit) -> str:
-    assert audit.calibration is not None
-    one = audit.calibration
+def _calibration(one: Calibration) -> str:
     shown = f"calibration error {100 * one.error:.1f} points, {100 * one.expected:.1f} expected by chance alone"
     if not one.off:
         return f"The teacher's probabilities agree with how often it is right ({shown})."
@@ -127,10 +124,6 @@ def _size(audit: Audit) -> str:
     if not size.more:
         return f"{known}; gold is large enough for ±{100 * size.target:.0f}."
     return f"{known}; about {size.more:,} more gold rows would bring that to ±{100 * size.target:.0f}."
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 # Fewer wrong labels than this leave little to win: at most so many points.

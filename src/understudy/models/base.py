@@ -214,18 +214,14 @@ def pooled(features: int, classes: int) -> nn.Sequential:
 
 
 def network(**parts: nn.Module) -> nn.Sequential:
-    """The parts in order, under their names, freshly initialised."""
-    net = nn.Sequential(OrderedDict(parts))
-    initialise(net)
-    return net
+    """The parts in order, under their names, freshly initialised.
 
-
-def initialise(net: nn.Module) -> None:
-    """He et al. (2015): variance 2 / fan-in for weights followed by a ReLU; the classifier, last, 1 / fan-in.
+    He et al. (2015): variance 2 / fan-in for weights followed by a ReLU; the classifier, last, 1 / fan-in.
 
     Fan-in and not fan-out: for a depthwise convolution PyTorch's fan-out counts all channels and shrinks
     the weights by their square root (32-fold at 1024 channels).
     """
+    net = nn.Sequential(OrderedDict(parts))
     weighted = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     for layer in weighted:
         gain = 1.0 if layer is weighted[-1] else 2.0
@@ -233,3 +229,4 @@ def initialise(net: nn.Module) -> None:
         nn.init.normal_(layer.weight, std=math.sqrt(gain / fan_in))
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+    return net
