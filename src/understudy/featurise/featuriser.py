@@ -202,12 +202,13 @@ class Featuriser:
             parts.append({"kind": part.kind, **values})
             arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
         content = safetensors.numpy.save(arrays) if arrays else b""
+        stored = {"version": VERSION, "sha256": _checksum(parts, content), "parts": parts}
         if arrays:
             write_bytes(folder / ARRAYS_FILE, content)
         else:
             (folder / ARRAYS_FILE).unlink(missing_ok=True)
         # The values are written last and vouch for both files.
-        write_json(folder / VALUES_FILE, {"version": VERSION, "sha256": _checksum(parts, content), "parts": parts})
+        write_json(folder / VALUES_FILE, stored)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":

@@ -249,7 +249,7 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     if absent:
         raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
     values = {column.name: _read(column, given[column.name], table, how) for column in columns if column.name in given}
-    classes = how.classes if forms[0].needs_classes else None if how.names is None else len(how.names)
+    classes = how.classes if forms[0].needs_classes else None if how.names is None else len(how.names.names)
     return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes))
 
 

@@ -154,22 +154,24 @@ def to_gold(
     if "label" not in table.names:
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
     how = how or Labelling()
-    y = check_labels(how.numbers(table, "label"), table.where("label"))
-    teacher = read_teacher(table, how)
+    labels, where, ids = how.numbers(table, "label"), table.where("label"), table.ids
+    index = np.full(len(labels), -1) if pool is None else table.rows_in(pool.table)
+    y, teacher = check_labels(labels, where), read_teacher(table, how)
     if _has_features(table, featuriser):
-        gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
-        return gold if pool is None or teacher is not None else _with_labels_of_pool(gold, table, pool, featuriser)
+        gold = Gold.of(features_of(table, featuriser), y, teacher, ids=ids)
+        if pool is None or teacher is not None:
+            return gold
+        return _with_labels_of_pool(gold, table, pool, index, featuriser)
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
     for part in (table, pool.table):
         if "id" not in part.names:
             raise UnderstudyError(f"{part.path} has no column 'id' to join by; add it, or features to the gold file")
-    index = table.rows_in(pool.table)
     if (index < 0).any():
         raise _no_such_id(table, int((index < 0).argmax()), pool.table)
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
-    return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
+    return Gold.of(_take(pool.rows, index), y, teacher, ids=ids)
 
 
 def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
@@ -217,9 +219,8 @@ def _id(table: Table, row: int) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, featuriser: Featuriser) -> Gold:
+def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, index: Array, featuriser: Featuriser) -> Gold:
     """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too."""
-    index = table.rows_in(pool.table)
     here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
     if gold.ids is None or not len(here):
         return gold

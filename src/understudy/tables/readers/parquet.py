@@ -4,7 +4,7 @@ What the file declares (rows, widths, unpacked sizes) is checked against the mem
 lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead (``tables/mapped.py``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,13 @@ def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, wher
         return map_column(files, name)
     if size > SMALL:
         check_memory(size, where)
-    batches = _batches(files, name, kind, max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1))))
+    at_once = max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1)))
+    batches: Iterable[Any] = _batches(files, name, kind, at_once)
     if pa.types.is_map(kind):
         # Every batch may name other keys: all of them together.
-        batches = iter([pa.concat_arrays(list(batches))]) if rows else iter(())
+        batches = [pa.concat_arrays(list(batches))] if rows else []
+    elif rows <= at_once:
+        batches = list(batches)
     return join_batches(batches, rows, role=role, where=where)
 
 
