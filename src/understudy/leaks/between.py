@@ -30,12 +30,11 @@ from understudy.leaks.lookalikes import (
     Codes,
     Lookalike,
     NumberRows,
-    Texts,
     codes_of,
     first_alike,
     hash_bytes,
-    hash_texts,
     read_numbers,
+    read_texts,
 )
 from understudy.store.arrow import Array
 
@@ -230,10 +229,7 @@ def _read_sets(sets: Mapping[str, RowSet]) -> tuple[Codes, Mapping[str, Lookalik
     if kind == "texts":
         for name, content in contents.items():
             _check_type(content, str, f"{name} row {{}} is a {{}}, not text; give texts alone")
-        exact = {name: hash_texts(content) for name, content in contents.items()}
-        return codes_of(exact), {
-            name: Texts(hash_texts(content, normalised=True)) for name, content in contents.items()
-        }
+        return read_texts(contents)
     for name, content in contents.items():
         _check_type(content, bytes, f"{name} row {{}} is a {{}}; image files are given as bytes")
     exact = {name: hash_bytes(content) for name, content in contents.items()}

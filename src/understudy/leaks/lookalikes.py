@@ -26,7 +26,7 @@ float16 in between, 10⁻⁶. Images at most 3 bits apart share a band for certa
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,6 +267,12 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
             best = np.lexsort((mine[keep], theirs[keep]))[::-1]
             match[theirs[keep][best]] = mine[keep][best]
     return match, left_out
+
+
+def read_texts(texts: Mapping[str, Sequence[str]]) -> tuple[Codes, dict[str, Lookalike]]:
+    """Codes (equal rows, equal codes) and lookalikes of sets of texts."""
+    exact = {name: hash_texts(part) for name, part in texts.items()}
+    return codes_of(exact), {name: Texts(hash_texts(part, normalised=True)) for name, part in texts.items()}
 
 
 def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dict[str, Lookalike]]:
