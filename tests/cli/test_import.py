@@ -73,7 +73,7 @@ def test_labels_by_id(folder: Path) -> None:
 def test_joined_with_the_pool_it_trains(folder: Path, file: str, form: str, column: str) -> None:
     shown = call(f"import {file} --classes neg,pos --form {form} --pool features.parquet --out pool.parquet").stdout
     assert f"of {ROWS} rows of features.parquet have a label" in shown
-    assert column in read_table("pool.parquet")
+    assert column in read_table("pool.parquet").names
     examples = read_examples(gold="gold.parquet", pool="pool.parquet")
     assert examples.class_names == ("neg", "pos") and examples.pool is not None
     teacher = examples.pool.teacher

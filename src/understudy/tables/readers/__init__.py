@@ -1,1 +1,1 @@
-"""Readers: one module per kind of file, each giving a ``Source`` of named columns. ``data/tables.py`` picks one."""
+"""Readers: one module per kind of file, each giving a ``Source`` of named columns. ``tables/table.py`` picks one."""
