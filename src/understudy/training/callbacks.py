@@ -12,7 +12,6 @@ with and without it. An exception it raises ends the training; what was checkpoi
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,20 +23,23 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 
 
-@dataclass(frozen=True)
 class TrainingView:
-    """A training as its callbacks see it."""
+    """A training as its callbacks see it: copies and proxies of what it is at that moment."""
 
-    config: Mapping[str, Any]
-    epoch: int
-    """Epochs that are done."""
-    epochs: int
-    history: tuple[Mapping[str, float], ...]
-    """One record per epoch, as ``run.history``."""
-    facts: Mapping[str, float]
-    folder: Path | None
-    """Where the run is written, if it is."""
-    _student: nn.Module
+    def __init__(
+        self,
+        student: nn.Module,
+        config: dict[str, Any],
+        history: list[dict[str, float]],
+        facts: dict[str, float],
+        folder: Path | None,
+    ) -> None:
+        self._student, self.folder = student, folder
+        self.config: Mapping[str, Any] = MappingProxyType(copy.deepcopy(config))
+        self.facts: Mapping[str, float] = MappingProxyType(dict(facts))
+        self.history = tuple(MappingProxyType(dict(record)) for record in history)
+        """One record per epoch that is done, as ``run.history``."""
+        self.epoch, self.epochs = len(history), int(config["epochs"])
 
     def predict(self, x: Any) -> Tensor:
         """Class probabilities ``(n, C)`` of the student as it is now."""
@@ -61,27 +63,8 @@ class Callback:
         """When the student is trained, fine-tuning included, and the run is saved."""
 
 
-def show(
-    callbacks: Sequence[Callback],
-    moment: str,
-    student: nn.Module,
-    *,
-    config: Mapping[str, Any],
-    epochs: int,
-    history: list[dict[str, float]],
-    facts: dict[str, float],
-    folder: Path | None,
-) -> None:
+def show(callbacks: Sequence[Callback], moment: str, view: TrainingView) -> None:
     """Call them in their order."""
-    view = TrainingView(
-        config=MappingProxyType(copy.deepcopy(dict(config))),
-        epoch=len(history),
-        epochs=epochs,
-        history=tuple(MappingProxyType(dict(record)) for record in history),
-        facts=MappingProxyType(dict(facts)),
-        folder=folder,
-        _student=student,
-    )
     for callback in callbacks:
         with torch.random.fork_rng():
             getattr(callback, moment)(view)

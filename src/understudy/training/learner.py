@@ -38,12 +38,12 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
                 f"{name}.y holds class {int(examples.y.max())}, but the student has {classes} outputs; "
                 "give its last layer as many outputs as there are classes"
             )
-    for name, teacher in (
-        ("gold.teacher", gold.teacher if gold is not None else None),
-        ("pool.teacher", pool.teacher if pool is not None else None),
-    ):
-        if teacher is None:
-            continue
+    labels = {
+        name: part.teacher
+        for name, part in (("gold.teacher", gold), ("pool.teacher", pool))
+        if part is not None and part.teacher is not None
+    }
+    for name, teacher in labels.items():
         if teacher.classes is not None and teacher.classes != classes:
             raise UnderstudyError(
                 f"{name} knows {teacher.classes} classes, but the student has {classes} outputs; they must be equal"
@@ -52,9 +52,8 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
             raise UnderstudyError(
                 f"{name} names class {int(teacher.top1().max())}, but the student has {classes} outputs"
             )
-    labels = [part.teacher for part in (gold, pool) if part is not None and part.teacher is not None]
-    if len({type(each) for each in labels}) > 1:
-        forms = [type(each.simplest()).__name__ for each in labels]
+    if len({type(teacher) for teacher in labels.values()}) > 1:
+        forms = [type(teacher.simplest()).__name__ for teacher in labels.values()]
         if forms[0] != forms[1]:
             raise UnderstudyError(f"gold.teacher holds {forms[0]} labels, pool.teacher {forms[1]}; use one form")
     return classes

@@ -23,7 +23,7 @@ from understudy.inference.passes import device_of, evaluate, usable_device
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
-from understudy.training.callbacks import Callback, check_callbacks, show
+from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
 from understudy.training.ema import EMA
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run, usable_folder
@@ -253,10 +253,8 @@ class Training:
 
     def show(self, moment: str, facts: dict[str, float]) -> None:
         if self.callbacks:
-            show(
-                self.callbacks, moment, self.student, config=self.config, epochs=self.recipe.epochs,
-                history=self.progress.history, facts=facts, folder=self.checkpoints.run,
-            )  # fmt: skip
+            history, folder = self.progress.history, self.checkpoints.run
+            show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
 
     def result(self, started: float) -> Run:
         session, progress = self.session, self.progress
