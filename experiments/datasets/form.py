@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.combined import SubsetRows
-from understudy.data.rows import as_rows
+from understudy.data.rows import SubsetRows, as_rows
 
 
 class Data(NamedTuple):

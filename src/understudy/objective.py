@@ -249,9 +249,12 @@ class Weight(Slot):
     can_vanish: bool = False
     """Whether a whole batch may get weight 0; such a batch makes no step."""
 
-    @abstractmethod
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached."""
+        """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached.
+
+        Here: the column ``weight`` that ``prepare`` filed.
+        """
+        return step.columns[f"{self.name}.weight"]
 
     def __mul__(self, other: "Weight") -> "Weight":
         if not isinstance(other, Weight):

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.data.batches import fetch_batches, plan_epoch
-from understudy.data.combined import ConcatRows, SubsetRows, concatenate
-from understudy.data.rows import MappingRows, as_rows
+from understudy.data.rows import ConcatRows, MappingRows, SubsetRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -9,8 +9,17 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import understudy.data.rows as module
-from understudy.data.combined import ConcatRows, SubsetRows, concatenate
-from understudy.data.rows import DatasetRows, MappedRows, TensorRows, as_rows, join, mapped_rows
+from understudy.data.rows import (
+    ConcatRows,
+    DatasetRows,
+    MappedRows,
+    SubsetRows,
+    TensorRows,
+    as_rows,
+    concatenate,
+    join,
+    mapped_rows,
+)
 from understudy.errors import UnderstudyError
 
 X = torch.arange(12.0).reshape(6, 2)

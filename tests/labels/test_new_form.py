@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.labels.base import ReadOptions
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, ReadOptions
 from understudy.labels.forms import COLUMNS, FORMS, named_columns
 from understudy.labels.soft import Distribution
 from understudy.report.figures import measure_teacher

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
-from understudy.data.combined import SubsetRows, concatenate
-from understudy.data.rows import Collate, Rows, TensorRows, as_rows
+from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, as_labels
 

@@ -7,15 +7,40 @@ columns it is stored in, what "no label" is. Nobody else asks which class some l
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.labels.columns import Column, Columns
 from understudy.maths.accuracy_curves import Leading
 from understudy.maths.dawid_skene import DawidSkene
+from understudy.store.arrow import Array
+
+Columns = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of files and label stores that hold a teacher's labels; each form lists its own, once."""
+
+    name: str
+    dtype: str
+    """As the label store writes it."""
+    missing: float
+    """What a row without a label holds: −1, 0 or NaN."""
+    holds: Literal["class", "number", "number per class"] = "number"
+    """Class numbers may stand in files as names; "number per class" as a record by class name."""
+    lists: bool = False
+    """Several per row."""
+    uneven: bool = False
+    """Lists in a file may differ in length; the shorter ones are filled up with ``missing``."""
+    may_be_empty: bool = False
+    """An empty cell of a file stands for ``missing``; elsewhere it is an error."""
+    required: bool = True
+    """Whether the form cannot do without it."""
+    prefix: str | None = None
+    """A file may also spread it over several columns, whose names begin so."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from understudy.data.checks import to_tensor
-from understudy.labels.base import Labels, Ranking, ReadOptions
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Soft
 from understudy.labels.topk import TopK

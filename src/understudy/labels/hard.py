@@ -12,8 +12,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, ReadOptions
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, Labels, ReadOptions
 
 
 class Hard(Labels):

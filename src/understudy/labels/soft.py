@@ -13,8 +13,7 @@ from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.hard import Hard
 from understudy.labels.topk import TopK
 from understudy.maths.accuracy_curves import Leading, leading, positions

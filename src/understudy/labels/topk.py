@@ -21,8 +21,7 @@ from torch import Tensor
 
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, Ranking, ReadOptions, same_classes
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.hard import Hard
 from understudy.maths.accuracy_curves import Leading, margins_in_turn
 

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from understudy.data.checks import check_class_count, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Labels, ReadOptions, same_classes
-from understudy.labels.columns import Column, Columns
+from understudy.labels.base import Column, Columns, Labels, ReadOptions, same_classes
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares

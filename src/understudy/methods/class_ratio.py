@@ -17,7 +17,7 @@ from torch import Tensor
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.objective import Columns, Context, Objective, Weight
 from understudy.options import Slots, method
 
 __all__ = ["class_ratio", "class_ratio_weight"]
@@ -61,9 +61,6 @@ class ClassRatioWeight(Weight):
             )
         right = torch.bincount(answers, weights=(answers == gold.y).double(), minlength=context.classes)
         return right / named.clamp(min=1)
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.columns[f"{self.name}.weight"]
 
 
 class_ratio_weight = ClassRatioWeight

@@ -26,7 +26,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths import weights
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.objective import Columns, Context, Objective, Weight
 from understudy.options import Slots, method
 
 __all__ = ["fidelity", "fidelity_weight"]
@@ -65,9 +65,6 @@ class FidelityWeight(Weight):
             row = first_bad(bad)
             raise UnderstudyError(f"{where} row {row} is {float(uncertainty[row])}; uncertainties are 0 or more")
         return uncertainty
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.columns[f"{self.name}.weight"]
 
 
 def _own_doubt(teacher: Labels) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.objective import Columns, Context, Objective, Weight
 from understudy.options import Slots, method
 
 __all__ = ["proportion", "proportion_weight"]
@@ -37,9 +37,6 @@ class ProportionWeight(Weight):
         weight = inverse_frequency(context.teacher.top1())
         context.facts[f"{self.name}.largest_weight"] = float(weight.max())
         return {"weight": weight.float()}
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.columns[f"{self.name}.weight"]
 
 
 proportion_weight = ProportionWeight

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.checks import check_finite, to_tensor
-from understudy.data.combined import SubsetRows
+from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Columns, Context, Objective, Step, Term

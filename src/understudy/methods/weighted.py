@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import CHUNK, check_labels, check_length, check_probabilities, to_tensor
-from understudy.data.combined import SubsetRows
+from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Objective, Step, Weight
+from understudy.objective import Columns, Context, Objective, Weight
 from understudy.options import Slots, method
 
 __all__ = ["debias_weight", "debias_weights", "weighted"]
@@ -55,9 +55,6 @@ class DebiasWeight(Weight):
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())
         return {"weight": weight.float()}
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.columns[f"{self.name}.weight"]
 
 
 def _on_pool(measure: Callable[[Tensor], Tensor], context: Context) -> Tensor:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import UnderstudyError, warn
-from understudy.labels.columns import Column
+from understudy.labels.base import Column
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array

@@ -21,10 +21,9 @@ import numpy as np
 import torch
 
 from understudy.data.checks import check_labels, describe
-from understudy.data.combined import SubsetRows
 from understudy.data.examples import Gold, Pool
 from understudy.data.memory import check_memory
-from understudy.data.rows import Rows, TensorRows, as_rows
+from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser
 from understudy.featurise.tabular import Arrays, Numbers

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
-from understudy.labels.columns import Column
+from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 from understudy.tables.readers.csv import AS_WRITTEN, csv_source

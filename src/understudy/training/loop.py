@@ -25,6 +25,7 @@ from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
 from understudy.training.ema import EMA
+from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session
@@ -85,8 +86,10 @@ def train(
         torch.manual_seed(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        session = Session.of(recipe, student, gold, pool, objective, test=test, select=select)
-        recipe = session.recipe
+        session = Session(student, gold, pool, objective, epochs=recipe.epochs, **recipe.session_options())
+        if test is not None or select is not None:
+            check_outputs(student, None, None, test=test, select=select)
+        recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
         config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
@@ -164,55 +167,46 @@ class Training:
 
     def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
-        progress, ema = self.progress, recipe.ema if phase == "train" else None
-        parameters = session.parameters()
-        optimizer = make_optimizer(
+        progress = self.progress
+        self.ema = recipe.ema if phase == "train" else None
+        self.optimizer = make_optimizer(
             recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
             weight_decay=recipe.weight_decay, momentum=recipe.momentum,
         )  # fmt: skip
         # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
-        parts = {
+        self.parts = {
             "student": self.student, **self.session.parts(), "random": session.random,
-            "optimizer": OptimizerState(optimizer), "progress": progress,
+            "optimizer": OptimizerState(self.optimizer), "progress": progress,
             **({} if recipe.ema is None else {"ema": recipe.ema}),
         }  # fmt: skip
-        if self.checkpoints.restore(parts, self.session):
+        if self.checkpoints.restore(self.parts, self.session):
             session.resume_at(progress.epoch, progress.batch)
             if bar is not None:
                 bar.resume(progress.history)
         else:
             progress.enter(phase)
-            if ema is not None:
-                ema.reset(self.student)
+            if self.ema is not None:
+                self.ema.reset(self.student)
         if phase == "train":
             self.show("on_start", self.session.facts)
         for epoch in range(progress.epoch, recipe.epochs):
             if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
                 break
             clock = time.perf_counter()
-            loss = self._epoch(epoch, session, recipe, parameters, optimizer, parts, ema)
+            loss = self._epoch(epoch, session, recipe)
             if phase == "train":
                 record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
                 record["seconds"] = time.perf_counter() - clock
                 self._look(record)
                 if bar is not None:
                     bar.epoch(record)
-            self.checkpoints.save(parts, self.session)
+            self.checkpoints.save(self.parts, self.session)
             if phase == "train":
                 self.show("on_epoch", self.session.facts)
 
-    def _epoch(
-        self,
-        epoch: int,
-        session: Session,
-        recipe: Recipe,
-        parameters: list[nn.Parameter],
-        optimizer: torch.optim.Optimizer,
-        parts: dict[str, Any],
-        ema: EMA | None,
-    ) -> float:
+    def _epoch(self, epoch: int, session: Session, recipe: Recipe) -> float:
         """One pass over the rows; the mean loss."""
-        progress = self.progress
+        progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
         device = device_of(self.student)
         progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
         moves = False
@@ -229,13 +223,13 @@ class Training:
             # All-zero weights leave the student alone; momentum and weight decay would still move it.
             if moves:
                 optimizer.step()
-                if ema is not None:
-                    ema.update(self.student)
+                if self.ema is not None:
+                    self.ema.update(self.student)
             optimizer.zero_grad()
             moves = False
             progress.batch = session.batch
             if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
-                self.checkpoints.save(parts, self.session)
+                self.checkpoints.save(self.parts, self.session)
         progress.epoch, progress.batch = epoch + 1, 0
         return _finite(float(progress.total), epoch) / session.epoch_rows
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Required, TypedDict
+from typing import Any, Required, TypedDict, get_type_hints
 
 import numpy as np
 import torch
@@ -204,6 +204,9 @@ class Recipe:
     def arguments(self) -> RecipeOptions:
         """Keyword arguments that make the same recipe."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[return-value]
+
+    def session_options(self) -> SessionOptions:
+        return {name: getattr(self, name) for name in get_type_hints(SessionOptions)}  # type: ignore[return-value]
 
     def as_config(self) -> dict[str, Any]:
         """What JSON can hold of it."""

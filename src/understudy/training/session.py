@@ -16,7 +16,7 @@ own are all it takes to go on later, in the middle of an epoch too.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Unpack, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -128,36 +128,8 @@ class Session:
         epochs: int | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
-        if other := options.keys() - SessionOptions.__annotations__.keys():
+        if other := options.keys() - get_type_hints(SessionOptions).keys():
             raise TypeError(f"Session() got an unexpected keyword argument {min(other)!r}; only a loop can use it")
-        self._begin(Recipe(epochs=epochs or 1, **options), student, gold, pool, objective, known_length=bool(epochs))
-
-    @classmethod
-    def of(
-        cls,
-        recipe: Recipe,
-        student: nn.Module,
-        gold: Gold | None,
-        pool: Pool | None,
-        objective: Objective,
-        **others: Gold | None,
-    ) -> "Session":
-        """The session of a recipe; ``others`` are sets that the student must be able to take."""
-        session = cls.__new__(cls)
-        session._begin(recipe, student, gold, pool, objective, known_length=True, **others)
-        return session
-
-    def _begin(
-        self,
-        recipe: Recipe,
-        student: nn.Module,
-        gold: Gold | None,
-        pool: Pool | None,
-        objective: Objective,
-        *,
-        known_length: bool,
-        **others: Gold | None,
-    ) -> None:
         if not isinstance(objective, Objective):
             raise UnderstudyError(
                 f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
@@ -166,15 +138,16 @@ class Session:
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
         if gold is None and pool is None:
             raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-        if not known_length and any(slot.wants_progress for slot in objective.slots()):
+        if epochs is None and any(slot.wants_progress for slot in objective.slots()):
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
+        recipe = Recipe(epochs=epochs or 1, **options)
         if pool is None and not recipe.gold_repeat:
             raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
         self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
-        self.known_length = known_length
+        self.epochs, self.options = epochs, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
-        self.classes = check_outputs(student, gold, self.pool, **others)
+        self.classes = check_outputs(student, gold, self.pool)
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
             pool_size=None if pool is None else pool.size,
@@ -256,7 +229,7 @@ class Session:
                     pool_rows=pools,
                     epoch=epoch,
                     number=number,
-                    progress=(epoch + number / len(plan)) / recipe.epochs if self.known_length else float("nan"),
+                    progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
                     step_rows=sum(sizes[step : step + recipe.accumulate]),
                     ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
@@ -284,8 +257,8 @@ class Session:
 
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
-        recipe = replace(self.recipe, epochs=epochs, gold_repeat=1, patience=None)
-        alone = Session.of(recipe, self.student, self.gold, None, self.objective)
+        options: SessionOptions = {**self.options, "gold_repeat": 1}
+        alone = Session(self.student, self.gold, None, self.objective, epochs=epochs, **options)
         alone.tells = False
         return alone
 

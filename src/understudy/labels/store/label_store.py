@@ -22,7 +22,7 @@ import numpy as np
 
 from understudy.data.checks import check_length
 from understudy.errors import UnderstudyError
-from understudy.labels.columns import Columns
+from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
 from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards, take
 from understudy.store.arrow import Array

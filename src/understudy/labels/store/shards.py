@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.labels.columns import Columns
+from understudy.labels.base import Columns
 from understudy.labels.forms import COLUMNS, FORMS
 from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import Array, from_parquet, to_parquet
