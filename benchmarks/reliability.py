@@ -160,8 +160,7 @@ def dense_case(rows: int) -> Figure:
         piece = _dense(PIECE, 100 + number)
         ours = clocked("ours", lambda piece=piece: _ask(trust, us.Soft(piece)))
         peer = clocked(
-            "peer",
-            lambda piece=piece: _peer_predict(curves, _margins(descending(piece)[:, :-1], piece.min(1)), PIECE),
+            "peer", lambda piece=piece: _peer_predict(curves, _margins(descending(piece)[:, :-1], piece.min(1)), PIECE)
         )
         agreements.append(_agreement(ours, peer))
     means = {key: float(np.mean([agreement[key] for agreement in agreements])) for key in agreements[0]}

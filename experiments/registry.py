@@ -13,13 +13,7 @@ from understudy.errors import UnderstudyError
 
 __all__ = ["PAPERS", "all_experiments", "find"]
 
-FOLDERS = (
-    "p000_weighted_distillation",
-    "p001_slam",
-    "p002_heteroskedastic",
-    "p003_self_distillation",
-    "p004_reweight",
-)
+FOLDERS = ("p000_weighted_distillation", "p001_slam", "p002_heteroskedastic", "p003_self_distillation", "p004_reweight")
 
 
 @cache

@@ -98,11 +98,20 @@ class Batch:
 class Losses(NamedTuple):
     """What a net costs on a batch, per example, before anything is weighed or summed."""
 
-    gold: Tensor
-    pool: Tensor
+    every: Tensor
+    """Of all rows, gold rows first."""
+    golds: int
     step: Step | None
     """What the slots see; None where the batch has no pool rows."""
     alignment: Tensor | None = None
+
+    @property
+    def gold(self) -> Tensor:
+        return self.every[: self.golds]
+
+    @property
+    def pool(self) -> Tensor:
+        return self.every[self.golds :]
 
 
 class Scored(NamedTuple):
@@ -145,33 +154,30 @@ class Scorer(Protocol):
     def score(self, model: Any, batch: Batch) -> Scored: ...
 
 
+@dataclass(eq=False)
 class Context:
     """What a slot may look at while it prepares: gold, pool, and the student in eval mode (each pass made once)."""
 
-    def __init__(
-        self,
-        gold: Gold | None,
-        pool: Pool,
-        *,
-        classes: int,
-        predict: Callable[[Any], Tensor],
-        features: Callable[[Any], Tensor],
-        seed: int = 0,
-        epoch: int = 0,
-        kept: Tensor | None = None,
-        pool_size: int | None = None,
-    ) -> None:
-        self.gold, self.pool, self.classes, self.seed, self.epoch = gold, pool, classes, seed, epoch
-        self.kept, self.pool_size = kept, len(pool) if pool_size is None else pool_size
-        """Which rows of the user's pool these are, where some had no label and were dropped; None for all."""
-        self.predict = predict
-        """Student probabilities ``(n, C)`` for any rows."""
-        self.features = features
-        """Student penultimate features ``(n, d)`` for any rows."""
-        self.facts: dict[str, float] = {}
-        """Numbers worth telling the user, kept with the run."""
-        self.fits: dict[str, Reliability] = {}
-        """The trust in the teacher that slots estimated, by their names: what the report shows is what was used."""
+    gold: Gold | None
+    pool: Pool
+    classes: int
+    predict: Callable[[Any], Tensor]
+    """Student probabilities ``(n, C)`` for any rows."""
+    features: Callable[[Any], Tensor]
+    """Student penultimate features ``(n, d)`` for any rows."""
+    seed: int = 0
+    epoch: int = 0
+    kept: Tensor | None = None
+    """Which rows of the user's pool these are, where some had no label and were dropped; None for all."""
+    pool_size: int = 0
+    """How many rows that pool has; 0 for as many as this one."""
+    facts: dict[str, float] = field(default_factory=dict)
+    """Numbers worth telling the user, kept with the run."""
+    fits: dict[str, Reliability] = field(default_factory=dict)
+    """The trust in the teacher that slots estimated, by their names: what the report shows is what was used."""
+
+    def __post_init__(self) -> None:
+        self.pool_size = self.pool_size or len(self.pool)
 
     @cached_property
     def estimates(self) -> tuple[Gold, Labels]:
@@ -385,16 +391,16 @@ class Objective:
         log_prediction = logits.log_softmax(-1) if self.link is None else self.link(logits, step)
         return self._with_terms(self.loss(log_prediction, self.target(step)), step)
 
-    def both_losses(self, logits: Tensor, labels: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+    def all_losses(self, logits: Tensor, labels: Tensor, step: Step) -> Tensor:
         """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
         a small net feels every operator that the backward pass need not visit twice."""
         golds = len(labels)
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
-            gold_logits, _ = logits.split([golds, len(logits) - golds])
-            return self.gold_losses(gold_logits, labels), self.pool_losses(step)
+            return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step)])
         losses = self.gold_losses(logits, torch.cat([labels, self.target(step)]))
-        gold_losses, pool_losses = losses.split([golds, len(logits) - golds])
-        return gold_losses, self._with_terms(pool_losses, step)
+        if self.temperatures[1] == 1.0 and not self.terms:
+            return losses
+        return torch.cat([losses[:golds], self._with_terms(losses[golds:], step)])
 
     def _with_terms(self, losses: Tensor, step: Step) -> Tensor:
         temperature = self.temperatures[1]

@@ -98,10 +98,7 @@ def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("select", "fits"),
-    [
-        pytest.param(0.0, 2, id="one gold for all seeds"),
-        pytest.param(0.2, 4, id="gold cut anew for every seed"),
-    ],
+    [pytest.param(0.0, 2, id="one gold for all seeds"), pytest.param(0.2, 4, id="gold cut anew for every seed")],
 )
 def test_the_teacher_is_estimated_once(select: float, fits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sets of options among three methods and two seeds; a k that is given does not change the estimate."""

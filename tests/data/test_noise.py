@@ -8,14 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from understudy.data.noise import (
-    background_flip,
-    imbalance,
-    instance_dependent,
-    pair_flip,
-    symmetric,
-    uniform_flip,
-)
+from understudy.data.noise import background_flip, imbalance, instance_dependent, pair_flip, symmetric, uniform_flip
 from understudy.errors import UnderstudyError
 
 CLASSES, N = 5, 50_000

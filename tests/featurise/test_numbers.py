@@ -151,11 +151,7 @@ def test_x_is_passed_through(tmp_path: Any) -> None:
 
 
 def test_several_kinds_side_by_side() -> None:
-    columns = {
-        "c": _texts("a", "b", "a", "b"),
-        "n": np.array([1.0, 2, 3, 4]),
-        "x": np.arange(8).reshape(4, 2),
-    }
+    columns = {"c": _texts("a", "b", "a", "b"), "n": np.array([1.0, 2, 3, 4]), "x": np.arange(8).reshape(4, 2)}
     fitted = _fit(columns, columns=("c", "n", "x"), scale=False)
     assert fitted.shape == (5,)
     # Arrays, then numbers, then categories, whatever the order they were named in.

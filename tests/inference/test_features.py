@@ -114,10 +114,7 @@ def test_one_number_per_row_is_a_column() -> None:
 
 def test_mappings_and_logits_objects() -> None:
     net = TextNet()
-    batch = {
-        "input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]),
-        "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
-    }
+    batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
     logits, features = FeatureTap(net)(batch)
     assert torch.equal(logits, forward(net, UserDict(batch)))
     torch.testing.assert_close(net.classifier(features), logits)
@@ -129,10 +126,7 @@ def test_sequences_are_averaged_under_the_mask() -> None:
     nn.init.ones_(net.embedding.weight[1:].data)
     net.embedding.weight.data[4] = 3.0
     net.embedding.weight.data[0] = 100.0
-    batch = {
-        "input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]),
-        "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
-    }
+    batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
     _, features = FeatureTap(net, "embedding")(batch)
     torch.testing.assert_close(features, torch.tensor([[1.0] * 6, [2.0] * 6]))
 

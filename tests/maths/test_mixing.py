@@ -92,12 +92,7 @@ def _simplex(logits: np.ndarray) -> np.ndarray:
     return np.asarray(f / f.sum(-1, keepdims=True))
 
 
-@given(
-    st.lists(st.floats(-8, 8), min_size=2, max_size=6),
-    st.floats(0, 1),
-    st.data(),
-    st.booleans(),
-)
+@given(st.lists(st.floats(-8, 8), min_size=2, max_size=6), st.floats(0, 1), st.data(), st.booleans())
 def test_mixture_equals_the_formula_as_printed(
     logits: list[float], alpha: float, data: st.DataObject, normalise: bool
 ) -> None:

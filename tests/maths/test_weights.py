@@ -7,14 +7,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.maths.weights import (
-    debias,
-    debias_in_plane,
-    distortion_of,
-    fidelity,
-    neighbour_count,
-    normalise,
-)
+from understudy.maths.weights import debias, debias_in_plane, distortion_of, fidelity, neighbour_count, normalise
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,7 @@ def test_training_is_training_on_the_kept_rows_alone() -> None:
 
 @pytest.mark.parametrize(
     "teacher",
-    [
-        us.Hard([0, 1, 1]),
-        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
-        us.Hard([0, 1, 1], [0.5, 0.5, 0.5]),
-    ],
+    [us.Hard([0, 1, 1]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), us.Hard([0, 1, 1], [0.5, 0.5, 0.5])],
 )
 def test_labels_that_are_equally_sure_cannot_be_ranked(teacher: Any) -> None:
     with pytest.raises(us.UnderstudyError, match="equally sure"):

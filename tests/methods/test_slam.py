@@ -155,12 +155,7 @@ def test_temperature_does_not_scale_the_mixture() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"lower_bound": 0.4}, "normalise=True"),
-        ({"k": 1}, "k=1"),
-        ({"k": "all"}, "auto"),
-        ({"tail": "cut"}, "keep"),
-    ],
+    [({"lower_bound": 0.4}, "normalise=True"), ({"k": 1}, "k=1"), ({"k": "all"}, "auto"), ({"tail": "cut"}, "keep")],
 )
 def test_options_are_checked(options: dict[str, object], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):

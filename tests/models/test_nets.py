@@ -92,13 +92,7 @@ def test_version_2_matches_the_keras_example(depth: int, keras_total: int) -> No
 
 @pytest.mark.parametrize(
     ("factory", "layers"),
-    [
-        (models.resnet20, 20),
-        (models.resnet11, 11),
-        (models.resnet18, 18),
-        (models.resnet50, 50),
-        (models.cnn5, 5),
-    ],
+    [(models.resnet20, 20), (models.resnet11, 11), (models.resnet18, 18), (models.resnet50, 50), (models.cnn5, 5)],
 )
 def test_depth_is_the_number_of_weighted_layers(factory: Callable[[], nn.Module], layers: int) -> None:
     with torch.device("meta"):
@@ -165,11 +159,7 @@ def test_plain_block_by_hand() -> None:
 
 
 def test_dropout_acts_only_in_training() -> None:
-    for net in (
-        models.wide_resnet(depth=10, width=1, dropout=0.5),
-        models.cnn5(),
-        models.mlp(48, 3, dropout=0.5),
-    ):
+    for net in (models.wide_resnet(depth=10, width=1, dropout=0.5), models.cnn5(), models.mlp(48, 3, dropout=0.5)):
         x = torch.randn(3, 48) if isinstance(net[0], nn.Flatten) else torch.randn(3, 3, 32, 32)  # type: ignore[index]
         net.train()
         assert not torch.equal(net(x), net(x))

@@ -40,10 +40,7 @@ def test_saved_weights_load_into_the_rebuilt_net() -> None:
 
 def test_the_note_holds_defaults_and_plain_values() -> None:
     net = models.mlp(inputs=torch.Size([3, 4]), classes=np.int64(2), hidden=(np.int32(8), 9))
-    assert spec_of(net) == {
-        "name": "mlp",
-        "args": {"inputs": [3, 4], "classes": 2, "hidden": [8, 9], "dropout": 0.0},
-    }
+    assert spec_of(net) == {"name": "mlp", "args": {"inputs": [3, 4], "classes": 2, "hidden": [8, 9], "dropout": 0.0}}
 
 
 def test_the_note_survives_a_deepcopy_and_is_not_shared() -> None:

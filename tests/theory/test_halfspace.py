@@ -160,12 +160,7 @@ def test_cross_validation_slices_alpha_with_the_rows(rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize(
-    ("alpha", "message"),
-    [
-        (np.full(7, 0.9), "shape"),
-        (1.2, "row 0"),
-        (np.array([0.5] * 39 + [np.nan]), "row 39"),
-    ],
+    ("alpha", "message"), [(np.full(7, 0.9), "shape"), (1.2, "row 0"), (np.array([0.5] * 39 + [np.nan]), "row 39")]
 )
 def test_bad_alpha_is_refused(rng: np.random.Generator, alpha: Any, message: str) -> None:
     data = noisy_halfspace(40, rng=rng)

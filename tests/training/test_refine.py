@@ -12,6 +12,7 @@ import understudy as us
 from understudy.comparison.outcome import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
+from understudy.training import session
 from understudy.training.session import RefinedLabels
 
 
@@ -110,7 +111,14 @@ def test_refine_can_be_left_out() -> None:
     pool = us.Pool(torch.randn(6, 2), us.Hard([0, 1] * 3, classes=2))
     run = us.train(us.models.linear(2, 2), None, pool, us.vanilla(), epochs=1, refine=False, progress=False)
     assert not [name for name in run.columns if name.startswith("refined.")]
-    assert RefinedLabels.fits(1000, 10) and not RefinedLabels.fits(200_000_000, 10)
+
+
+def test_too_many_entries_are_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_ENTRIES", 11)
+    pool = us.Pool(torch.randn(6, 2), us.Hard([0, 1] * 3, classes=2))
+    with pytest.warns(us.UnderstudyWarning, match="6 rows × 2 classes are too many"):
+        run = us.train(us.models.linear(2, 2), None, pool, us.vanilla(), epochs=1, progress=False)
+    assert not [name for name in run.columns if name.startswith("refined.")]
 
 
 # Early stopping and fine-tuning, alone and together: the options that the noisy-label papers add to every method.

@@ -197,12 +197,7 @@ def _sentence(difference: Interval, ahead: str, behind: str, unclear: str) -> st
 
 
 def _write(
-    path: Path,
-    comparison: Comparison,
-    verdict: list[str],
-    setting: Setting,
-    first: Situation,
-    warnings: list[str],
+    path: Path, comparison: Comparison, verdict: list[str], setting: Setting, first: Situation, warnings: list[str]
 ) -> None:
     from understudy.report.comparison import write_comparison_report
     from understudy.report.figures import measure_teacher

@@ -53,11 +53,20 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
             part = Plan.__new__(Plan)
             part.__dict__ |= self.__dict__ | {"batches": self.batches[number]}
             return part
-        batch = self.batches[number]
-        rows, count = self.order[slice(*self.span(batch))], int(self.golds[batch])
-        return (rows[:count].long() % self.gold_rows if count else rows[:0].long()), rows[
-            count:
-        ].long() - self.from_gold
+        number = range(len(self))[number]  # from the end, too
+        return next(iter(self[number : number + 1]))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        # Row numbers are made for many batches at once: a small net feels five operators a batch.
+        together = max(1, _PIECE // self.batch_size)
+        for first in range(0, len(self.batches), together):
+            batches = self.batches[first : first + together]
+            start, stop = self.span(batches[0])[0], self.span(batches[-1])[1]
+            rows = self.order[start:stop].long()
+            golds, pools = rows % max(1, self.gold_rows), rows - self.from_gold
+            for batch, count in zip(batches, self.golds[batches[0] : batches[-1] + 1].tolist(), strict=True):
+                begin, end = (place - start for place in self.span(batch))
+                yield golds[begin : begin + count], pools[begin + count : end]
 
     def span(self, batch: int) -> tuple[int, int]:
         """The part of the order that is batch number ``batch`` of the whole epoch; the last one takes what is left."""

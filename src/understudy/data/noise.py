@@ -64,13 +64,7 @@ def pair_flip(labels: Labels, p: float, classes: int, *, seed: int = 0) -> Corru
 
 
 def instance_dependent(
-    x: Tensor | NDArray[Any],
-    labels: Labels,
-    p: float,
-    classes: int,
-    *,
-    spread: float = 0.1,
-    seed: int = 0,
+    x: Tensor | NDArray[Any], labels: Labels, p: float, classes: int, *, spread: float = 0.1, seed: int = 0
 ) -> Corrupted:
     """Similar inputs are mislabelled alike: how often, and as what, both depend on the input.
 

@@ -25,13 +25,7 @@ from understudy.labels.votes import Votes
 
 __all__ = ["COLUMNS", "FORMS", "Hard", "Labels", "Ranking", "ReadOptions", "Soft", "TopK", "Votes", "as_labels"]
 
-FORMS: dict[str, type[Labels]] = {
-    "dense": Soft,
-    "hard": Hard,
-    "hard_confidence": Hard,
-    "topk": TopK,
-    "votes": Votes,
-}
+FORMS: dict[str, type[Labels]] = {"dense": Soft, "hard": Hard, "hard_confidence": Hard, "topk": TopK, "votes": Votes}
 """By the name a label store knows the form by."""
 COLUMNS = {column.name: column for form in FORMS.values() for column in form.columns}
 """Every column of every form, by its name."""

@@ -157,11 +157,7 @@ def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) ->
 
 
 def find_names(
-    golds: Sequence[Table],
-    pool: Table | None,
-    *,
-    given: Sequence[str] | None = None,
-    answers: Collection[str] = (),
+    golds: Sequence[Table], pool: Table | None, *, given: Sequence[str] | None = None, answers: Collection[str] = ()
 ) -> ClassNames | None:
     """The names in gold and in what the teacher said; None where all labels are numbers.
 

@@ -22,17 +22,14 @@ from torch import Tensor, nn
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
 
+Record = dict[str, float]
+
 
 class TrainingView:
     """A training as its callbacks see it: copies and proxies of what it is at that moment."""
 
     def __init__(
-        self,
-        student: nn.Module,
-        config: dict[str, Any],
-        history: list[dict[str, float]],
-        facts: dict[str, float],
-        folder: Path | None,
+        self, student: nn.Module, config: dict[str, Any], history: list[Record], facts: Record, folder: Path | None
     ) -> None:
         self._student, self.folder = student, folder
         self.config: Mapping[str, Any] = MappingProxyType(copy.deepcopy(config))

@@ -91,10 +91,10 @@ class StudentLearner:
         *,
         classes: int,
         labelled: Tensor | None = None,
-        pool_size: int | None = None,
+        pool_size: int = 0,
     ) -> None:
         self.objective, self.gold, self.pool, self.recipe = objective, gold, pool, recipe
-        self.seed, self.gold_weight = recipe.seed, recipe.gold_weight
+        self.seed, self.gold_weight, self.temperature = recipe.seed, recipe.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
         self.draws = torch.Generator()
@@ -151,35 +151,33 @@ class StudentLearner:
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """One pass over the whole batch; with the alignment where a weight asks for it."""
-        device = device_of(self.student)
-        x = to_device(batch.x, device)
         if self.aligner is None or not len(batch.pool_rows):
-            return self._losses(model, x, batch, device)
+            return self._losses(model, batch)
         passes: list[Losses] = []
 
         def pool_losses() -> Tensor:
-            passes[:] = [self._losses(model, x, batch, device)]
+            passes[:] = [self._losses(model, batch)]
             return passes[0].pool
 
-        direction = self.aligner.direction(lambda: self._steering_loss(model, device))
+        direction = self.aligner.direction(lambda: self._steering_loss(model))
         losses, alignment = self.aligner.along(direction, pool_losses)
-        return passes[0]._replace(pool=losses, alignment=alignment)
+        return passes[0]._replace(every=torch.cat([passes[0].gold, losses]), alignment=alignment)
 
-    def _losses(self, model: Any, x: Any, batch: Batch, device: torch.device) -> Losses:
-        golds, outputs = len(batch.gold_rows), self._forward(model, x, device)
-        none = outputs.logits.new_zeros(0)
+    def _losses(self, model: Any, batch: Batch) -> Losses:
+        golds, outputs = len(batch.gold_rows), self._forward(model, batch.x)
         if not len(batch.pool_rows):
-            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), none, None)
+            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
         if not golds:
-            step = self._step(outputs, batch, device)
-            return Losses(none, self.objective.pool_losses(step), step)
+            step = self._step(outputs, batch)
+            return Losses(self.objective.pool_losses(step), 0, step)
         features = None if outputs.features is None else outputs.features[golds:]
-        step = self._step(Outputs(outputs.logits[golds:], features), batch, device)
-        labels = self._labels(batch.gold_rows, device)
-        return Losses(*self.objective.both_losses(outputs.logits, labels, step), step)
+        step = self._step(Outputs(outputs.logits[golds:], features), batch)
+        labels = self._labels(batch.gold_rows, outputs.logits.device)
+        return Losses(self.objective.all_losses(outputs.logits, labels, step), golds, step)
 
-    def _forward(self, model: Any, x: Any, device: torch.device) -> Outputs:
-        kind = self.recipe.autocast
+    def _forward(self, model: Any, x: Any) -> Outputs:
+        device, kind = device_of(self.student), self.recipe.autocast
+        x = to_device(x, device)
         precision: AbstractContextManager[Any] = (
             nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )
@@ -194,24 +192,23 @@ class StudentLearner:
         assert self.gold_targets is not None
         return self.gold_targets.index_select(0, gold_rows).to(device)
 
-    def _steering_loss(self, model: Any, device: torch.device) -> Tensor:
+    def _steering_loss(self, model: Any) -> Tensor:
         """The mean loss of some gold rows drawn for this step: what learning to reweight wants to go down."""
         assert self.gold is not None
         wanted = min(self.objective.alignment_rows, len(self.gold))
         rows = torch.randperm(len(self.gold), generator=self.draws)[:wanted]
-        x = to_device(self.gold.rows.take(rows), device)
-        return self._gold_losses(self._forward(model, x, device).logits, rows).mean()
+        return self._gold_losses(self._forward(model, self.gold.rows.take(rows)).logits, rows).mean()
 
-    def _step(self, outputs: Outputs, batch: Batch, device: torch.device) -> Step:
+    def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
-        rows = batch.pool_rows
+        rows, device = batch.pool_rows, outputs.logits.device
         return Step(
             outputs=outputs,
             teacher=self.pool.teacher.dense(rows, self.classes).to(device),
             rows=rows,
             columns={name: column[rows].to(device) for name, column in self.columns.items()},
             modules=self.modules,
-            temperature=self.objective.temperatures[1],
+            temperature=self.temperature,
             epoch=batch.epoch,
             progress=batch.progress,
         )
@@ -230,11 +227,15 @@ class WeightedSum:
 
     def score(self, model: Any, batch: Batch) -> Scored:
         losses = self.learner.losses(model, batch)
-        total = self.learner.gold_weight * losses.gold.sum()
+        gold_weight, weights = self.learner.gold_weight, None
+        if losses.step is not None:
+            weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
+        if weights is None and gold_weight == 1.0:
+            total = losses.every.sum()
+        else:
+            total = gold_weight * losses.gold.sum() + (losses.pool if weights is None else weights * losses.pool).sum()
         if losses.step is None:
             return Scored(total)
-        weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
-        total = total + (losses.pool if weights is None else weights * losses.pool).sum()
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
         moves = not self.can_vanish or len(batch.gold_rows) > 0 or weights is None or bool((weights != 0).any())
         return Scored(total, moves, losses.step.outputs.logits, weights)

@@ -28,7 +28,7 @@ from understudy.training.ema import EMA
 from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run, usable_folder
-from understudy.training.session import Session
+from understudy.training.session import Session, seed_torch
 from understudy.training.state import (
     Checkpoints,
     OptimizerState,
@@ -83,7 +83,7 @@ def train(
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
-        torch.manual_seed(recipe.seed)
+        seed_torch(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
         session = Session(student, gold, pool, objective, epochs=recipe.epochs, **recipe.session_options())

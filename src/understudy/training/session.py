@@ -32,6 +32,8 @@ from understudy.training.recipe import Recipe, SessionOptions, takes
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.
 MOST_ENTRIES = 100_000_000
+# A method weighs all batches or none; adding up several at once spares small nets three operators a step.
+BATCHES_TOGETHER = 16
 
 
 class RefinedLabels:
@@ -46,18 +48,27 @@ class RefinedLabels:
         self.probs = torch.zeros(rows, classes)
         self.weights = torch.zeros(rows)
         self.visits = torch.zeros(rows)
-
-    @staticmethod
-    def fits(rows: int, classes: int) -> bool:
-        return rows * classes <= MOST_ENTRIES
+        self._waiting: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     def add(self, rows: Tensor, logits: Tensor, weights: Tensor | None) -> None:
-        once = torch.ones(len(rows))
-        self.probs.index_add_(0, rows, logits.detach().float().softmax(-1).cpu())
-        self.weights.index_add_(0, rows, once if weights is None else weights.float().cpu())
-        self.visits.index_add_(0, rows, once)
+        # Copies: a view of the logits would keep the whole graph of the step alive.
+        self._waiting.append((rows, logits.detach().clone(), weights))
+        if len(self._waiting) == BATCHES_TOGETHER:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        if not self._waiting:
+            return
+        rows, logits, weights = zip(*self._waiting, strict=True)
+        self._waiting.clear()
+        every, once = torch.cat(rows), torch.ones(sum(map(len, rows)))
+        weighed = [part for part in weights if part is not None]
+        self.probs.index_add_(0, every, torch.cat(logits).float().softmax(-1).cpu())
+        self.weights.index_add_(0, every, torch.cat(weighed).float().cpu() if weighed else once)
+        self.visits.index_add_(0, every, once)
 
     def state_dict(self) -> dict[str, Tensor]:
+        self._add_up()
         return {"probs": self.probs, "weights": self.weights, "visits": self.visits}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -69,6 +80,7 @@ class RefinedLabels:
 
         A row never drawn (``resample``) keeps its label, with wrong = NaN and weight 0: nothing is known of it.
         """
+        self._add_up()
         seen, label = self.visits > 0, teacher.top1()
         on_label = self.probs.gather(1, label.unsqueeze(1)).squeeze(1) / self.visits
         return {
@@ -76,6 +88,13 @@ class RefinedLabels:
             "refined.label": torch.where(seen, self.probs.argmax(1), label),
             "refined.weight": self.weights / self.visits.clamp(min=1),
         }
+
+
+def seed_torch(seed: int) -> None:
+    """``torch.manual_seed``, which without an accelerator takes a millisecond to note that there is none."""
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
 
 
 class RandomStates:
@@ -96,7 +115,7 @@ class RandomStates:
                 if cuda and "cuda" in self._loaded:
                     torch.cuda.set_rng_state(self._loaded["cuda"], device)
             else:
-                torch.manual_seed(seed)
+                seed_torch(seed)
                 self.augment.manual_seed(seed + 1)
                 self.draws.manual_seed(seed + 2)
             yield
@@ -150,7 +169,7 @@ class Session:
         self.classes = check_outputs(student, gold, self.pool)
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
-            pool_size=None if pool is None else pool.size,
+            pool_size=0 if pool is None else pool.size,
         )  # fmt: skip
         self.facts = self.learner.facts
         """Numbers worth telling the user."""
@@ -172,7 +191,7 @@ class Session:
         if self.pool is None:
             return None
         rows = self.pool.size
-        if RefinedLabels.fits(rows, self.classes):
+        if rows * self.classes <= MOST_ENTRIES:
             return RefinedLabels(rows, self.classes)
         warn(
             f"{rows:,} rows × {self.classes:,} classes are too many to average predictions over: the run "
@@ -186,7 +205,7 @@ class Session:
             if self.tells:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
             with torch.random.fork_rng():
-                torch.manual_seed(self.recipe.seed)
+                seed_torch(self.recipe.seed)
                 self.scorer.prepare(0)
             self.prepared = 1
         if epoch:
