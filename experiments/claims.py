@@ -1,34 +1,54 @@
 """What a paper says its table shows, in a form that code can decide from our cells.
 
-    Claim("SLaM is above vanilla", higher=["SLaM"], lower=["Vanilla"])
-    larger_lead("its lead is larger with few labels", "SLaM", "Vanilla", at="500", than_at="2000")
+    Claim("SLaM is above vanilla", higher=["SLaM"], lower=["Vanilla"], effect=2.4)
+    larger_lead("its lead is larger with few labels", "SLaM", "Vanilla", at="500", than_at="2000", effect=2.7)
+    Claim(…, same_as="slam_table1")             # a figure that plots a table: told there, not counted again
+    Claim(…, structural="duplicates have distance 0, so none is picked twice")   # true by construction: not counted
 
 Per seed, the mean of the lower cells is taken from the mean of the higher ones ("row" means all its columns,
-"row@column" one cell); the 95% t-interval of these differences over seeds decides: above ``beyond`` is *yes*, below it
-*no*, and an interval that contains it is *not distinguishable*.
+"row@column" one cell). The differences over seeds give one of four answers, by the rule of ``experiments.sequential``:
+*yes* and *no* where they lie above or below ``beyond``, corrected by Holm among the counted claims of the table; *no
+difference larger than δ* where they are shown to lie within ±δ, half of the paper's own effect unless ``delta`` says
+otherwise; else *open*.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from experiments.sequential import ERROR, Evidence, evidence, holm
 from experiments.sweep import Cell
 from understudy.comparison.interval import Interval
 from understudy.errors import UnderstudyError
 
-YES, NO, UNCLEAR = "yes", "no", "not distinguishable"
+YES, NO, WITHIN, OPEN = "yes", "no", "no larger difference", "open"
+ANSWERS = (YES, NO, WITHIN, OPEN)
 
 
-def _early(cell: Cell) -> float:
-    third = cell.curve[: max(1, len(cell.curve) // 3)]
-    return sum(third) / len(third)
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _drop(cell: Cell) -> float:
+    """One epoch's luck must not count as a height, hence three each."""
+    width = min(3, len(cell.curve))
+    windows = [_mean(cell.curve[start : start + width]) for start in range(len(cell.curve) - width + 1)]
+    return max(windows) - windows[-1]
 
 
 MEASURES: dict[str, tuple[str, Callable[[Cell], float]]] = {
     "last": ("after the last epoch", lambda cell: cell.value),
-    "average": ("averaged over all epochs", lambda cell: sum(cell.curve) / len(cell.curve)),
-    "early": ("averaged over the first third of the epochs", _early),
-    "drop": ("best epoch minus last", lambda cell: max(cell.curve) - cell.curve[-1]),
+    "last_3": ("averaged over the last 3 epochs", lambda cell: _mean(cell.curve[-3:])),
+    "last_5": ("averaged over the last 5 epochs", lambda cell: _mean(cell.curve[-5:])),
+    "selected": ("at the epoch chosen on gold", lambda cell: cell.value if cell.selected is None else cell.selected),
+    "average": ("averaged over all epochs", lambda cell: _mean(cell.curve)),
+    "early": (
+        "averaged over the first third of the epochs",
+        lambda cell: _mean(cell.curve[: max(1, len(cell.curve) // 3)]),
+    ),
+    "drop": ("mean of the best 3 consecutive epochs minus mean of the last 3", _drop),
 }
+WITHOUT_CURVE = ("last", "selected")
 
 
 @dataclass(frozen=True)
@@ -41,32 +61,99 @@ class Claim:
     measure: str = "last"
     times: int = 1
     """2 makes the mean over two pairs of cells their sum, for differences of differences."""
+    effect: float | None = None
+    """The paper's own difference, in points; None: as its printed table has it, where it names the same rows."""
+    delta: float | None = None
+    """In points: what would be too small to matter, where half of the effect is not the argument."""
+    same_as: str = ""
+    """The experiment that decides and counts it, where this one shows the same cells again."""
+    structural: str = ""
+    """Why it holds by construction, where it does."""
+
+    @property
+    def counted(self) -> bool:
+        return not (self.same_as or self.structural)
+
+    @property
+    def within(self) -> float | None:
+        """δ as a share; there is none for a claim about a height."""
+        if self.delta is not None:
+            return self.delta / 100
+        return self.effect / 200 if self.effect and self.lower and not self.beyond else None
 
 
-def larger_lead(text: str, row: str, other: str, *, at: str, than_at: str) -> Claim:
+def larger_lead(
+    text: str, row: str, other: str, *, at: str, than_at: str, effect: float | None = None, same_as: str = ""
+) -> Claim:
     """(row − other) in one column exceeds (row − other) in another."""
-    return Claim(text, [f"{row}@{at}", f"{other}@{than_at}"], [f"{other}@{at}", f"{row}@{than_at}"], times=2)
+    higher, lower = [f"{row}@{at}", f"{other}@{than_at}"], [f"{other}@{at}", f"{row}@{than_at}"]
+    return Claim(text, higher, lower, times=2, effect=effect, same_as=same_as)
+
+
+def with_effect(claim: Claim, printed: Mapping[str, Sequence[str]]) -> Claim:
+    """The claim with the paper's own effect: its printed rows' difference, averaged over columns, if above 0."""
+    names = {*claim.higher, *claim.lower}
+    if claim.effect is not None or not claim.lower or claim.measure != "last" or not names <= set(printed):
+        return claim
+    sides = [_mean([_printed(printed[name]) for name in side]) for side in (claim.higher, claim.lower)]
+    effect = round(claim.times * (sides[0] - sides[1]), 2)
+    return replace(claim, effect=effect) if effect > 0 else claim
+
+
+def _printed(values: Sequence[str]) -> float:
+    """The mean of cells like "63.53 ± 0.29"."""
+    return _mean([float(found[0]) for value in values if (found := re.match(r"\d+(\.\d+)?", value))])
 
 
 @dataclass(frozen=True)
 class Verdict:
     claim: Claim
     answer: str
+    """One of ANSWERS; "" where the claim is not counted."""
     difference: Interval
+    p: float
+    """Of all looks together, after Holm."""
+    seeds: int
+    """How many the deciding look had; all that were looked at, while it is open."""
+
+    @property
+    def shown(self) -> str:
+        """The answer as a page gives it."""
+        if self.claim.same_as:
+            return f"see {self.claim.same_as}"
+        if self.claim.structural:
+            return "by construction"
+        return (
+            f"no difference larger than {100 * (self.claim.within or 0):.2g}" if self.answer == WITHIN else self.answer
+        )
 
 
-def decide(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+def decide(claims: Sequence[Claim], cells: Sequence[Cell]) -> list[Verdict]:
+    """All claims of a table, because Holm's rule is about all of them."""
+    found = [evidence(differences(claim, cells), limit=claim.beyond, delta=claim.within) for claim in claims]
+    counted = [number for number, claim in enumerate(claims) if claim.counted]
+    adjusted = dict(zip(counted, holm([found[number].p for number in counted]), strict=True))
+    return [
+        _verdict(claim, one, adjusted.get(number, 1.0))
+        for number, (claim, one) in enumerate(zip(claims, found, strict=True))
+    ]
+
+
+def _verdict(claim: Claim, found: Evidence, p: float) -> Verdict:
+    if not claim.counted:
+        return Verdict(claim, "", found.interval, p, found.interval.count)
+    if p <= ERROR:
+        return Verdict(claim, YES if found.above else NO, found.interval, p, found.seeds)
+    if found.p_within <= ERROR:
+        return Verdict(claim, WITHIN, found.interval, p, found.seeds_within)
+    return Verdict(claim, OPEN, found.interval, p, found.interval.count)
+
+
+def differences(claim: Claim, cells: Sequence[Cell]) -> list[float]:
+    """One for each seed."""
     seeds = sorted({cell.seed for cell in cells})
     sides = [(_side(claim.higher, cells, seed, claim), _side(claim.lower, cells, seed, claim)) for seed in seeds]
-    gaps = [claim.times * (higher - lower) for higher, lower in sides]
-    found = Interval.of(gaps)
-    if found.low > claim.beyond:
-        answer = YES
-    elif found.high < claim.beyond:
-        answer = NO
-    else:
-        answer = UNCLEAR
-    return Verdict(claim, answer, found)
+    return [claim.times * (higher - lower) for higher, lower in sides]
 
 
 def _side(names: Sequence[str], cells: Sequence[Cell], seed: int, claim: Claim) -> float:
@@ -79,7 +166,7 @@ def _side(names: Sequence[str], cells: Sequence[Cell], seed: int, claim: Claim) 
         found = [cell for cell in cells if (cell.row, cell.seed) == (row, seed) and column in ("", cell.column)]
         if not found:
             raise UnderstudyError(f"the claim {claim.text!r} speaks of {name!r}, which was not measured")
-        if claim.measure != "last" and not all(cell.curve for cell in found):
+        if claim.measure not in WITHOUT_CURVE and not all(cell.curve for cell in found):
             raise UnderstudyError(f"the claim {claim.text!r} needs the epochs of {name!r}, which were not followed")
-        means.append(sum(value(cell) for cell in found) / len(found))
-    return sum(means) / len(means)
+        means.append(_mean([value(cell) for cell in found]))
+    return _mean(means)

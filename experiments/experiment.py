@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from experiments.claims import Claim
+from experiments.claims import Claim, with_effect
+from experiments.sequential import LOOKS
 from experiments.sweep import Sweep
 
 PAPERS = {
@@ -38,6 +39,10 @@ class Part:
     published: Published | None = None
     """None where the paper only plots it."""
 
+    def judged(self) -> list[Claim]:
+        """The claims with the paper's own effects, as far as its table prints them."""
+        return [with_effect(claim, self.published.rows) for claim in self.claims] if self.published else [*self.claims]
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -52,6 +57,10 @@ class Experiment:
     not_reproduced: Sequence[str] = ()
     """Rows the paper only quotes, or that nobody can run again."""
     remarks: Sequence[str] = ()
+    most_seeds: int = LOOKS[-1]
+    """Where adding seeds for open claims ends."""
+    most_minutes: float = 20.0
+    """The same in CPU minutes, for each part."""
 
     def sweeps(self, scale: str) -> list[Sweep]:
         return [part.full if scale == "full" else part.reduced for part in self.parts]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.claims import MEASURES, Verdict, decide
+from experiments.claims import MEASURES, WITHOUT_CURVE, Verdict, decide
 from experiments.experiment import PAPERS, Part, Published, reductions
 from experiments.plot import is_drawn
 from experiments.runner import Finished, machine
@@ -14,7 +14,7 @@ from understudy.comparison.interval import signed, span
 
 def verdicts_of(finished: Finished) -> list[list[Verdict]]:
     parts = zip(finished.experiment.parts, finished.cells, strict=True)
-    return [[decide(claim, cells) for claim in part.claims] for part, cells in parts]
+    return [decide(part.judged(), cells) for part, cells in parts]
 
 
 def page(finished: Finished) -> str:
@@ -41,11 +41,11 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
     seeds = f"{finished.seeds} seed{'s' if finished.seeds > 1 else ''}"
     text = [
         f"**What the paper says, and whether our {finished.scale} run shows it**",
-        markdown(["claim", "difference, points", "95% interval", "shown"], [verdict_row(v) for v in verdicts]),
+        markdown(VERDICT_COLUMNS, [verdict_row(verdict) for verdict in verdicts]),
         f"**Ours**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
         ours(cells),
     ]
-    if any(claim.measure != "last" for claim in part.claims):
+    if any(claim.measure not in WITHOUT_CURVE for claim in part.claims):
         text += ["**Ours along training**, test accuracy in %, mean over columns and seeds", along_training(cells)]
     text += paper_text(part.published)
     if finished.scale == "reduced":
@@ -54,14 +54,21 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
     return "\n\n".join(text)
 
 
+VERDICT_COLUMNS = ["claim", "the paper's, points", "ours, points", "99% interval", "seeds", "shown"]
+
+
 def verdict_row(verdict: Verdict) -> list[str]:
-    how = "" if verdict.claim.measure == "last" else f" ({MEASURES[verdict.claim.measure][0]})"
+    claim, gap = verdict.claim, verdict.difference
+    how = "" if claim.measure == "last" else f" ({MEASURES[claim.measure][0]})"
     limit = ""
-    if verdict.claim.beyond:
-        size = f"{100 * verdict.claim.beyond:g}"
-        limit = f", by more than {size} points" if verdict.claim.lower else f": above {size}%"
-    gap = verdict.difference
-    return [verdict.claim.text + limit + how, signed(gap.mean), span(gap, signed), verdict.answer]
+    if claim.beyond:
+        size = f"{100 * claim.beyond:g}"
+        limit = f", by more than {size} points" if claim.lower else f": above {size}%"
+    why = f"; {claim.structural}" if claim.structural else ""
+    paper = "" if claim.effect is None else signed(claim.effect / 100)
+    return [
+        claim.text + limit + how + why, paper, signed(gap.mean), span(gap, signed), str(verdict.seeds), verdict.shown
+    ]  # fmt: skip
 
 
 def ours(cells: Sequence[Cell]) -> str:
@@ -117,6 +124,7 @@ def record(finished: Finished) -> dict[str, Any]:
             {
                 "title": part.title,
                 "claims": [verdict_row(verdict) for verdict in verdicts],
+                "answers": [verdict.answer for verdict in verdicts],
                 "cells": [vars(cell) for cell in cells],
             }
             for part, cells, verdicts in zip(experiment.parts, finished.cells, verdicts_of(finished), strict=True)

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from experiments.claims import WITHOUT_CURVE
 from experiments.experiment import Part
 from experiments.runner import Finished
 from experiments.sweep import Cell
@@ -61,7 +62,7 @@ def _title(part: Part) -> str:
 
 
 def _along_training(part: Part) -> bool:
-    return any(claim.measure != "last" for claim in part.claims)
+    return any(claim.measure not in WITHOUT_CURVE for claim in part.claims)
 
 
 def _panels(part: Part, cells: Sequence[Cell]) -> list[str]:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from experiments.claims import ANSWERS, NO, OPEN, WITHIN, YES
 from experiments.experiment import PAPERS
 from experiments.registry import all_experiments
 from experiments.table import markdown
@@ -100,8 +101,8 @@ def _all(records: dict[str, dict[str, Any]], name: str) -> str:
 
 def claims_section(records: dict[str, dict[str, Any]]) -> str:
     """Every claim of every table and figure, paper by paper, with the answer of our reduced run."""
-    answers = [claim[-1] for record in records.values() for part in record["parts"] for claim in part["claims"]]
-    count = {answer: answers.count(answer) for answer in ("yes", "no", "not distinguishable")}
+    answers = [answer for record in records.values() for part in record["parts"] for answer in part.get("answers", ())]
+    count = {answer: answers.count(answer) for answer in ANSWERS}
     missing = [name for name in all_experiments() if name not in records]
     minutes = sum(record["seconds"] for record in records.values()) / 60
     text = [
@@ -111,8 +112,8 @@ def claims_section(records: dict[str, dict[str, Any]]) -> str:
         "it lies on the claim's side, *no* where it lies on the other, *not distinguishable* where it contains the "
         "limit. With three seeds and small nets on stand-in data a *no* says that the claim does not carry over to "
         "this scale, not that the paper is wrong. Each page has our table, the paper's, and what was reduced.",
-        f"Of {len(answers)} claims {count['yes']} are shown, {count['no']} are contradicted, and "
-        f"{count['not distinguishable']} cannot be told apart.",
+        f"Of {sum(count.values())} claims {count[YES]} are shown, {count[NO]} are contradicted, {count[WITHIN]} have "
+        f"no larger difference, and {count[OPEN]} are open.",
         f"*{_all(records, 'dates')}, commit {_all(records, 'commits')}, {_all(records, 'machine')}, one thread per "
         f"process, {_all(records, 'seeds')} seeds; {minutes:.0f} minutes of CPU, where a run that two figures share "
         "counts twice.*",

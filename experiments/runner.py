@@ -136,8 +136,8 @@ def load(experiment: Experiment, scale: str, seeds: int | None, work: Path = WOR
     for sweep in experiment.sweeps(scale):
         mine = [job for job in jobs_of(experiment, scale, seeds, work) if job.sweep == sweep]
         stored |= {job.path: read_json(job.path) for job in mine}
-        cells = [Cell(**cell) for job in mine for cell in stored[job.path]["cells"]]
-        parts.append([_with_tuple(cell) for cell in cells])
+        cells = [cell for job in mine for cell in stored[job.path]["cells"]]
+        parts.append([Cell(**cell | {"curve": tuple(cell["curve"])}) for cell in cells])
     return Finished(
         experiment,
         scale,
@@ -147,10 +147,6 @@ def load(experiment: Experiment, scale: str, seeds: int | None, work: Path = WOR
         commits=sorted({job["commit"] for job in stored.values()}),
         seeds=max(cell.seed for part in parts for cell in part) + 1,
     )
-
-
-def _with_tuple(cell: Cell) -> Cell:
-    return Cell(cell.row, cell.column, cell.seed, cell.value, tuple(cell.curve))
 
 
 @cache

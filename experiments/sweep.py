@@ -11,7 +11,7 @@ The rows of a column share a seed's split, teacher and initial student, so that 
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +21,11 @@ import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest
 from understudy.training.recipe import find_schedule
+
+GOLD_ROWS = ("Gold only", "Clean only")
+"""What a student learns from the trusted rows alone; every table whose setting has gold shows it."""
+PLAIN_ROWS = ("Vanilla", "Unweighted", "Baseline", "Unweighted conventional")
+"""What it learns from the imperfect labels as they are."""
 
 AUGMENTS: dict[str, Callable[..., Any]] = {
     "flip": us.augment.flip,
@@ -39,6 +44,10 @@ class Cell:
     """A share: accuracy, error, ratio. Shown in percent."""
     curve: tuple[float, ...] = ()
     """The same on the test rows after every epoch, where it was followed."""
+    selected: float | None = None
+    """The same at the epoch that the select rows chose, where there are such."""
+    facts: dict[str, float] = field(default_factory=dict, hash=False)
+    """What the method found on the way: ``debias.mean_weight``, ``slam.mean_alpha``, …"""
 
 
 class Sweep(Protocol):
@@ -122,6 +131,23 @@ def known(names: Iterable[str], *asked: str) -> None:
 
 def curve_of(run: us.Run) -> tuple[float, ...]:
     return tuple(round(record["test_accuracy"], 5) for record in run.history if "test_accuracy" in record)
+
+
+def cell_of(run: us.Run, row: str, column: str, seed: int) -> Cell:
+    """What a run with ``test=`` measured: its last epoch, its curve, the epoch chosen on gold, and what it found."""
+    curve = curve_of(run)
+    chosen = None if run.selected_epoch is None else curve[run.selected_epoch - 1]
+    return Cell(row, column, seed, curve[-1], curve, chosen, facts_of(run))
+
+
+def facts_of(run: us.Run) -> dict[str, float]:
+    """What the slots found ("debias.mean_weight"); not how long it took, which no seed repeats."""
+    shares = {
+        f"{name.removesuffix('weight')}share_at_one": float((values == 1).double().mean())
+        for name, values in run.columns.items()
+        if name.endswith(".weight")
+    }
+    return {name: round(value, 5) for name, value in (shares | run.facts).items() if "." in name}
 
 
 def key(sweep: Any) -> str:
