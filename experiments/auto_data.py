@@ -30,6 +30,8 @@ class Situation:
     student: Callable[[], nn.Module]
     epochs: int
     recipe: dict[str, Any] = field(default_factory=lambda: {"lr": 3e-3, "batch_size": 128})
+    truth: Tensor | None = None
+    """The pool's true labels where they are known: to score its teacher by, and for nothing else."""
 
 
 def net(inputs: int, classes: int, *hidden: int) -> Callable[[], nn.Module]:
