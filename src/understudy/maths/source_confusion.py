@@ -1,0 +1,159 @@
+"""How good each of several sources is, counted on rows whose truth is known; and what their answers then say.
+
+A source is a rule, an annotator, or a teacher that gives hard labels. It *speaks* (votes) or abstains (−1), and both
+tell something. For source j and truth c, with n_c gold rows of class c, s_jc of which it spoke on and n_jcl of which it
+called l, and a strength m (in gold rows):
+
+    P(speaks | c) = (s_jc + m · coverage_j) / (n_c + m)                     coverage_j: how often it speaks on gold
+    P(l | c, speaks) = (n_jcl + m · e_jcl) / (s_jc + m)                     e_jcl: accuracy_j if l = c, else shared out
+    log P(votes | c) = Σ_j log P(vote_j or abstaining | c)                  (independent given the truth)
+
+accuracy_j is itself shrunk, by m votes, towards the accuracy of all votes. A source that spoke on every gold row is not
+known to abstain, so where it does that says nothing; a hard teacher is such a source, alone. Speaking and answering are
+smoothed apart: one pseudo-count over all answers would be hardly any for a source that speaks on 2% of the rows.
+
+Sources copy each other, so their sum is too sure of itself: the posterior is softmax(b · (log P(votes | c) + log π_c)),
+with one sharpness 0 < b ≤ 1. ``fit_votes`` chooses b and m together by the log-loss of cross-fitted gold rows. EM over
+the pool (Dawid–Skene anchored by gold) is not done: it explains how the sources depend on each other, not the truth,
+and was worse on every set tried (docs/results/votes_by_gold.md).
+
+    sources = fit_sources(votes, y, classes=6)                   # votes (N, A), −1 abstains; y (N,)
+    sources.log_likelihood(other_votes)                          # (n, C) float64
+    cross_likelihood(votes, y, 6)                                # of the rows themselves, by models of other rows
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+
+FOLDS = 5
+STRENGTHS = (3.0, 10.0, 30.0, 100.0)
+_SHARPNESS = torch.arange(2, 21, dtype=torch.float64) / 20
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The fitted sources. Apply them to any votes of the same sources, in the same order."""
+
+    prior: Tensor
+    """π, ``(C,)``: the classes' shares on gold, one pseudo-row each."""
+    confusion: Tensor
+    """P(answer | truth), ``(A, C, C + 1)``: source, truth, answer; the last answer is abstaining, 1 where it says
+    nothing."""
+    strength: float
+    """m."""
+    sharpness: float = 1.0
+    """b."""
+
+    @property
+    def classes(self) -> int:
+        return self.confusion.shape[1]
+
+    def log_likelihood(self, votes: Tensor) -> Tensor:
+        """log P(votes | truth), ``(n, C)`` float64."""
+        says = self.confusion.log().transpose(1, 2)
+        total = says.new_zeros(len(votes), self.classes)
+        for source, given in enumerate(votes.unbind(1)):
+            total += says[source].index_select(0, _answers(given, self.classes))
+        return total
+
+    def posterior_of(self, votes: Tensor) -> Tensor:
+        """The truth's chances, ``(n, C)`` float64."""
+        return self.sharpened(self.log_likelihood(votes)).exp()
+
+    def sharpened(self, log_likelihood: Tensor) -> Tensor:
+        """log-posterior, ``(n, C)``."""
+        return (self.sharpness * (log_likelihood + self.prior.log())).log_softmax(1)
+
+
+def fit_sources(votes: Tensor, y: Tensor, classes: int, *, strength: float = 10.0) -> Sources:
+    """Count on rows whose truth is ``y``. ``strength``: how many gold rows the smoothing is worth; sharpness is 1."""
+    if not strength > 0:
+        raise UnderstudyError(f"strength={strength} must be greater than 0, or an unseen answer would be impossible")
+    counts = _counts(votes, y, classes)
+    rows, spoken = counts.sum(2), counts[:, :, :classes].sum(2)
+    given, right = spoken.sum(1), counts[:, :, :classes].diagonal(dim1=1, dim2=2).sum(1)
+    overall = (right.sum() + 1) / (given.sum() + classes)
+    accuracy = ((right + strength * overall) / (given + strength)).view(-1, 1, 1)
+    same = torch.eye(classes, dtype=torch.float64)
+    expected = accuracy * same + (1 - accuracy) / (classes - 1) * (1 - same)
+    # Half a row each way: a source that said nothing on gold may speak on the pool.
+    coverage = (given + 0.5) / (len(y) + 1)
+    speaks = ((spoken + strength * coverage.unsqueeze(1)) / (rows + strength)).unsqueeze(2)
+    always = (given == len(y)).view(-1, 1, 1)
+    speaks, silent = torch.where(always, 1.0, speaks), torch.where(always, 1.0, 1 - speaks)
+    answer = (counts[:, :, :classes] + strength * expected) / (spoken + strength).unsqueeze(2)
+    prior = torch.bincount(y, minlength=classes).double() + 1
+    return Sources(prior / prior.sum(), torch.cat([speaks * answer, silent], dim=2), strength)
+
+
+def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> Sources:
+    """``fit_sources`` with the strength and sharpness whose cross-fitted log-loss on these rows is least."""
+    fold = deal_folds(y, folds)
+    least, strength, sharpness = float("inf"), STRENGTHS[0], 1.0
+    for tried in STRENGTHS:
+        joint = _cross_joint(votes, y, classes, fold, strength=tried)
+        losses = [-(b * joint).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in _SHARPNESS]
+        best = int(torch.stack(losses).argmin())
+        if float(losses[best]) < least:
+            least, strength, sharpness = float(losses[best]), tried, float(_SHARPNESS[best])
+    return replace(fit_sources(votes, y, classes, strength=strength), sharpness=sharpness)
+
+
+def cross_posterior(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> Tensor:
+    """Posteriors ``(N, C)`` of gold rows, each by a ``fit_votes`` that never saw its fold, not even to choose."""
+    fold = deal_folds(y, folds)
+    posterior = torch.empty(len(y), classes, dtype=torch.float64)
+    for number in fold.unique().tolist():
+        mine = fold == number
+        posterior[mine] = fit_votes(votes[~mine], y[~mine], classes, folds=folds).posterior_of(votes[mine])
+    return posterior
+
+
+def cross_likelihood(
+    votes: Tensor, y: Tensor, classes: int, fold: Tensor | None = None, *, strength: float = 10.0
+) -> Tensor:
+    """log P(votes | truth) ``(N, C)`` of gold rows, each by sources counted on the other folds.
+
+    ``fold (N,)``: which fold each row is in; None: five, dealt by class.
+    """
+    fold = deal_folds(y) if fold is None else fold
+    likelihood = torch.empty(len(y), classes, dtype=torch.float64)
+    for number in fold.unique().tolist():
+        mine = fold == number
+        others = fit_sources(votes[~mine], y[~mine], classes, strength=strength)
+        likelihood[mine] = others.log_likelihood(votes[mine])
+    return likelihood
+
+
+def _cross_joint(votes: Tensor, y: Tensor, classes: int, fold: Tensor, *, strength: float) -> Tensor:
+    """The same plus log π, which is counted on the other folds too."""
+    joint = cross_likelihood(votes, y, classes, fold, strength=strength)
+    for number in fold.unique().tolist():
+        prior = torch.bincount(y[fold != number], minlength=classes).double() + 1
+        joint[fold == number] += (prior / prior.sum()).log()
+    return joint
+
+
+def deal_folds(y: Tensor, folds: int = FOLDS) -> Tensor:
+    """A fold for each row, ``(N,)``, the rows of every class dealt out in turn."""
+    order = y.argsort(stable=True)
+    fold = torch.empty_like(y)
+    fold[order] = torch.arange(len(y)) % folds
+    return fold
+
+
+def _answers(votes: Tensor, classes: int) -> Tensor:
+    """Votes as answer numbers: abstaining is the last."""
+    return torch.where(votes < 0, classes, votes.long())
+
+
+def _counts(votes: Tensor, y: Tensor, classes: int) -> Tensor:
+    """``(A, C, C + 1)``: rows by source, truth and answer."""
+    sources, answers = votes.shape[1], classes + 1
+    cell = (torch.arange(sources) * classes + y.unsqueeze(1)) * answers + _answers(votes, classes)
+    counts = torch.bincount(cell.reshape(-1), minlength=sources * classes * answers)
+    return counts.double().view(sources, classes, answers)
