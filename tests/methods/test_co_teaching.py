@@ -1,6 +1,7 @@
 """Co-teaching: who trains on whose small losses, by hand and by an independent loop; the schedule; the peer."""
 
 import copy
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_training_equals_a_plain_loop_over_two_nets() -> None:
         net, None, pool, us.co_teaching(0.5, gradual_epochs=2), epochs=epochs, batch_size=20, lr=0.3, seed=seed,
         optimizer="sgd", progress=False,
     )  # fmt: skip
-    nets = [copy.deepcopy(net), fresh_copy(net, seed + 1)]
+    nets = [copy.deepcopy(net), fresh_copy(net, seed)]
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.3, momentum=0.9) for one in nets]
     labels = pool.teacher.top1()  # type: ignore[union-attr]
     for epoch in range(epochs):
@@ -96,8 +97,21 @@ def test_the_peer_is_another_net_the_same_for_a_seed_and_saved(tmp_path: Path) -
     assert not first[0].equal(first[1]) and not first[1].equal(first[3])
     run = us.train(net, None, _pool(), us.co_teaching(0.3), epochs=1, out=tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "modules.safetensors").exists()
-    assert not next(run.modules["peer"].parameters()).equal(fresh := next(fresh_copy(net, 1).parameters()))
+    assert not next(run.modules["peer"].parameters()).equal(fresh := next(fresh_copy(net, 0).parameters()))
     assert fresh.shape == next(net.parameters()).shape
+
+
+@pytest.mark.parametrize("build", [lambda: nn.Linear(4, 3), lambda: us.models.linear(4, 3)])
+@pytest.mark.parametrize("made_under", [-1, 0, 1, 2, 3])
+def test_the_peer_differs_from_a_student_made_under_a_seed_near_the_training_s(
+    build: Callable[[], nn.Module], made_under: int
+) -> None:
+    """A stream that is only the next number of the seed draws the very net that ``manual_seed(1)`` drew."""
+    torch.manual_seed(made_under)
+    student = build()
+    session = us.Session(student, None, _pool(), us.co_teaching(0.2), seed=0)
+    peer = session.scorer.learners["peer"].student
+    assert not next(student.parameters()).equal(next(peer.parameters()))
 
 
 def test_forget_rate_is_measured_on_gold_where_it_is_not_given() -> None:

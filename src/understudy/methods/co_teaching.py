@@ -12,6 +12,7 @@ and fine-tuning on gold are the first net's alone.
 """
 
 import copy
+import hashlib
 from functools import partial
 from typing import Any, Unpack
 
@@ -38,10 +39,15 @@ def small_loss_weights(losses: Tensor, forget_rate: float) -> Tensor:
     return torch.zeros_like(losses).index_fill_(0, easiest, len(losses) / kept)
 
 
+def peer_seed(seed: int) -> int:
+    """A random stream of its own: any small number may be the seed that the student was made under."""
+    return int.from_bytes(hashlib.sha256(f"co_teaching's peer, seed {seed}".encode()).digest()[:8]) >> 1
+
+
 def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
-    """The same architecture with weights of its own, drawn under ``seed``."""
+    """The same architecture with weights of its own, drawn for a training of this seed."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(peer_seed(seed))
         spec = models.spec_of(student)
         if spec is not None:
             return models.build(spec).to(next(student.parameters()))
@@ -65,7 +71,7 @@ class CoTeachingScorer:
         if learner.objective.alignment_rows:
             raise UnderstudyError("co_teaching cannot be combined with l2rw_weight: its weights are for one net")
         self.learner, self.forget_rate, self.gradual_epochs = learner, forget_rate, gradual_epochs
-        self.peer = learner.with_student(fresh_copy(learner.student, learner.seed + 1))
+        self.peer = learner.with_student(fresh_copy(learner.student, learner.seed))
         self.learners = {"": learner, "peer": self.peer}
 
     def prepare(self, epoch: int) -> None:
