@@ -6,6 +6,7 @@ from torch import nn
 
 from understudy.errors import UnderstudyError
 from understudy.training.ema import EMA
+from understudy.training.recipe import Recipe
 
 
 class One(nn.Module):
@@ -48,6 +49,23 @@ def test_decay_is_capped() -> None:
     late.updates = 2000
     late.update(One(2.0))
     assert late.module.weight.item() == pytest.approx(1.001)
+
+
+def test_equation_1_of_the_s_badge_paper_by_hand() -> None:
+    """Without warm-up: 0.9 · 100 + 0.1 · 6 = 90.6, 0.9 · 90.6 + 0.1 · 8 = 82.34; and Σ as one sum of the iterates."""
+    model = One(100.0)
+    ema = EMA(model, decay=0.9, warmup=False)
+    for value, average in ((6.0, 90.6), (8.0, 82.34)):
+        set_to(model, value)
+        ema.update(model)
+        assert ema.module.weight.item() == pytest.approx(average)
+    assert 0.9**2 * 100 + 0.1 * (0.9 * 6 + 8) == pytest.approx(82.34)
+
+
+def test_a_resumed_training_may_not_change_the_warm_up() -> None:
+    net = nn.Linear(2, 2)
+    settings = [Recipe(epochs=1, ema=ema).settings()["ema"] for ema in (EMA(net), EMA(net, warmup=False))]
+    assert settings == [0.999, "0.999 without warm-up"]
 
 
 def test_buffers_are_copied_not_averaged() -> None:

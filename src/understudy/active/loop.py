@@ -68,7 +68,7 @@ class Loop:
     """``student``: a module, or a function that builds one; each round starts from it anew (``warm_start``: from the
     last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
     start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
-    the pool. ``gold``: trusted rows from outside the pool, always trained on. ``test`` is looked at once a round.
+    the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted rows from outside the pool, always trained on. ``test`` is looked at once a round.
     ``callbacks`` see every round's training. ``options`` are those of ``us.train`` that all rounds share.
     """
 
@@ -92,6 +92,7 @@ class Loop:
         stop_change: float = 0.01,
         warm_start: bool = False,
         ema_decay: float = 0.999,
+        ema_warmup: bool = True,
         callbacks: Sequence[Callback] = (),
         progress: bool = True,
         **options: Unpack[SharedOptions],
@@ -109,8 +110,8 @@ class Loop:
         if self.recipe.device is not None:
             self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
-        self.ema = EMA(self.fresh, decay=ema_decay) if needs_ema(strategy) else None
-        self.state = State.open(self.folder, self._settings(ema_decay))
+        self.ema = EMA(self.fresh, decay=ema_decay, warmup=ema_warmup) if needs_ema(strategy) else None
+        self.state = State.open(self.folder, self._settings(ema_decay, ema_warmup))
         self.last: Run | None = None
         self.scores: Scores | None = None
 
@@ -256,7 +257,7 @@ class Loop:
     def _score(self, run: Run) -> Scores:
         return score(run.student, self.pool.rows, ema=run.ema, layer=self.recipe.feature_layer)
 
-    def _settings(self, ema_decay: float) -> dict[str, Any]:
+    def _settings(self, ema_decay: float, ema_warmup: bool) -> dict[str, Any]:
         """What a loop is: it can be continued only with the same."""
         return {
             "strategy": self.strategy, "start": self.start, "batch": self.batch, "budget": self.budget,
@@ -264,6 +265,7 @@ class Loop:
             "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.recipe.feature_layer,
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
             "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
+            **({} if ema_warmup else {"ema_warmup": False}),  # loops of before knew no other
         }  # fmt: skip
 
     def _check_numbers(self) -> None:

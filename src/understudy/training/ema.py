@@ -2,7 +2,8 @@
 
 β ← decay · β + (1 − decay) · θ after every step, decay = min(1 − 1/(t + 1), 0.999) with t the updates made
 before this one. The warm-up makes the first updates a plain mean of the iterates: the first copies θ, the
-second averages two, …; a fixed 0.999 would remember the random initialisation for thousands of steps. Buffers
+second averages two, …; a fixed 0.999 remembers the random initialisation for thousands of steps.
+``warmup=False`` is that: Equation 1 of S-Badge's paper as printed, β starting at the initial θ. Buffers
 (BatchNorm's statistics and counters) are copied. The average is always in eval mode and never asks for
 gradients; `reset` starts it again for the next round. (PyTorch's own AveragedModel takes 1.2 to 1.4 times as long per
 update, and pairs parameters by position without a word where a model is not the one it was made from.)
@@ -29,17 +30,17 @@ from understudy.errors import UnderstudyError, first_line
 class EMA:
     """`module` holds the averaged parameters; `updates` counts how many went in."""
 
-    def __init__(self, model: nn.Module, *, decay: float = 0.999) -> None:
+    def __init__(self, model: nn.Module, *, decay: float = 0.999, warmup: bool = True) -> None:
         if not 0 <= decay < 1:
             raise UnderstudyError(f"EMA decay = {decay}: use a number from 0 to below 1, usually 0.999")
-        self.decay = decay
+        self.decay, self.warmup = decay, warmup
         self.updates = 0
         self.module = copy.deepcopy(model).requires_grad_(False).eval()
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move the average towards the model as it is now."""
-        decay = min(1 - 1 / (self.updates + 1), self.decay)
+        decay = min(1 - 1 / (self.updates + 1), self.decay) if self.warmup else self.decay
         average, current = self._parameters(model)
         if average:
             torch._foreach_lerp_(average, current, 1 - decay)

@@ -233,7 +233,9 @@ def _setting(value: Any) -> Any:
         return value
     if isinstance(value, torch.dtype):
         return str(value)
-    return value.decay if isinstance(value, EMA) else fingerprint(value)
+    if isinstance(value, EMA):
+        return value.decay if value.warmup else f"{value.decay} without warm-up"
+    return fingerprint(value)
 
 
 def _check_seed(seed: Any) -> None:
