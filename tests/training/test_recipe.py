@@ -55,6 +55,8 @@ def test_a_session_refuses_what_only_a_loop_can_use() -> None:
         ({"epochs": 2.5}, "epochs=2.5 must be a whole number"),
         ({"epochs": True}, "epochs=True must be a whole number"),
         ({"epochs": 1, "lr": 0}, "lr=0 must be a number greater than 0"),
+        ({"epochs": 1, "until_accuracy": 99}, "until_accuracy=99 must be at most 1, or None"),
+        ({"epochs": 1, "finetune_lr": 0}, "finetune_lr=0 must be a number greater than 0, or None"),
         ({"epochs": 1, "clip": -1}, "clip=-1 must be a number greater than 0, or None"),
         ({"epochs": 1, "weight_decay": -1}, "weight_decay=-1 must be a number and not negative"),
         ({"epochs": 1, "seed": 1 << 63}, "must be a whole number of 64 bits"),

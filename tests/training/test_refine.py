@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -176,6 +177,52 @@ def test_fine_tuning_after_early_stopping_starts_from_the_selected_epoch(sets: S
     by_hand = us.train(stopped.selected(), sets.gold, None, us.vanilla(), epochs=8, lr=0.01, progress=False)
     for expected, found in zip(by_hand.student.parameters(), tuned.student.parameters(), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("told", "rate"),
+    [
+        ({"schedule": "step"}, 1e-4),  # 0.01 · 0.01
+        ({"schedule": "cosine"}, 0.01 * (1 - math.cos(0.1 * math.pi)) / 2),  # it ends at 0: the rate at nine tenths
+        ({"schedule": "step", "finetune_lr": 3e-3}, 3e-3),
+    ],
+)
+def test_fine_tuning_goes_on_at_one_small_rate(sets: Sets, told: dict[str, Any], rate: float) -> None:
+    """The independent way: a second training on gold from the first one's student, constant rate."""
+    plain = sets.train(schedule=told["schedule"])
+    tuned = sets.train(finetune_epochs=3, **told)
+    by_hand = us.train(plain.student, sets.gold, None, us.vanilla(), epochs=3, lr=rate, progress=False)
+    for expected, found in zip(by_hand.student.parameters(), tuned.student.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)
+
+
+def test_a_schedule_at_zero_leaves_no_rate_to_fine_tune_with(sets: Sets) -> None:
+    with pytest.raises(us.UnderstudyError, match="pass finetune_lr="):
+        sets.train(schedule=[(0.5, 0.0)], finetune_epochs=1)
+
+
+def test_training_until_its_own_labels_are_learned(sets: Sets) -> None:
+    """Gold rows by their label, pool rows by the teacher's; the first epoch that reaches the share is the last."""
+    full = sets.train(until_accuracy=1.0, gold_repeat=1)
+    shares = [record["train_accuracy"] for record in full.history]
+    wanted = sorted(shares)[len(shares) // 2]
+    stopped = sets.train(until_accuracy=wanted, gold_repeat=1)
+    assert len(stopped.history) == next(n for n, share in enumerate(shares, 1) if share >= wanted) < len(shares)
+    labels = torch.cat([sets.gold.y, sets.pool.teacher.top1()])  # type: ignore[union-attr]
+    right = stopped.predict(torch.cat([sets.gold.x, sets.pool.x])).argmax(1) == labels
+    assert stopped.history[-1]["train_accuracy"] == float(right.double().mean())
+    # Rows that only steer do not count.
+    steered = sets.train(until_accuracy=1.0, epochs=1)
+    right = steered.predict(sets.pool.x).argmax(1) == labels[len(sets.gold) :]
+    assert steered.history[-1]["train_accuracy"] == float(right.double().mean())
+
+
+def test_pretraining_and_fine_tuning_have_their_full_length(sets: Sets) -> None:
+    plain = sets.train(pretrain_epochs=2, epochs=1, finetune_epochs=2)
+    easy = sets.train(pretrain_epochs=2, epochs=3, finetune_epochs=2, until_accuracy=1e-9)
+    assert len(easy.history) == 1
+    for expected, found in zip(plain.student.parameters(), easy.student.parameters(), strict=True):
+        assert expected.equal(found)
 
 
 def test_a_noisy_split_selects_by_its_noisy_labels(sets: Sets) -> None:

@@ -84,6 +84,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "channels_last": {"student": channels_last},
     "phases": {"pretrain_epochs": 2, "finetune_epochs": 2},
     "patience": {"patience": 1, "finetune_epochs": 1, "epochs": 6},
+    "fitted": {"until_accuracy": 0.4, "finetune_epochs": 1, "schedule": "cosine"},
     "accumulate": {"accumulate": 3, "clip": 0.5},
     "refreshed": {"method": lambda: us.weighted(refresh_every=2), "pretrain_epochs": 1},
     "reweighted": {"method": us.l2rw, "optimizer": "sgd"},

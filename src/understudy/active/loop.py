@@ -68,7 +68,8 @@ class Loop:
     """``student``: a module, or a function that builds one; each round starts from it anew (``warm_start``: from the
     last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
     start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
-    the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted rows from outside the pool, always trained on. ``test`` is looked at once a round.
+    the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted
+    rows from outside the pool, always trained on. ``test`` is looked at once a round.
     ``callbacks`` see every round's training. ``options`` are those of ``us.train`` that all rounds share.
     """
 

@@ -228,10 +228,8 @@ class Job:
 
     def pretrain(self, seed: int) -> bytes:
         """The student of a seed after pretraining on its gold, for all methods: its state, as a file holds it."""
-        recipe = replace(
-            self.recipe, epochs=self.recipe.pretrain_epochs, pretrain_epochs=0, finetune_epochs=0, gold_repeat=1,
-            patience=None, seed=seed,
-        )  # fmt: skip
+        told = {"pretrain_epochs": 0, "finetune_epochs": 0, "seed": seed}
+        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, **told)
         gold = self.parts(seed).gold
         run = train(self.student, gold, None, METHODS["vanilla"](), progress=False, **recipe.arguments())
         return state_to_bytes(run.student.state_dict())

@@ -239,6 +239,11 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor
     return over_rows(model, x, probabilities, batch_size=batch_size)[0]
 
 
+def predicted(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
+    """The best class ``(n,)`` alone: no probabilities of a large pool are kept."""
+    return over_rows(model, x, lambda batch, index: forward(model, batch).argmax(-1), batch_size=batch_size)[0]
+
+
 def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_size: int = BATCH_SIZE) -> Tensor:
     """Penultimate features ``(n, d)``, eval mode, on the CPU."""
     tap = FeatureTap(model, layer)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import device_of, evaluate, usable_device
+from understudy.inference.passes import device_of, evaluate, predicted, usable_device
 from understudy.objective import Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
@@ -59,10 +59,12 @@ def train(
 
     ``student``: a module (copied) or a function that builds one (called under ``seed``). ``pool=None`` trains on gold
     alone, ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as
-    selected, and with ``patience`` training stops after that many epochs without a better one. ``gold_repeat`` shows
+    selected, and with ``patience`` training stops after that many epochs without a better one; with ``until_accuracy``
+    it stops once that share of the training rows' own labels is predicted (eval mode). ``gold_repeat`` shows
     each gold row that often per epoch (0: gold steers, but does not train), ``gold_weight`` multiplies its loss.
     ``pretrain_epochs`` first trains on gold alone, ``finetune_epochs`` does so at the end (from the selected epoch
-    where ``patience`` is set). ``clip`` bounds the gradient's norm; ``accumulate`` batches make one step.
+    where ``patience`` is set) at a constant ``finetune_lr``, by default the rate that the schedule ends with. ``clip``
+    bounds the gradient's norm; ``accumulate`` batches make one step.
     ``augment(x, generator)`` changes training batches. ``refine`` keeps, per pool row, what training said of its label.
     ``ema`` is reset to the student before the first epoch and follows every step (fine-tuning excepted). ``out`` names
     a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
@@ -144,7 +146,7 @@ class Training:
         if recipe.compile:
             self.model = torch.compile(self.student)
         if recipe.pretrain_epochs and not reached.is_past("pretrain"):
-            self._on_gold("pretrain", recipe.pretrain_epochs)
+            self._on_gold("pretrain", recipe.on_gold(recipe.pretrain_epochs))
         clock = time.perf_counter()
         # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
         self.session.prepare()
@@ -156,14 +158,13 @@ class Training:
         if recipe.finetune_epochs:
             if recipe.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
                 self.student.load_state_dict(reached.selected_state)
-            self._on_gold("finetune", recipe.finetune_epochs)
+            self._on_gold("finetune", recipe.finetuning())
             if self.test is not None:
                 measured = evaluate(self.student, self.test, batch_size=recipe.pass_batch_size)
                 self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
 
-    def _on_gold(self, phase: str, epochs: int) -> None:
-        recipe = replace(self.recipe, epochs=epochs, gold_repeat=1, patience=None)
-        self._epochs(phase, self.session.on_gold_alone(epochs=epochs), recipe)
+    def _on_gold(self, phase: str, recipe: Recipe) -> None:
+        self._epochs(phase, self.session.on_gold_alone(epochs=recipe.epochs), recipe)
 
     def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
@@ -191,6 +192,8 @@ class Training:
             self.show("on_start", self.session.facts)
         for epoch in range(progress.epoch, recipe.epochs):
             if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
+                break
+            if recipe.until_accuracy is not None and self._fitted() >= recipe.until_accuracy:
                 break
             clock = time.perf_counter()
             loss = self._epoch(epoch, session, recipe)
@@ -236,6 +239,8 @@ class Training:
     def _look(self, record: dict[str, float]) -> None:
         """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
         progress = self.progress
+        if self.recipe.until_accuracy is not None:
+            record["train_accuracy"] = self._train_accuracy()
         for name, rows in (("select", self.select), ("test", self.test)):
             if rows is not None:
                 measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
@@ -244,6 +249,21 @@ class Training:
         if self.select is not None and record["select_accuracy"] > progress.best:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
+
+    def _fitted(self) -> float:
+        """The training accuracy after the last epoch; of a training that is resumed, too."""
+        return self.progress.history[-1]["train_accuracy"] if self.progress.history else 0.0
+
+    def _train_accuracy(self) -> float:
+        """Of the rows that train, how many the student gives their own label: gold's, and the teacher's best class."""
+        session, size = self.session, self.recipe.pass_batch_size
+        given: list[tuple[Any, Tensor]] = []
+        if session.pool is not None and session.pool.teacher is not None:
+            given.append((session.pool.rows, session.pool.teacher.top1()))
+        if session.gold is not None and self.recipe.gold_repeat:
+            given.append((session.gold.rows, session.gold.y))
+        right = [predicted(self.student, rows, batch_size=size) == labels for rows, labels in given]
+        return float(torch.cat(right).double().mean())
 
     def show(self, moment: str, facts: dict[str, float]) -> None:
         if self.callbacks:

@@ -12,7 +12,7 @@ resumed may differ in it.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Required, TypedDict, get_type_hints
 
@@ -98,12 +98,14 @@ class SharedOptions(BatchOptions, total=False):
     epochs: Required[int]
     lr: float
     patience: int | None
+    until_accuracy: float | None
     optimizer: str
     weight_decay: float
     momentum: float
     schedule: Schedules
     pretrain_epochs: int
     finetune_epochs: int
+    finetune_lr: float | None
     clip: float | None
     device: str | torch.device | None
     compile: bool
@@ -128,6 +130,7 @@ class Option:
     panel: str | None = TRAINING
     least: float | None = None
     above: float | None = None
+    most: float | None = None
     whole: bool = False
     may_differ: bool = False
     """Whether a resumed training may be told otherwise: it changes no result."""
@@ -147,6 +150,10 @@ class Recipe:
         None, help="Stop after so many epochs that are not better on the select rows.", typed=int | None, least=1,
         whole=True,
     )  # fmt: skip
+    until_accuracy: float | None = option(
+        None, help="Stop once so large a share of the training rows' own labels is predicted.", typed=float | None,
+        above=0, most=1,
+    )  # fmt: skip
     optimizer: str = option("adam", help="adam, adamw or sgd.", typed=str)
     weight_decay: float = option(0.0, help="Weight decay.", typed=float, least=0)
     momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
@@ -161,6 +168,9 @@ class Recipe:
     )
     finetune_epochs: int = option(
         0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, whole=True
+    )
+    finetune_lr: float | None = option(
+        None, help="Its constant learning rate; the rate that the schedule ends with.", typed=float | None, above=0
     )
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
     accumulate: int = option(1, help="Batches that make one step.", least=1, whole=True)
@@ -190,9 +200,24 @@ class Recipe:
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
+        if self.finetune_epochs and not self.finetune_rate > 0:
+            raise UnderstudyError("the schedule has come down to 0 where fine-tuning would begin; pass finetune_lr=")
 
     def lr_at(self, progress: float) -> float:
         return self.lr * find_schedule(self.schedule)(progress)
+
+    def finetuning(self) -> "Recipe":
+        """For the epochs on gold alone at the end."""
+        return self.on_gold(self.finetune_epochs, lr=self.finetune_rate, schedule="constant")
+
+    @property
+    def finetune_rate(self) -> float:
+        """By default the rate that training ended with; of a schedule that ends at 0 (cosine), that at nine tenths."""
+        return self.finetune_lr or self.lr_at(1.0) or self.lr_at(0.9)
+
+    def on_gold(self, epochs: int, **changes: Any) -> "Recipe":
+        """For so many epochs on gold alone, which nothing but their number ends."""
+        return replace(self, epochs=epochs, gold_repeat=1, patience=None, until_accuracy=None, **changes)
 
     @classmethod
     def shared(cls, options: SharedOptions, function: str) -> "Recipe":
@@ -248,6 +273,8 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if option.above is not None and not (is_number and value > option.above):
         raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")
+    if option.most is not None and value > option.most:
+        raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
     if option.least is None:
         return
     if option.whole and not (is_number and isinstance(value, int) and value >= option.least):
