@@ -43,7 +43,7 @@ torture: .venv/.installed
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks
 
-# Every table and figure of the papers at its reduced scale; goes on where it was stopped.
+# Every table and figure of the papers at its reduced scale, 300 CPU minutes; goes on where it was stopped.
 reproduce: .venv/.installed
 	$(BIN)/python -m experiments.reproduce --workers 2
 

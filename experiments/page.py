@@ -7,9 +7,9 @@ from experiments.claims import MEASURES, WITHOUT_CURVE, Verdict, decide
 from experiments.experiment import PAPERS, Part, Published, reductions
 from experiments.plot import is_drawn
 from experiments.runner import Finished, machine
-from experiments.sweep import Cell
+from experiments.sweep import GOLD_ROWS, PLAIN_ROWS, Cell
 from experiments.table import markdown, percent
-from understudy.comparison.interval import signed, span
+from understudy.comparison.interval import Interval, signed, span
 
 
 def verdicts_of(finished: Finished) -> list[list[Verdict]]:
@@ -38,13 +38,19 @@ def page(finished: Finished) -> str:
 
 
 def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finished: Finished) -> str:
-    seeds = f"{finished.seeds} seed{'s' if finished.seeds > 1 else ''}"
+    count = len({cell.seed for cell in cells})
+    seeds = f"{count} seed{'s' if count > 1 else ''}"
     text = [
         f"**What the paper says, and whether our {finished.scale} run shows it**",
         markdown(VERDICT_COLUMNS, [verdict_row(verdict) for verdict in verdicts]),
         f"**Ours**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
         ours(cells),
+        *gold_alone(cells),
     ]
+    if any(cell.selected is not None for cell in cells):
+        text += ["**Ours, at the epoch chosen on gold**, in %", ours(cells, "selected")]
+    if any(cell.facts for cell in cells):
+        text += ["**What the methods found**, mean over columns and seeds", found(cells)]
     if any(claim.measure not in WITHOUT_CURVE for claim in part.claims):
         text += ["**Ours along training**, test accuracy in %, mean over columns and seeds", along_training(cells)]
     text += paper_text(part.published)
@@ -71,13 +77,59 @@ def verdict_row(verdict: Verdict) -> list[str]:
     ]  # fmt: skip
 
 
-def ours(cells: Sequence[Cell]) -> str:
+def ours(cells: Sequence[Cell], measure: str = "last") -> str:
+    """Rows without an epoch to choose (a teacher's) show the value they have."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
+    value = MEASURES[measure][1]
     rows = []
     for name in dict.fromkeys(cell.row for cell in cells):
-        found = [[cell.value for cell in cells if (cell.row, cell.column) == (name, column)] for column in columns]
+        found = [[value(cell) for cell in cells if (cell.row, cell.column) == (name, column)] for column in columns]
         rows.append([name, *(percent(values) if values else "" for values in found)])
     return markdown(["", *columns], rows)
+
+
+def gold_alone(cells: Sequence[Cell]) -> list[str]:
+    """A sentence where the trusted rows alone do better than the imperfect labels as they are."""
+    rows = {cell.row for cell in cells}
+    gold, plain = ([name for name in names if name in rows] for names in (GOLD_ROWS, PLAIN_ROWS))
+    if not gold or not plain:
+        return []
+    better = []
+    for column in dict.fromkeys(cell.column for cell in cells):
+        here = [cell for cell in cells if cell.column == column]
+        means = [Interval.of(cell.value for cell in here if cell.row == name).mean for name in (gold[0], plain[0])]
+        if means[0] > means[1]:
+            better.append(f"{column} (by {100 * (means[0] - means[1]):.1f})")
+    if not better:
+        return []
+    return [
+        f"{gold[0]} is above {plain[0]} at {', '.join(better)}: the imperfect labels, used as they are, cost there."
+    ]
+
+
+FACTS = {
+    "mean_weight": "mean weight",
+    "share_at_one": "share of weights at exactly 1",
+    "mean_alpha": "mean α",
+    "mean_k": "mean k",
+    "share_at_lower_bound": "share of α at its lower bound",
+}
+
+
+def found(cells: Sequence[Cell]) -> str:
+    """Facts under their last word's name, whichever slot found them: "debias.mean_weight" is a mean weight."""
+    names = list(dict.fromkeys(fact for cell in cells for fact in cell.facts))
+    rows = []
+    for name in dict.fromkeys(cell.row for cell in cells if cell.facts):
+        mine = [cell.facts for cell in cells if cell.row == name]
+        values = [[facts[fact] for facts in mine if fact in facts] for fact in names]
+        rows.append([name, *(f"{sum(each) / len(each):.3f}" if each else "" for each in values)])
+    return markdown(["", *map(_fact, names)], rows)
+
+
+def _fact(name: str) -> str:
+    slot, _, what = name.rpartition(".")
+    return f"{FACTS.get(what, what.replace('_', ' '))} ({slot})"
 
 
 def along_training(cells: Sequence[Cell]) -> str:
@@ -101,8 +153,12 @@ def paper_text(published: Published | None) -> list[str]:
 def provenance(finished: Finished) -> str:
     return (
         f"{', '.join(finished.dates)}, commit {', '.join(finished.commits)}, {machine()}, one thread per process, "
-        f"{finished.seeds} seeds, {finished.seconds / 60:.1f} minutes of CPU"
+        f"{_range(finished.seeds)} seeds, {finished.seconds / 60:.1f} minutes of CPU"
     )
+
+
+def _range(counts: Sequence[int]) -> str:
+    return f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(counts[0])
 
 
 def record(finished: Finished) -> dict[str, Any]:

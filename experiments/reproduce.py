@@ -1,11 +1,13 @@
 """Every table and figure of the papers at its reduced scale, in processes of one thread each.
 
-    python -m experiments.reproduce                          # make reproduce: about 40 minutes on two cores
+    python -m experiments.reproduce                          # make reproduce: two hours and a half on two cores
+    python -m experiments.reproduce --minutes 60             # fewer seeds: more claims stay open
     python -m experiments.reproduce slam_table1 air_fig04    # some of them
     python -m experiments.reproduce --scale full slam_table1 # the paper's setting: its data, and a GPU, are needed
 
-Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves a page and its numbers in
-docs/results/reproduce; at the end docs/results.md is put together anew.
+All of them get three seeds; then those with open claims get more, until all jobs together, earlier ones included, took
+--minutes of CPU time. Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves a page and
+its numbers in docs/results/reproduce; at the end docs/results.md and docs/results/claims.md are put together anew.
 """
 
 import argparse
@@ -21,6 +23,8 @@ from understudy.errors import UnderstudyError
 from understudy.store.files import write_json, write_text
 
 OUT = Path(__file__).parents[1] / "docs" / "results" / "reproduce"
+# Two cores for two hours and a half.
+MINUTES = 300.0
 
 
 def write(finished: Finished, out: Path) -> Path:
@@ -37,7 +41,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="experiments; all of them where none is named")
     parser.add_argument("--scale", choices=SCALES, default="reduced")
-    parser.add_argument("--seeds", type=int, help="instead of each setting's own number")
+    parser.add_argument("--seeds", type=int, help="fix their number, and add none")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="CPU minutes up to which seeds are added")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, default=WORK, help="where finished jobs are kept")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -49,8 +54,8 @@ def main() -> None:
     try:
         chosen = [find(name) for name in options.names] or list(all_experiments().values())
         failed = run(
-            chosen, scale=options.scale, seeds=options.seeds, workers=options.workers, work=options.work,
-            say=lambda line: print(line, flush=True), on_finished=done,
+            chosen, scale=options.scale, seeds=options.seeds, minutes=options.minutes, workers=options.workers,
+            work=options.work, say=lambda line: print(line, flush=True), on_finished=done,
         )  # fmt: skip
     except UnderstudyError as error:
         sys.exit(f"error: {error}")

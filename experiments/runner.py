@@ -1,39 +1,30 @@
 """Runs experiments: every (column, seed) of every setting is a job, run by an executor like the cells of a comparison.
 
 A finished job is a JSON file in the work folder, named after its setting, so a stopped run goes on where it was, and
-two figures of one sweep (a table and its trajectories) pay for it once.
+two figures of one sweep (a table and its trajectories) pay for it once. ``experiments.schedule`` says which come next.
 """
 
 import platform
-import re
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from experiments.experiment import Experiment
-from experiments.sweep import Cell, Sweep, key
+from experiments.schedule import Job, Schedule, Setting, cells_of, settings_of
+from experiments.sweep import Cell, key
 from understudy.comparison.executors import Executor, Processes
 from understudy.errors import UnderstudyError
-from understudy.store.files import read_json, write_json
+from understudy.store.files import write_json
 
 WORK = Path("runs/reproduce")
 SCALES = ("reduced", "full")
-
-
-@dataclass(frozen=True)
-class Job:
-    sweep: Sweep
-    column: str
-    seed: int
-    path: Path
 
 
 @dataclass(frozen=True)
@@ -47,20 +38,8 @@ class Finished:
     """Of CPU time, all jobs together."""
     dates: list[str]
     commits: list[str]
-    seeds: int
-
-
-def jobs_of(experiment: Experiment, scale: str, seeds: int | None, work: Path = WORK) -> list[Job]:
-    return [
-        Job(sweep, column, seed, work / key(sweep) / f"{_file_name(column)}-{seed}.json")
-        for sweep in experiment.sweeps(scale)
-        for column in sweep.columns
-        for seed in range(seeds or sweep.seeds)
-    ]
-
-
-def _file_name(column: str) -> str:
-    return re.sub(r"[^\w.]+", "_", column)
+    seeds: list[int]
+    """Part by part."""
 
 
 def run(
@@ -68,53 +47,80 @@ def run(
     *,
     scale: str = "reduced",
     seeds: int | None = None,
+    minutes: float = 0.0,
     workers: int = 1,
     executor: Executor | None = None,
     work: Path = WORK,
     say: Callable[[str], None] = print,
     on_finished: Callable[[Finished], None] = lambda finished: None,
 ) -> dict[str, str]:
-    """Run what is not there yet, and hand over every experiment as soon as its last job is in.
+    """Run what is not there yet; hand over every experiment when it has its first seeds, and again with more.
 
+    Everything gets the seeds its setting starts with. Then claims that are still open get more, as long as all jobs
+    together, those of earlier runs too, took less than ``minutes`` of CPU time; not where ``seeds`` fixes their number.
     ``executor``: who runs the jobs (None: ``workers`` processes of one thread each); their cells are written here.
     Returns experiment -> why it failed; one failure does not stop the others.
     """
     if scale not in SCALES:
         raise UnderstudyError(f"scale={scale!r} is unknown; use one of {', '.join(SCALES)}")
-    wanted = {experiment.name: jobs_of(experiment, scale, seeds, work) for experiment in experiments}
-    open_jobs = {job.path: job for jobs in wanted.values() for job in jobs if not job.path.exists()}
-    waiting = {experiment.name: experiment for experiment in experiments}
-    failed: dict[Path, str] = {}
+    settings = settings_of(experiments, scale, work)
+    schedule = Schedule(settings, seeds=seeds, minutes=minutes)
+    shown: dict[str, list[int]] = {}
 
-    def hand_over() -> None:
-        for name in list(waiting):
-            paths = [job.path for job in wanted[name]]
-            if all(path.exists() or path in failed for path in paths):
-                experiment = waiting.pop(name)
-                if not any(path in failed for path in paths):
-                    on_finished(load(experiment, scale, seeds, work))
+    def hand_over(changed: Iterable[Experiment]) -> None:
+        for experiment in changed:
+            mine = [settings[work / key(sweep)] for sweep in experiment.sweeps(scale)]
+            counts = [seeds or setting.measured() for setting in mine]
+            there = all(one.measured() >= schedule.start_of(one) and schedule.is_quiet(one) for one in mine)
+            if there and shown.get(experiment.name) != counts:
+                shown[experiment.name] = counts
+                on_finished(load(experiment, scale, mine, counts))
 
-    hand_over()
-    if open_jobs:
-        jobs = list(open_jobs.values())
-        if executor is None:
-            executor = Processes(workers)
-            say(f"{len(jobs)} jobs in {workers} process{'es' if workers > 1 else ''} of one thread")
-        made = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
-        with closing(executor.map(_measure, jobs)) as results:
-            for done, (number, (cells, seconds, problem)) in enumerate(results, start=1):
-                job = jobs[number]
-                if problem:
-                    failed[job.path] = problem
-                else:
-                    write_json(job.path, {
-                        "setting": {type(job.sweep).__name__: asdict(job.sweep)},  # type: ignore[call-overload]
-                        "cells": [asdict(cell) for cell in cells], "seconds": round(seconds, 1), **made,
-                    })  # fmt: skip
-                users = ", ".join(name for name, its in wanted.items() if any(one.path == job.path for one in its))
-                say(f"{done}/{len(jobs)} {users}: {job.column}, seed {job.seed}: {problem or f'{seconds:.0f} s'}")
-                hand_over()
-    return {name: failed[job.path] for name, jobs in wanted.items() for job in jobs if job.path in failed}
+    hand_over(experiments)
+    if waiting := schedule.waiting():
+        say(f"{len(waiting)} jobs to start with, in {workers} process{'es' if workers > 1 else ''} of one thread")
+    made = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
+    for job, (cells, seconds, problem) in _returning(schedule, executor or Processes(workers)):
+        if not problem:
+            _keep(job, cells, seconds, made)
+        schedule.returned(job, seconds, problem)
+        users = {experiment.name: experiment for experiment, _ in settings[job.path.parent].shown_by}
+        outcome = problem or f"{seconds:.0f} s; {_left(schedule, workers)}"
+        say(f"{', '.join(users)}: {job.column}, seed {job.seed}: {outcome}")
+        hand_over(users.values())
+    return {
+        experiment.name: problem
+        for path, problem in schedule.failed.items()
+        for experiment, _ in settings[path.parent].shown_by
+    }
+
+
+def _returning(schedule: Schedule, executor: Executor) -> Iterator[tuple[Job, tuple[list[Cell], float, str]]]:
+    """Jobs as they come back. A round ends when all that is open is under way; what comes back may ask for another."""
+    while True:
+        jobs: list[Job] = []
+
+        def handed(jobs: list[Job] = jobs) -> Iterator[Job]:
+            for job in schedule.jobs():
+                jobs.append(job)
+                yield job
+
+        with closing(executor.map(_measure, handed())) as results:
+            for number, result in results:
+                yield jobs[number], result
+        if not jobs:
+            return
+
+
+def _keep(job: Job, cells: Sequence[Cell], seconds: float, made: dict[str, str]) -> None:
+    setting = {type(job.sweep).__name__: asdict(job.sweep)}  # type: ignore[call-overload]
+    stored = [asdict(cell) for cell in cells]
+    write_json(job.path, {"setting": setting, "cells": stored, "seconds": round(seconds, 1), **made})
+
+
+def _left(schedule: Schedule, workers: int) -> str:
+    minutes = schedule.seconds_left() / 60 / workers
+    return f"{schedule.used / 60:.0f} CPU minutes used, at most {minutes:.0f} minutes left"
 
 
 def _measure(job: Job) -> tuple[list[Cell], float, str]:
@@ -130,22 +136,19 @@ def _measure(job: Job) -> tuple[list[Cell], float, str]:
     return cells, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ""
 
 
-def load(experiment: Experiment, scale: str, seeds: int | None, work: Path = WORK) -> Finished:
-    parts: list[list[Cell]] = []
-    stored: dict[Path, Any] = {}
-    for sweep in experiment.sweeps(scale):
-        mine = [job for job in jobs_of(experiment, scale, seeds, work) if job.sweep == sweep]
-        stored |= {job.path: read_json(job.path) for job in mine}
-        cells = [cell for job in mine for cell in stored[job.path]["cells"]]
-        parts.append([Cell(**cell | {"curve": tuple(cell["curve"])}) for cell in cells])
+def load(experiment: Experiment, scale: str, settings: Sequence[Setting], seeds: Sequence[int]) -> Finished:
+    """``settings``, ``seeds``: part by part."""
+    parts = [setting.stored(count) for setting, count in zip(settings, seeds, strict=True)]
+    once = {setting.folder: stored for setting, stored in zip(settings, parts, strict=True)}
+    jobs = [job for stored in once.values() for job in stored]
     return Finished(
         experiment,
         scale,
-        parts,
-        seconds=sum(job["seconds"] for job in stored.values()),
-        dates=sorted({job["date"] for job in stored.values()}),
-        commits=sorted({job["commit"] for job in stored.values()}),
-        seeds=max(cell.seed for part in parts for cell in part) + 1,
+        [cells_of(stored) for stored in parts],
+        seconds=sum(job["seconds"] for job in jobs),
+        dates=sorted({job["date"] for job in jobs}),
+        commits=sorted({job["commit"] for job in jobs}),
+        seeds=list(seeds),
     )
 
 

@@ -89,7 +89,7 @@ def test_jobs_run_in_processes_and_are_filed_here(tmp_path: Path) -> None:
     finished: list[Any] = []
     apart = Processes(2)
     assert runner.run([made()], executor=apart, work=tmp_path, say=str, on_finished=finished.append) == {}
-    assert len(finished[0].cells[0]) == 12 and finished[0].seeds == 3
+    assert len(finished[0].cells[0]) == 12 and finished[0].seeds == [3]
 
 
 def test_a_failure_is_told_and_the_others_go_on(inline: list[Any], tmp_path: Path) -> None:
@@ -155,9 +155,13 @@ def test_the_results_page_lists_every_claim(inline: list[Any], tmp_path: Path, m
     )
     results.main()
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "Of 2 claims 2 are shown, 0 are contradicted, 0 have no larger difference, and 0 are open." in text
+    assert (
+        "| SLaM: Student-Label Mixing for Distillation with Unlabeled Examples | 2 | 2 | 0 | 0 | 0 | 0% | 0 |" in text
+    )
+    assert "| all | 2 | 2 |" in text
     assert "Not run yet: made_fig02." in text
-    assert "[Table 1](results/reproduce/made_table1.md)" in text and "D2L, which is quoted" in text
+    assert "[Every claim with its interval](results/claims.md)" in text and "D2L, which is quoted" in text
+    assert "[Table 1](reproduce/made_table1.md)" in (tmp_path / "results" / "claims.md").read_text(encoding="utf-8")
 
 
 def test_the_command_lists_runs_and_writes(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,3 +183,82 @@ def test_outside_a_checkout_the_command_says_so(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnderstudyError, match="clone the repository"):
         command.load_experiments()
+
+
+@dataclass(frozen=True)
+class Noisy(Made):
+    """One method's lead is clear from 5 seeds on, or never."""
+
+    lead: float = 0.02
+    spread: float = 0.005
+    columns: tuple[str, ...] = ("100",)
+
+    def measure(self, column: str, seed: int) -> list[Cell]:
+        luck = self.spread * (-1) ** seed * (1 + seed % 3)
+        return [Cell("Vanilla", column, seed, 0.5), Cell("SLaM", column, seed, 0.5 + self.lead + luck)]
+
+
+def noisy(name: str, **options: Any) -> Experiment:
+    claim = Claim("SLaM is above Vanilla", ["SLaM"], ["Vanilla"])
+    full = Noisy(data="cifar10", **{**options, "spread": 0.0})
+    return Experiment(name, "001", "Table 1", "made up", [Part("Made up", full, Noisy(**options), [claim])], 1.0)
+
+
+def counted(found: list[Any]) -> dict[str, list[int]]:
+    """How many seeds each experiment ended with."""
+    return {one.experiment.name: one.seeds for one in found}
+
+
+def test_open_claims_get_more_seeds_until_they_are_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_measure", lambda job: (job.sweep.measure(job.column, job.seed), 60.0, ""))
+    hopeless = replace(noisy("hopeless", lead=0.0005), most_seeds=8)
+    both = [hopeless, noisy("clear")]
+    options: dict[str, Any] = {"executor": InProcess(), "work": tmp_path, "say": str}
+
+    def run(minutes: float, **more: Any) -> dict[str, list[int]]:
+        found: list[Any] = []
+        assert runner.run(both, minutes=minutes, on_finished=found.append, **options, **more) == {}
+        return counted(found)
+
+    assert run(0.0) == {"hopeless": [3], "clear": [3]}
+    # Six minutes are spent: two more buy the next look of the one that is likelier to be decided.
+    assert run(7.9) == {"hopeless": [3], "clear": [3]}
+    assert run(8.0)["clear"] == [5]
+    ended = run(1_000.0)
+    assert ended["clear"][0] < 20 and ended["hopeless"] == [8], "decided, and at its most seeds"
+    assert run(1_000.0) == ended, "nothing runs again"
+    assert run(1_000.0, seeds=3) == {"hopeless": [3], "clear": [3]}
+
+
+def test_an_experiments_minutes_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_measure", lambda job: (job.sweep.measure(job.column, job.seed), 60.0, ""))
+    found: list[Any] = []
+    short = replace(noisy("short", lead=0.0005), most_minutes=6.0)
+    lines: list[str] = []
+    runner.run([short], minutes=99, executor=InProcess(), work=tmp_path, say=lines.append, on_finished=found.append)
+    assert [one.seeds for one in found] == [[3], [5]], "eight seeds would take eight minutes"
+    assert lines[-1] == "short: 100, seed 4: 60 s; 5 CPU minutes used, at most 94 minutes left"
+
+
+def test_the_page_tells_of_gold_alone_and_of_what_methods_found(tmp_path: Path) -> None:
+    rows = {
+        "Teacher": (0.5, {}),
+        "Gold only": (0.7, {}),
+        "Vanilla": (0.6, {}),
+        "SLaM": (0.8, {"slam.mean_alpha": 0.75}),
+    }
+    cells = [
+        Cell(row, "100", seed, value, selected=None if row == "Teacher" else value + 0.01, facts=facts)
+        for row, (value, facts) in rows.items()
+        for seed in range(3)
+    ]
+    text = page(
+        runner.Finished(made(columns=("100",)), "reduced", [cells_with_curves(cells)], 1.0, ["today"], ["c"], [3])
+    )
+    assert "Gold only is above Vanilla at 100 (by 10.0)" in text
+    assert "| SLaM | 81.00 ± 0.00 |" in text.split("at the epoch chosen on gold")[1]
+    assert "|  | mean α (slam) |" in text and "| SLaM | 0.750 |" in text
+
+
+def cells_with_curves(cells: list[Cell]) -> list[Cell]:
+    return [replace(cell, curve=(cell.value, cell.value)) for cell in cells]

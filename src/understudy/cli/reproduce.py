@@ -27,7 +27,8 @@ def reproduce_command(
     scale: Annotated[
         str, typer.Option(help="reduced (minutes, data at hand) or full (the paper's setting).")
     ] = "reduced",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Instead of the setting's own number.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Fix their number, and add none.")] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="CPU minutes up to which open claims get more seeds.")] = 10.0,
     out: Annotated[Path | None, typer.Option(help="Folder for the page and its numbers.", show_default=False)] = None,
     work: Annotated[Path, typer.Option(help="Where finished jobs are kept.")] = Path("runs/reproduce"),
     workers: Annotated[int, typer.Option(min=1, help="Processes of one thread each.")] = 2,
@@ -52,13 +53,18 @@ def reproduce_command(
             console.print(table, "")
         return
     chosen = [registry.find(name) for name in names]
+    latest: dict[str, Any] = {}
 
-    def show(finished: Any) -> None:
+    def keep(finished: Any) -> None:
+        latest[finished.experiment.name] = finished
+
+    failed = runner.run(
+        chosen, scale=scale, seeds=seeds, minutes=minutes, workers=workers, work=work, say=typer.echo, on_finished=keep
+    )
+    for finished in latest.values():
         console.print(Markdown(pages.page(finished)))
         if out is not None:
             typer.echo(f"written: {reproduce.write(finished, out)}")
-
-    failed = runner.run(chosen, scale=scale, seeds=seeds, workers=workers, work=work, say=typer.echo, on_finished=show)
     if failed:
         raise UnderstudyError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
 
