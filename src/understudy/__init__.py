@@ -26,7 +26,7 @@ from understudy.labels.llm.answers import read_answers
 from understudy.labels.reliability import Reliability
 from understudy.labels.store.label_store import LabelStore, label_missing
 from understudy.labels.topk import TopK
-from understudy.labels.votes import Votes
+from understudy.labels.votes import Votes, fit_votes
 from understudy.leaks.between import leaks_between
 from understudy.maths.alignment.aligner import alignment
 from understudy.methods import METHODS, PUBLIC
@@ -69,6 +69,7 @@ __all__ = [
     "digits",
     "evaluate",
     "export",
+    "fit_votes",
     "label_missing",
     "leaks_between",
     "mapped_rows",

@@ -18,6 +18,7 @@ from understudy.auditing.result import Audit, Curve, GoldSize
 from understudy.auditing.suspects import find_suspects
 from understudy.auditing.words import expectations_of, verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.evidence import class_shift, enough_estimates
 from understudy.labels.reliability import Reliability
@@ -41,6 +42,7 @@ def audit(
     """
     if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
         raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+    gold, pool = weighed(gold, gold), weighed(pool, gold)
     record = read_record(gold, pool, class_names)
     noise, strata = pool_noise(record)
     trust = None

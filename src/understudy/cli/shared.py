@@ -100,7 +100,7 @@ class DataOptions:
         read=read_classes,
     ))  # fmt: skip
     votes: str = field(
-        metadata=_option(str, "majority", FILES, "How teacher_votes are weighed: majority or dawid_skene.")
+        metadata=_option(str, "majority", FILES, "How teacher_votes are weighed: majority, dawid_skene or gold.")
     )
     text: str | None = field(metadata=_option(str | None, None, FEATURES, "The column of texts."))
     encoder: str = field(metadata=_option(str, "tfidf", FEATURES, "For texts: tfidf, or an encoder's name or folder."))

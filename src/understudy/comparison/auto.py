@@ -41,6 +41,7 @@ from understudy.comparison.judge import Candidate, choose, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY, VANILLA
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import fold_rows, random_rows
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.objective import Objective
 from understudy.store.files import locked, read_json, write_bytes
@@ -187,7 +188,8 @@ def auto(
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
-    objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
+    known = weighed(labelled, gold)
+    objectives = candidates(gold, known) if methods is None else named_methods(methods, known)[0]
     if pilot_rows < 1:
         raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
     slice_ = labelled.take(random_rows(len(labelled), pilot_rows, seed).sort().values)
@@ -197,7 +199,7 @@ def auto(
     decision = None if folder is None else _earlier(folder, pilot)
     if decision is None:
         judged = pilot.run(executor, progress=progress)
-        choice, ruled_out = _choice(judged, gold, sees_all=len(slice_) == len(labelled))
+        choice, ruled_out = _choice(judged, weighed(gold, gold), sees_all=len(slice_) == len(labelled))
         table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
         decision = {
             "choice": choice, "ruled_out": ruled_out, "pilot_rows": len(slice_), "folds": folds, "candidates": table,

@@ -30,6 +30,7 @@ from understudy.comparison.interval import Array
 from understudy.comparison.outcome import GOLD_ONLY, TEACHER, VANILLA, Correct, Outcome
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import fold_rows, split_rows
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.objective import Context, Objective
@@ -195,7 +196,7 @@ class Job:
         drop_unlabelled(pool)  # says what is wrong with a pool without labels
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
-        self.objectives, self.notes = named_methods(methods, pool)
+        self.objectives, self.notes = named_methods(methods, weighed(pool, gold))
         self.test: Gold | None = Gold(*test, name="test") if isinstance(test, tuple) else test
         select = Gold(*select, name="select") if isinstance(select, tuple) else select
         self.select = select if isinstance(select, Gold) else float(select or 0.0)
@@ -220,7 +221,9 @@ class Job:
         """Estimate the teacher now, once, and not in every training and process."""
         classes = check_outputs(initial_student(self.student, 0), self.gold, self.pool)
         for seed in seeds:
-            context = Context(self.parts(seed).gold, self.pool, classes=classes, predict=_nobody, features=_nobody)
+            gold = self.parts(seed).gold
+            known, labelled = weighed(gold, gold), weighed(self.pool, gold)
+            context = Context(known, labelled, classes=classes, predict=_nobody, features=_nobody)
             for name, objective in self.objectives.items():
                 for slot in objective.slots() if name != GOLD_ONLY else ():
                     with suppress(UnderstudyError):  # the training will say it, with the method's name
@@ -271,16 +274,23 @@ class Job:
             return "gold" if len(self.gold.estimate_rows()) else ""
         return "test"
 
+    @cached_property
+    def weighed_gold(self) -> Gold:
+        return weighed(self.gold, self.gold)
+
     def teacher(self, seed: int) -> Outcome | None:
         """The teacher on the rows that test, or else on all of gold; neither was seen by it."""
-        parts = self.parts(seed)
-        examples = parts.test if self.test is None or self.teacher_seen_on == "test" else self.gold
+        parts, on_test = self.parts(seed), self.test is None or self.teacher_seen_on == "test"
+        if self.test is None:
+            examples = self.weighed_gold.take(torch.from_numpy(parts.rows))
+        else:
+            examples = weighed(self.test, self.gold) if on_test else self.weighed_gold
         rows, labels = examples.estimates()
         if labels is None or not len(rows):
             return None
         right = (labels.top1() == examples.y[rows]).numpy()
         # Rows of gold beside a test set are no rows of that set: they are counted below 0.
-        numbers = parts.rows[rows.numpy()] if examples is parts.test else -1 - rows.numpy()
+        numbers = parts.rows[rows.numpy()] if on_test else -1 - rows.numpy()
         return Outcome(float(right.mean()), judged=Correct(numbers, right))
 
 

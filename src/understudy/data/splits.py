@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.data.examples import Gold
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 
@@ -115,6 +116,7 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], FittedTrust], fo
     alpha = torch.full((len(gold),), float("nan"), dtype=torch.float64)
     for estimate, held_out in fold_rows(gold.y, folds, seed):
         part, judged = gold.take(estimate), gold.take(held_out)
+        part, judged = weighed(part, part), weighed(judged, part)
         rows, labels = part.estimates()
         if labels is None or len(rows) < 2:
             raise UnderstudyError(

@@ -15,9 +15,12 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.accuracy_curves import Leading
 from understudy.maths.dawid_skene import DawidSkene
+from understudy.maths.source_confusion import Sources
 from understudy.store.arrow import Array
 
 Columns = dict[str, Array]
+VoteModel = DawidSkene | Sources
+"""What weighs several annotators' votes: learned without gold, or on it."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,10 @@ class ReadOptions:
     """How many there are; None where it is not known and the form does not need it."""
     where: str = "teacher"
     """How messages name the labels."""
-    votes: str | DawidSkene = "majority"
+    votes: str | VoteModel = "majority"
     """How several annotators' votes are weighed."""
+    sources: tuple[str, ...] | None = None
+    """What the annotators are called, where a file has a column for each."""
     gaps: bool = False
     """Whether rows of ``Column.missing`` alone are rows without a label, rather than mistakes."""
 
@@ -141,9 +146,22 @@ class Labels(ABC):
         """The same labels, known to be over so many classes."""
         return self
 
-    def vote_model(self) -> DawidSkene | None:
+    def vote_model(self) -> VoteModel | None:
         """The model that weighs several annotators' votes, where one does."""
         return None
+
+    @property
+    def needs_gold(self) -> bool:
+        """Whether these are no labels yet: how the answers are weighed is to be learned from gold (``learn_from``)."""
+        return False
+
+    def learn_from(self, gold: Self, y: Tensor) -> Self:
+        """The labels, once ``gold`` (what the teacher said of rows whose truth is ``y``) has told how to weigh."""
+        return self
+
+    def cross_fitted(self, y: Tensor, known: Tensor) -> Self:
+        """The labels of the gold rows themselves, each learned without its own truth; ``known``: who may teach."""
+        return self
 
     def weighed_like(self, other: "Labels") -> bool:
         """Whether the same answers would give the same label in both sets."""

@@ -1,13 +1,24 @@
 """Votes of several annotators or rules, as teacher labels.
 
 ``by="majority"``: the shares of the votes are soft labels; ties stay ties. ``by="dawid_skene"``: the posterior of the
-Dawid–Skene model, which learns each annotator's mistakes from their disagreements. Rows nobody voted on have no label:
-training drops and counts them. One model must speak for gold and pool, so fit it where the votes are many and hand it
-on; rows taken out of a set keep the model of the set:
+Dawid–Skene model, which learns each annotator's mistakes from their disagreements. ``by="gold"``: the posterior of
+sources that were counted on gold, abstentions included (``maths/source_confusion.py``): with 50 gold rows or more the
+best of the three wherever it was tried. Rows nobody voted on have no label, whatever weighs them: training drops and
+counts them. (Silence has a likelihood too, but what it says is little more than the classes' shares, which a student
+would learn as if somebody had looked at the row.)
+
+One model must speak for gold and pool. That of ``by="gold"`` is fitted where the two meet (a training, a comparison, an
+audit), on the gold rows that are there: a part of gold never knows what the rest of it said. The labels of gold rows
+are cross-fitted, so that whoever measures the teacher on them meets no label that was made with the row's own truth.
+Dawid–Skene is fitted where the votes are many and handed on; rows taken out of a set keep the model of the set:
 
     votes = us.Votes(pool_votes, classes=2, by="dawid_skene")            # (N, A) integers, −1 abstains
     fit = votes.dawid_skene()                                            # .prior, .confusion, .posterior
     pool, gold = us.Pool(x, votes), us.Gold(xg, yg, teacher=us.Votes(gold_votes, classes=2, by=fit))
+
+    pool, gold = (us.Votes(each, classes=2, by="gold") for each in (pool_votes, gold_votes))
+    fit = us.fit_votes(gold_votes, yg, classes=2)                        # or by hand: .confusion, .posterior_of(votes)
+    us.Votes(pool_votes, classes=2, by=fit)
 """
 
 from collections.abc import Sequence
@@ -17,14 +28,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_class_count, first_bad, to_tensor
+from understudy.data.checks import check_class_count, check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Column, Columns, Labels, ReadOptions, same_classes
+from understudy.labels.base import Column, Columns, Labels, ReadOptions, VoteModel, same_classes
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
+from understudy.maths import source_confusion
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
+from understudy.maths.source_confusion import Sources, cross_posterior
 
-_RULES = ("majority", "dawid_skene")
+_RULES = ("majority", "dawid_skene", "gold")
 
 
 class Votes(Distribution):
@@ -35,19 +48,34 @@ class Votes(Distribution):
     )  # fmt: skip
     form, title = "votes", "votes"
     needs_classes = True
+    derived = (*Labels.derived, "_crossed", "sources")
 
-    def __init__(self, votes: Any, classes: int, by: str | DawidSkene = "majority", *, where: str = "teacher") -> None:
+    def __init__(
+        self,
+        votes: Any,
+        classes: int,
+        by: str | VoteModel = "majority",
+        *,
+        sources: Sequence[str] | None = None,
+        where: str = "teacher",
+    ) -> None:
         self.classes = self.listed = classes = check_class_count(classes, where)
-        if not isinstance(by, DawidSkene) and by not in _RULES:
-            raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or a fitted DawidSkene")
+        if not isinstance(by, VoteModel) and by not in _RULES:
+            raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or what fit_votes returned")
         self.votes = _checked(to_tensor(votes, where), classes, where)
-        if isinstance(by, DawidSkene) and by.confusion.shape[:2] != (self.votes.shape[1], classes):
+        if isinstance(by, VoteModel) and by.confusion.shape[:2] != (self.votes.shape[1], classes):
             raise UnderstudyError(
                 f"{where} holds {self.votes.shape[1]} annotators and {classes} classes, but by= was fitted on "
                 f"{by.confusion.shape[0]} and {by.confusion.shape[1]}; use votes of the same annotators"
             )
+        if sources is not None and len(sources) != self.votes.shape[1]:
+            raise UnderstudyError(f"{where} holds {self.votes.shape[1]} annotators, but sources= names {len(sources)}")
         self.by = by
-        self._fit = by if isinstance(by, DawidSkene) else None
+        self.sources = None if sources is None else tuple(map(str, sources))
+        """What the annotators are called."""
+        self._fit = by if isinstance(by, VoteModel) else None
+        self._crossed: Tensor | None = None
+        """Posteriors ``(N, C)`` of gold rows, each by a model of other rows."""
 
     def __len__(self) -> int:
         return len(self.votes)
@@ -67,10 +95,16 @@ class Votes(Distribution):
         return (self.votes >= 0).any(1)
 
     def take(self, rows: Tensor) -> "Votes":
-        return Votes(self.votes[rows], self.classes, by=self.vote_model() or self.by)
+        return self._like(self.votes[rows], None if self._crossed is None else self._crossed[rows])
 
     def without(self, rows: Tensor) -> "Votes":
-        return Votes(torch.where(rows.unsqueeze(1), -1, self.votes), self.classes, by=self.vote_model() or self.by)
+        return self._like(torch.where(rows.unsqueeze(1), -1, self.votes), self._crossed)
+
+    def _like(self, votes: Tensor, crossed: Tensor | None = None) -> "Votes":
+        """Other votes of the same annotators, weighed in the same way."""
+        other = Votes(votes, self.classes, by=self.vote_model() or self.by, sources=self.sources)
+        other._crossed = crossed
+        return other
 
     @classmethod
     def concatenate(cls, parts: Sequence["Votes"]) -> "Votes":
@@ -83,7 +117,10 @@ class Votes(Distribution):
             raise UnderstudyError(
                 "these votes are weighed by different models; fit one (votes.dawid_skene()) and pass it as by= to all"
             )
-        return cls(torch.cat([part.votes for part in parts]), first.classes, by=first.by)
+        crossed = None
+        if any(part._crossed is not None for part in parts):
+            crossed = torch.cat([part._posterior(slice(None)) for part in parts])
+        return first._like(torch.cat([part.votes for part in parts]), crossed)
 
     def simplest(self) -> Labels:
         """A single annotator's votes are hard labels; unanimous votes of several still rank the classes."""
@@ -91,7 +128,33 @@ class Votes(Distribution):
             return Hard(self.votes[:, 0], classes=self.classes)
         return self
 
-    def vote_model(self) -> DawidSkene | None:
+    @property
+    def needs_gold(self) -> bool:
+        return self.by == "gold"
+
+    def learn_from(self, gold: Labels, y: Tensor) -> "Votes":
+        if not self.needs_gold:
+            return self
+        if not isinstance(gold, Votes) or gold.votes.shape[1] != self.votes.shape[1]:
+            raise UnderstudyError(
+                'by="gold" learns from the same annotators\' votes on gold; give gold as many columns of votes'
+            )
+        if gold.sources is not None and self.sources is not None and gold.sources != self.sources:
+            raise UnderstudyError(
+                f"votes on gold and pool name different annotators ({_first_difference(gold.sources, self.sources)}); "
+                "use the same columns in the same order"
+            )
+        return Votes(self.votes, self.classes, by=fit_votes(gold.votes, y, self.classes), sources=self.sources)
+
+    def cross_fitted(self, y: Tensor, known: Tensor) -> "Votes":
+        fitted = self.learn_from(self.take(known.nonzero().squeeze(1)), y[known])
+        if fitted is not self:
+            crossed = fitted._posterior(slice(None))
+            crossed[known] = cross_posterior(self.votes[known], y[known], self.classes)
+            fitted._crossed = crossed
+        return fitted
+
+    def vote_model(self) -> VoteModel | None:
         if self._fit is None and self.by == "dawid_skene":
             self._fit = self.dawid_skene()
         return self._fit
@@ -106,13 +169,45 @@ class Votes(Distribution):
         # Files with gaps hold whole numbers as fractions; other fractions are refused below.
         if votes.dtype.kind == "f" and np.array_equal(votes, np.floor(votes)):
             votes = votes.astype(np.int64)
-        return cls(votes, options.classes, by=options.votes, where=options.where)
+        return cls(votes, options.classes, by=options.votes, sources=options.sources, where=options.where)
 
     def probs_of(self, rows: slice | Tensor) -> Tensor:
-        votes, model = self.votes[rows], self.vote_model()
-        if model is None:
+        votes = self.votes[rows]
+        if self.needs_gold:
+            raise UnderstudyError(
+                'votes by="gold" are weighed where gold and pool meet (train, compare, auto, audit); elsewhere pass '
+                "by=us.fit_votes(gold_votes, y, classes)"
+            )
+        if self.by == "majority":
             return vote_shares(votes, self.classes)
-        return model.posterior_of(votes) * (votes >= 0).any(1, keepdim=True)
+        return self._posterior(rows) * (votes >= 0).any(1, keepdim=True)
+
+    def _posterior(self, rows: slice | Tensor) -> Tensor:
+        if self._crossed is not None:
+            return self._crossed[rows]
+        model = self.vote_model()
+        assert model is not None
+        return model.posterior_of(self.votes[rows])
+
+
+def fit_votes(votes: Any, y: Any, classes: int) -> Sources:
+    """How good each annotator or rule is, counted on gold: what ``us.Votes(…, by=…)`` weighs with.
+
+    ``votes (N, A)``: what they said of rows whose truth is ``y``; −1 abstains. Do not label these rows with it: their
+    own truth is in it (``by="gold"`` cross-fits them).
+    """
+    given = _checked(to_tensor(votes, "votes"), check_class_count(classes, "votes"), "votes")
+    truth = check_labels(y, "y")
+    check_length(len(truth), len(given), "y", "votes")
+    if not len(truth):
+        raise UnderstudyError("no gold row has a vote; votes are weighed by gold rows that have some")
+    if int(truth.max()) >= classes:
+        raise UnderstudyError(f"y holds class {int(truth.max())}, but there are {classes} classes; check classes=")
+    return source_confusion.fit_votes(given, truth, classes)
+
+
+def _first_difference(mine: Sequence[str], theirs: Sequence[str]) -> str:
+    return next(f"{one!r}, {other!r}" for one, other in zip(mine, theirs, strict=True) if one != other)
 
 
 def _checked(votes: Tensor, classes: int, where: str) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.leaks.image_hash import Images
 from understudy.leaks.lookalikes import (
@@ -157,6 +158,7 @@ def leaks_between(
     """Leaks between the sets of a training. A Dataset is asked row by row, so of it only the ids are compared."""
     sets: dict[str, RowSet] = {}
     notes = []
+    pool = pool if gold is None else weighed(pool, gold)
     for name, part in {"gold": gold, "pool": pool, "test": test, "select": select}.items():
         if part is None:
             continue
@@ -164,7 +166,8 @@ def leaks_between(
         if part.rows.per_row:
             content = None
             notes.append(f"{name} is a Dataset: it was searched for shared ids, not for copies")
-        labels = part.y if isinstance(part, Gold) else None if part.teacher is None else part.teacher.top1()
+        teacher = None if part.teacher is None or part.teacher.needs_gold else part.teacher
+        labels = part.y if isinstance(part, Gold) else None if teacher is None else teacher.top1()
         sets[name] = RowSet(content, part.ids, None if labels is None else labels.numpy(), _looks_like_images(content))
     leaks = compare_sets(sets)
     return replace(leaks, notes=(*notes, *leaks.notes))

@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
+from understudy.data.weighing import weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
 
@@ -58,6 +59,7 @@ def measure_teacher(
 
     ``reliability``: the estimate a training used (``run.fits``); without one, it is fitted as ``us.slam()`` does.
     """
+    gold, pool = weigh_by_gold(gold, pool)
     rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
     if gold is None or labels is None or len(rows) < 2:
         return None

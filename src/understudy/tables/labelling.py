@@ -26,9 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import UnderstudyError, warn
-from understudy.labels.base import Column
+from understudy.labels.base import Column, VoteModel
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
-from understudy.maths.dawid_skene import DawidSkene
 from understudy.store.arrow import Array
 from understudy.tables.table import Table, text_array
 
@@ -104,7 +103,7 @@ class Labelling:
     """How many, where the form needs to know."""
     ordered: bool = False
     """Whether the user gave the order of the names, which lists of probabilities then follow."""
-    votes: str | DawidSkene = "majority"
+    votes: str | VoteModel = "majority"
 
     def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
         """A column of labels as class numbers."""
@@ -246,7 +245,10 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
         raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
     values = {column.name: _read(column, given[column.name], table, how) for column in columns if column.name in given}
     classes = how.classes if forms[0].needs_classes else None if how.names is None else len(how.names.names)
-    return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes))
+    prefix = columns[0].prefix
+    spread = prefix is not None and all(name.startswith(prefix) for name in first)
+    sources = tuple(name.removeprefix(prefix or "") for name in first) if spread else None
+    return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes, sources))
 
 
 def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
 from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of
 from understudy.labels.base import Labels
@@ -163,6 +164,7 @@ class Session:
         if pool is None and not recipe.gold_repeat:
             raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
         self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
+        gold, pool = weigh_by_gold(gold, pool)
         self.epochs, self.options = epochs, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)

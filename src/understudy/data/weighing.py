@@ -1,0 +1,44 @@
+"""Where gold and pool meet: labels that have yet to learn from gold how to weigh (``us.Votes(by="gold")``) learn it.
+
+Whoever starts from gold and pool asks here first, with exactly the gold rows it may use: a fold of gold, a part dealt
+for training. Sets without such labels come back as they are.
+
+    gold, pool = weigh_by_gold(gold, pool)
+"""
+
+import copy
+from typing import TypeVar
+
+import torch
+
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+
+Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
+
+
+def weigh_by_gold(gold: Gold | None, pool: Pool | None) -> tuple[Gold | None, Pool | None]:
+    """Both sets with labels; those of gold rows are cross-fitted."""
+    return weighed(gold, gold), weighed(pool, gold)
+
+
+def weighed(part: Part, gold: Gold | None) -> Part:
+    """``part`` with labels weighed as ``gold`` says; where it is gold itself, each row by the others."""
+    # What is no set at all is refused where it is read.
+    if not isinstance(part, Gold | Pool) or part.teacher is None or not part.teacher.needs_gold:
+        return part
+    rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+    if gold is None or labels is None or not len(rows):
+        raise UnderstudyError(
+            'votes by="gold" need gold rows with votes (us.Gold(x, y, teacher=us.Votes(…, by="gold"))); give some, or '
+            'use by="majority"'
+        )
+    if not labels.needs_gold:
+        raise UnderstudyError('the pool\'s votes are weighed by="gold", those on gold are not; pass by="gold" to both')
+    with_labels = copy.copy(part)
+    if part is gold:
+        known = torch.isin(gold.teacher_rows, rows)
+        with_labels.teacher = part.teacher.cross_fitted(gold.y[gold.teacher_rows], known)
+    else:
+        with_labels.teacher = part.teacher.learn_from(labels, gold.y[rows])
+    return with_labels
