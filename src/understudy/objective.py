@@ -165,6 +165,8 @@ class Context:
     """Student probabilities ``(n, C)`` for any rows."""
     features: Callable[[Any], Tensor]
     """Student penultimate features ``(n, d)`` for any rows."""
+    on_estimates: Callable[[], Tensor] | None = None
+    """What students that were not fitted to them say of the estimate rows, where the student itself was."""
     seed: int = 0
     epoch: int = 0
     kept: Tensor | None = None
@@ -202,7 +204,8 @@ class Context:
 
     @cached_property
     def student_on_estimates(self) -> Tensor:
-        return self.predict(self.estimates[0].rows)
+        gold, _ = self.estimates
+        return self.predict(gold.rows) if self.on_estimates is None else self.on_estimates()
 
     @cached_property
     def student_on_pool(self) -> Tensor:
@@ -215,6 +218,9 @@ class Slot(ABC):
     name: str
     wants_features: bool = False
     """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
+    asks_student: bool = False
+    """Whether ``prepare`` asks the student about gold (``context.student_on_estimates``): one that was pretrained on
+    these rows has copies made that were not."""
 
     @property
     def wants_progress(self) -> bool:
@@ -415,6 +421,11 @@ class Objective:
         if self.weight is None:
             return None
         return self.weight(losses.detach(), replace(step, alignment=alignment)).detach()
+
+    @property
+    def asks_student(self) -> bool:
+        """Whether a slot asks the student about gold rows."""
+        return any(slot.asks_student for slot in self.slots())
 
     @property
     def can_vanish(self) -> bool:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import understudy as us
+from understudy.store.settings import fingerprint
 
 X = torch.arange(10.0).reshape(5, 2)
 Y = torch.tensor([0, 1, 2, 1, 0])
@@ -110,3 +111,34 @@ def test_digits() -> None:
     assert x.dtype == torch.float32
     assert (x.min(), x.max()) == (0, 1)
     assert y.unique().tolist() == list(range(10))
+
+
+def test_rows_that_estimate_only() -> None:
+    marked = torch.tensor([1, 0, 0, 1, 0]).bool()
+    gold = us.Gold(X, Y, PROBS, None, torch.tensor([0, 1, 0, 0, 0]).bool(), estimate_only=marked)
+    assert gold.estimate_rows().tolist() == [0, 2, 3, 4] and gold.training_rows().tolist() == [1, 2, 4]
+    assert gold.training() is not None and gold.training().y.tolist() == [1, 2, 0]  # type: ignore[union-attr]
+    assert gold.take(torch.tensor([4, 3])).estimate_only.tolist() == [False, True]
+    both = us.Gold(X, Y, PROBS) + gold
+    assert both.estimate_only.tolist() == [False] * 5 + marked.tolist()
+    assert us.Gold(X, Y, PROBS, estimate_only=True).training() is None
+    assert "2 of these estimate only" in repr(gold)
+    plain = us.Gold(X, Y, PROBS)
+    assert plain.training() is plain and plain.estimate_only.tolist() == [False] * 5
+
+
+def test_the_mark_is_refused_where_it_cannot_hold() -> None:
+    with pytest.raises(us.UnderstudyError, match=r"gold\.estimate_only row 2 is also chosen"):
+        us.Gold(X, Y, PROBS, chosen=torch.arange(5) > 1, estimate_only=torch.arange(5) < 3)
+    with pytest.raises(us.UnderstudyError, match="none of them"):
+        us.Gold(X, Y, estimate_only=True)
+    with pytest.raises(us.UnderstudyError, match=r"gold\.estimate_only"):
+        us.Gold(X, Y, PROBS, estimate_only=[True, False])
+
+
+def test_gold_without_the_mark_has_the_fingerprint_it_always_had() -> None:
+    names = {"rows", "y", "ids", "chosen", "teacher", "teacher_rows"}
+    plain = us.Gold(X, Y, PROBS)
+    assert set(vars(plain)) == set(vars(plain + plain)) == set(vars(plain.take(torch.arange(3)))) == names
+    marked = us.Gold(X, Y, PROBS, estimate_only=True)
+    assert fingerprint(marked) != fingerprint(plain)

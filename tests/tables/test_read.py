@@ -263,3 +263,26 @@ def test_no_file_is_overwritten(save: Any) -> None:
         write_table(path, {"x": X})
     with pytest.raises(UnderstudyError, match=r"\.parquet, \.csv, \.jsonl or \.npz"):
         write_table(path.with_suffix(".txt"), {"x": X})
+
+
+@pytest.mark.parametrize("marks", [[True, False, False], [1, 0, 0], ["true", "False", "no"], [1.0, 0.0, 0.0]])
+def test_a_column_marks_gold_that_estimates_only(marks: list[Any], save: Any, tmp_path: Path) -> None:
+    pool = save("pool.parquet", id=IDS, x=X, teacher_probs=PROBS)
+    gold = save("gold.csv", id=["a", "b", "c"], label=[0, 1, 1], estimate_only=marks)
+    found = read_examples(gold=gold, pool=pool).gold
+    assert found is not None and found.estimate_only.tolist() == [True, False, False]
+    # Rows with features of their own are put in another order: those that the pool knows come first.
+    columns = {"id": ["z", "a", "b"], "x": np.concatenate([X[:1] + 9, X[[1, 3]]]), "label": [0, 0, 1]}
+    gold = save("own.parquet", **columns, estimate_only=np.asarray(marks)[[1, 0, 2]])
+    found = read_examples(gold=gold, pool=pool).gold
+    assert found is not None and found.ids is not None and found.ids.tolist() == ["a", "b", "z"]
+    assert found.estimate_only.tolist() == [True, False, False]
+
+
+def test_a_mark_is_true_or_false(save: Any) -> None:
+    gold = save("gold.csv", id=["a", "b"], label=[0, 1], estimate_only=["true", "maybe"])
+    with pytest.raises(UnderstudyError, match=r"gold\.csv: column 'estimate_only' row 1 is 'maybe'"):
+        read_examples(gold=gold, pool=save("pool.parquet", id=IDS, x=X, teacher_probs=PROBS))
+    gold = save("numbers.csv", x0=[0.0, 1.0], label=[0, 1], estimate_only=[1, 0])
+    with pytest.raises(UnderstudyError, match="none of them"):
+        read_examples(gold=gold)

@@ -73,7 +73,8 @@ def train_command(
 
     A gold file of `id` and `label` is enough: features and the teacher's word are then taken from the pool file by id,
     and those rows leave the pool. Give the teacher's word only for gold rows it had not trained on. `--gold +batch.csv`
-    adds the answered batch of `understudy select`: such rows train, but never estimate.
+    adds the answered batch of `understudy select`: such rows train, but never estimate. Gold rows with a true
+    `estimate_only` do the opposite.
 
     Examples:
 

@@ -3,7 +3,7 @@
 With test rows of their own, gold is cut into a training and a select part, anew for each seed. Without, gold is also
 cut into folds: seed 0 tests on the first fifth, seed 1 on the second and so on, so that after ``FOLDS`` seeds every
 gold row has been tested once by students that never saw it. Rows chosen by active learning are no random sample: they
-always train.
+always train. Rows that estimate only are one: they measure the teacher, select and test, and are left out of training.
 
 The methods come by name: what the user asked for and the baselines that are always there, or the short list that
 ``us.auto`` chooses from.
@@ -113,7 +113,7 @@ def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
         # Every fold must hold every class.
         if bool((torch.bincount(gold.y[gold.estimate_rows()], minlength=known) > 1).all()):
             names.append("forward")
-    return {GOLD_ONLY: METHODS["vanilla"](), **from_text(names)}
+    return {**({GOLD_ONLY: METHODS["vanilla"]()} if len(gold.training_rows()) else {}), **from_text(names)}
 
 
 FOLDS = 5
@@ -180,7 +180,7 @@ def train_method(
 def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
     """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
     assert pool.teacher is not None
-    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
+    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // max(1, len(gold.training_rows()))
     return replace(recipe, gold_repeat=max(1, passes))
 
 
@@ -197,6 +197,9 @@ class Job:
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
         self.objectives, self.notes = named_methods(methods, weighed(pool, gold))
+        if not len(gold.training_rows()):
+            del self.objectives[GOLD_ONLY]
+            self.notes.append("gold only (train on gold alone) is left out: every gold row estimates only.")
         self.test: Gold | None = Gold(*test, name="test") if isinstance(test, tuple) else test
         select = Gold(*select, name="select") if isinstance(select, tuple) else select
         self.select = select if isinstance(select, Gold) else float(select or 0.0)
@@ -240,12 +243,15 @@ class Job:
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
         """Train one method under one seed: what it reached, and what it warned of."""
         parts = self.parts(cell.seed)
-        recipe = replace(self.recipe, pretrain_epochs=0, refine=False, seed=cell.seed)
+        recipe = replace(self.recipe, refine=False, seed=cell.seed)
+        student: Student = self.student
+        if not self._cross_fits(cell, parts.gold):
+            recipe, student = replace(recipe, pretrain_epochs=0), self._student(cell)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 run = train_method(
-                    cell.method, self._student(cell), parts.gold, self.pool, self.objectives[cell.method], recipe,
+                    cell.method, student, parts.gold, self.pool, self.objectives[cell.method], recipe,
                     test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
                 )  # fmt: skip
             except UnderstudyError as error:
@@ -253,6 +259,13 @@ class Job:
         right = run.predict(parts.test.rows).argmax(1) == parts.test.y
         outcome = replace(Outcome.of(run), judged=Correct(parts.rows, right.numpy()))
         return outcome, [str(one.message) for one in caught if issubclass(one.category, UnderstudyWarning)]
+
+    def _cross_fits(self, cell: Cell, gold: Gold) -> bool:
+        """Whether the method pretrains by itself: it asks the student about gold rows that this one has trained on, so
+        copies must be pretrained without them."""
+        trained_on = (~gold.estimate_only[gold.estimate_rows()]).any()
+        asks = cell.method != GOLD_ONLY and self.objectives[cell.method].asks_student
+        return asks and bool(trained_on)
 
     def _student(self, cell: Cell) -> Student:
         if cell.start is None:

@@ -28,7 +28,9 @@ class Gold:
 
     ``teacher`` is what the teacher said of these rows; give it only where the teacher had not trained on them, because
     such rows *estimate* how far it can be trusted. Rows without it only train. ``chosen=True`` marks rows picked by
-    active learning: they are not a random sample, so they train and never estimate. ``a + b`` concatenates.
+    active learning: they are not a random sample, so they train and never estimate. ``estimate_only=True`` marks the
+    opposite: rows that estimate, and may select and judge, but that no student is ever fitted to (Weighted
+    Distillation's S_v). Both take one answer for all rows or one for each. ``a + b`` concatenates.
     ``collate`` makes a batch of a list of a Dataset's items, as a DataLoader's ``collate_fn`` does; pool rows need the
     same one, because gold and pool rows of a batch are collated together.
     """
@@ -37,6 +39,8 @@ class Gold:
     """What follows from the rest, and is no part of a fingerprint."""
     answers: dict[Hashable, Any] | None = None
     """What was estimated from these rows, for trainings that share them; None: every training estimates anew."""
+    # Set only where there are such rows: gold without them has the fingerprint it always had.
+    _estimate_only: Tensor | None = None
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class Gold:
         ids: Iterable[Any] | None = None,
         chosen: bool | Any = False,
         *,
+        estimate_only: bool | Any = False,
         collate: Collate | None = None,
         name: str = "gold",
     ) -> None:
@@ -54,11 +59,12 @@ class Gold:
         check_length(len(y), len(rows), f"{name}.y", f"{name}.x")
         if not len(y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
-        ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y))
+        ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y), f"{name}.chosen")
         labels = None if teacher is None else as_labels(teacher, f"{name}.teacher")
         if labels is not None:
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
         self._fill(rows, y, labels, ids, chosen)
+        self.mark_estimate_only(_which(estimate_only, len(y), f"{name}.estimate_only"), f"{name}.estimate_only")
 
     @classmethod
     def of(cls, rows: Rows, y: Tensor, teacher: Labels | None = None, *, ids: Ids | None = None) -> "Gold":
@@ -79,11 +85,33 @@ class Gold:
             self.teacher_rows = labelled.nonzero().squeeze(1)
             self.teacher = teacher if bool(labelled.all()) else teacher.take(self.teacher_rows)
 
+    def mark_estimate_only(self, which: Tensor, where: str) -> None:
+        """Rows ``(n,)`` that no student may be fitted to; ``where``: what to call them in errors."""
+        if not bool(which.any()):
+            return
+        if bool((both := which & self.chosen).any()):
+            raise UnderstudyError(
+                f"{where} row {int(both.nonzero()[0])} is also chosen; chosen rows are no random sample and cannot "
+                "estimate: mark it as one or the other"
+            )
+        if not bool(which[self.teacher_rows].any()):
+            raise UnderstudyError(
+                f"{where} marks rows, but the teacher's word is known on none of them, so they would serve nothing; "
+                "pass teacher=, or leave the mark out"
+            )
+        self._estimate_only = which
+
+    @property
+    def estimate_only(self) -> Tensor:
+        """Which rows estimate and never train, ``(n,)``."""
+        return torch.zeros(len(self), dtype=torch.bool) if self._estimate_only is None else self._estimate_only
+
     def __len__(self) -> int:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Gold({len(self)} rows, {len(self.estimate_rows())} with the teacher's word)"
+        only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these estimate only"
+        return f"Gold({len(self)} rows, {len(self.estimate_rows())} with the teacher's word{only})"
 
     @property
     def x(self) -> Any:
@@ -92,6 +120,15 @@ class Gold:
     def estimate_rows(self) -> Tensor:
         """Rows that may estimate the teacher: it labelled them unseen, and they were not chosen."""
         return self.teacher_rows[~self.chosen[self.teacher_rows]]
+
+    def training_rows(self) -> Tensor:
+        """Rows that a student may be fitted to: all but those that estimate only."""
+        return (~self.estimate_only).nonzero().squeeze(1)
+
+    def training(self) -> "Gold | None":
+        """Gold without the rows that estimate only; None where nothing is left."""
+        rows = self.training_rows()
+        return self if len(rows) == len(self) else self.take(rows) if len(rows) else None
 
     def estimates(self) -> tuple[Tensor, Labels | None]:
         """Those rows, and what the teacher said of them."""
@@ -115,12 +152,17 @@ class Gold:
         part.rows = SubsetRows(self.rows, index)
         part.y, part.chosen = self.y[index], self.chosen[index]
         part.ids = None if self.ids is None else self.ids[index.numpy()]
+        part._keep_marks(self.estimate_only[index])
         position = torch.full((len(self),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
         with_teacher = position[index]
         part.teacher_rows = (with_teacher >= 0).nonzero().squeeze(1)
         part.teacher = None if self.teacher is None else self.teacher.take(with_teacher[part.teacher_rows])
         return part
+
+    def _keep_marks(self, estimate_only: Tensor) -> None:
+        if bool(estimate_only.any()):
+            self._estimate_only = estimate_only
 
     def __add__(self, other: Self) -> "Gold":
         both = self.joined_to(other)
@@ -134,6 +176,7 @@ class Gold:
         ids = None if self.ids is None or other.ids is None else np.concatenate([self.ids, other.ids])
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
         both.chosen = torch.cat([self.chosen, other.chosen])
+        both._keep_marks(torch.cat([self.estimate_only, other.estimate_only]))
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
         if teachers:
             if len({type(labels) for labels in teachers}) > 1:
@@ -209,14 +252,14 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
     return pool.take(kept), kept
 
 
-def _which(chosen: Any, rows: int) -> Tensor:
+def _which(given: Any, rows: int, where: str) -> Tensor:
     """``(rows,)`` bool, of one answer for all or one for each."""
-    if isinstance(chosen, bool):
-        return torch.full((rows,), chosen)
-    which = to_tensor(chosen, "gold.chosen")
+    if isinstance(given, bool):
+        return torch.full((rows,), given)
+    which = to_tensor(given, where)
     if which.dim() != 1:
-        raise UnderstudyError(f"gold.chosen has shape {tuple(which.shape)}; it is True, False, or one of them per row")
-    check_length(len(which), rows, "gold.chosen", "gold.x")
+        raise UnderstudyError(f"{where} has shape {tuple(which.shape)}; it is True, False, or one of them per row")
+    check_length(len(which), rows, where, "gold.x")
     return which.bool()
 
 

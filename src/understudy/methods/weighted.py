@@ -11,7 +11,7 @@ weights read its confidence.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import torch
@@ -26,7 +26,7 @@ from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Weight
 from understudy.options import Slots, method
 
-__all__ = ["debias_weight", "debias_weights", "weighted"]
+__all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class DebiasWeight(Weight):
     k: int | None = None
     hard: bool = False
     name: str = "debias"
+    asks_student = True
 
     def __post_init__(self) -> None:
         _measure(self.confidence)
@@ -65,6 +66,36 @@ def _on_pool(measure: Callable[[Tensor], Tensor], context: Context) -> Tensor:
 
 
 debias_weight = DebiasWeight
+
+
+@dataclass(frozen=True, eq=False)
+class GivenWeight(Weight):
+    """Weights that are known already, one per row of the pool as it was passed, for any method's ``weight=``.
+
+    ``us.vanilla(weight=us.given_weight(w))``: what ``us.debias_weights`` returned, or a column of an earlier run. Rows
+    without a teacher label are left out of training, and so is their weight (it may be NaN).
+    """
+
+    weights: Any = field(repr=False)
+    name: str = field(default="given", kw_only=True)
+    can_vanish = True
+
+    def prepare(self, context: Context) -> Columns:
+        weights = to_tensor(self.weights, "given_weight(…)").double().cpu()
+        if weights.dim() != 1:
+            raise UnderstudyError(f"given_weight(…) has shape {tuple(weights.shape)}; it is (rows,), one per pool row")
+        weights = context.per_row(weights, "given_weight(…)")
+        bad = ~(weights.isfinite() & (weights >= 0))
+        if bool(bad.any()):
+            row = int(bad.nonzero()[0])
+            row = row if context.kept is None else int(context.kept[row])
+            raise UnderstudyError(f"given_weight(…) row {row} is negative or not a number; weights are 0 or more")
+        if not bool((weights > 0).any()):
+            raise UnderstudyError("given_weight(…) is 0 on every row with a label, so the pool would teach nothing")
+        return {"weight": weights.float()}
+
+
+given_weight = GivenWeight
 
 
 @method

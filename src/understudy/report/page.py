@@ -25,11 +25,14 @@ FACT_NAMES = {
     "slam.mean_alpha": "Teacher's accuracy on the pool, as estimated from gold (mean α)",
     "slam.mean_k": "Candidate classes kept per pool row (mean k)",
     "slam.share_at_lower_bound": "Share of pool rows at the lower bound of α",
-    "debias.mean_weight": "Mean weight of a pool row",
+    "estimate_only_rows": "Gold rows that measure and never train",
+    "mean_weight": "Mean weight of a pool row",
+    "share_weight_1": "Share of pool rows with weight exactly 1",
+    "cross_fitted_folds": "Copies of the student pretrained to be asked about gold (cross-fitting)",
     "prepare_seconds": "Seconds of preparation",
     "train_seconds": "Seconds in all",
 }
-SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound")
+SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1")
 
 
 def write_page(

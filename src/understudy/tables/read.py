@@ -5,7 +5,8 @@
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
 ``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's word in one of the forms of
-``tables/labelling.py``. Files that call them otherwise are read with ``columns={"label": "their_name"}``.
+``tables/labelling.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train.
+Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
 The common case is a pool file with everything and a small gold file of ``id, label``: such rows take their features
 and the teacher's word from the pool file. Whatever serves as gold, test or selection leaves the pool.
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from understudy.data.checks import check_labels, describe
 from understudy.data.examples import Gold, Pool
@@ -33,6 +35,8 @@ from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.labelling import Labelling, find_labelling, read_teacher
 from understudy.tables.table import Table, read_table
+
+TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 
 
 @dataclass(frozen=True)
@@ -153,13 +157,22 @@ def to_gold(
     if "label" not in table.names:
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
     how = how or Labelling()
+    gold, order = _unmarked(table, pool, featuriser, how)
+    if "estimate_only" in table.names:
+        gold.mark_estimate_only(_marks(table)[order], table.where("estimate_only"))
+    return gold
+
+
+def _unmarked(table: Table, pool: PoolFile | None, featuriser: Featuriser, how: Labelling) -> tuple[Gold, Tensor]:
+    """The table as gold, and which of its rows are where."""
+    as_they_stand = torch.arange(len(table))
     labels, where, ids = how.numbers(table, "label"), table.where("label"), table.ids
     index = np.full(len(labels), -1) if pool is None else table.rows_in(pool.table)
     y, teacher = check_labels(labels, where), read_teacher(table, how)
     if _has_features(table, featuriser):
         gold = Gold.of(features_of(table, featuriser), y, teacher, ids=ids)
         if pool is None or teacher is not None:
-            return gold
+            return gold, as_they_stand
         return _with_labels_of_pool(gold, table, pool, index, featuriser)
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
@@ -170,7 +183,19 @@ def to_gold(
         raise _no_such_id(table, int((index < 0).argmax()), pool.table)
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
-    return Gold.of(_take(pool.rows, index), y, teacher, ids=ids)
+    return Gold.of(_take(pool.rows, index), y, teacher, ids=ids), as_they_stand
+
+
+def _marks(table: Table) -> Tensor:
+    """Column ``estimate_only``: true or false, 1 or 0, as a file of its kind writes them."""
+    column, where = table.columns["estimate_only"], table.where("estimate_only")
+    texts = [str(cell).strip().lower() for cell in column.tolist()]
+    for row, text in enumerate(texts):
+        if text not in TRUE | FALSE:
+            raise UnderstudyError(
+                f"{where} row {row} is {column[row]!r}; write true (it estimates, never trains) or false"
+            )
+    return torch.tensor([text in TRUE for text in texts])
 
 
 def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
@@ -218,17 +243,22 @@ def _id(table: Table, row: int) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _with_labels_of_pool(gold: Gold, table: Table, pool: PoolFile, index: Array, featuriser: Featuriser) -> Gold:
-    """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too."""
+def _with_labels_of_pool(
+    gold: Gold, table: Table, pool: PoolFile, index: Array, featuriser: Featuriser
+) -> tuple[Gold, Tensor]:
+    """Gold with features of its own, and the teacher's labels of those of its rows that are in the pool file too: these
+    come first; and which row of the table each is."""
     here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
+    as_they_stand = torch.arange(len(gold))
     if gold.ids is None or not len(here):
-        return gold
+        return gold, as_they_stand
     _check_same_rows(table, pool.table, here, index[here], featuriser)
     if pool.teacher is None:
-        return gold
+        return gold, as_they_stand
     teacher = pool.teacher.take(torch.from_numpy(index[here]))
     known = Gold.of(_take(gold.rows, here), gold.y[here], teacher, ids=gold.ids[here])
-    return known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known
+    order = torch.from_numpy(np.concatenate([here, rest]))
+    return known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known, order
 
 
 def _check_same_rows(table: Table, pool: Table, here: Array, there: Array, featuriser: Featuriser) -> None:

@@ -5,6 +5,7 @@ torch.compile).
 """
 
 import copy
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -12,13 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
+from understudy.data.rows import SubsetRows
+from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import FeatureTap, device_of, eval_mode, forward, penultimate, predict, to_device
 from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step
+from understudy.training.effect import effect_of, warn_if_idle
 from understudy.training.recipe import Recipe
+from understudy.training.unseen import FOLDS, ask_unseen, looks_memorised, memorised_warning
+
+# Pool rows on which a student is held against what it says of gold.
+LOOKED_AT = 2000
 
 
 def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
@@ -97,6 +105,9 @@ class StudentLearner:
         self.seed, self.gold_weight, self.temperature = recipe.seed, recipe.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
+        self.steering = torch.empty(0, dtype=torch.long) if gold is None else gold.training_rows()
+        """The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
+        the student to it as much as training on it does: rows that estimate only are not among them."""
         self.draws = torch.Generator()
         """Which gold rows measure the alignment of a step."""
         self._own(student)
@@ -108,12 +119,17 @@ class StudentLearner:
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
         self.fits: dict[str, Reliability] = {}
+        self.pretrained_on: Callable[[Gold], nn.Module] | None = None
+        """Makes a copy of the student, pretrained as it was on other gold rows; None where it was not pretrained."""
+        self.tells = True
+        """Whether it warns of what preparation found; False where a checkpoint will put other columns in place."""
         wants_features = any(slot.wants_features for slot in self.objective.slots())
         self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
-        if self.aligner is not None and self.gold is None:
+        if self.aligner is not None and (self.gold is None or not len(self.steering)):
+            why = "gold=None" if self.gold is None else "every gold row estimates only"
             raise UnderstudyError(
-                f"{self.objective.name} weighs examples by the gold gradient, but gold=None; pass gold"
+                f"{self.objective.name} weighs examples by the gold gradient, but {why}; pass gold rows that may train"
             )
 
     def with_student(self, student: nn.Module) -> "StudentLearner":
@@ -127,12 +143,14 @@ class StudentLearner:
         if self.pool is None:
             return
         layer, size = self.recipe.feature_layer, self.recipe.pass_batch_size
+        cross_fits = epoch == 0 and self.pretrained_on is not None
         context = Context(
             self.gold,
             self.pool,
             classes=self.classes,
             predict=lambda x: predict(self.student, x, batch_size=size),
             features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
+            on_estimates=self._unseen if cross_fits else None,
             seed=self.seed,
             epoch=epoch,
             kept=self.labelled,
@@ -146,8 +164,30 @@ class StudentLearner:
         if epoch == 0 and "estimates" in vars(context):
             # Said only where a slot really measured the teacher on gold.
             self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
-        self.facts |= context.facts
+        if "student_on_estimates" in vars(context) and not cross_fits:
+            self._look_for_memory(context)
+        self.facts |= context.facts | effect_of(self.objective, self.columns)
         self.fits |= context.fits
+        if epoch == 0 and self.tells and self.objective.refresh_every is None:
+            warn_if_idle(self.objective, self.columns)
+
+    def _unseen(self) -> Tensor:
+        """What copies that were pretrained without them say of the rows that estimate."""
+        assert self.gold is not None and self.pretrained_on is not None
+        self.facts["cross_fitted_folds"] = FOLDS
+        return ask_unseen(
+            self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=self.recipe.pass_batch_size
+        )
+
+    def _look_for_memory(self, context: Context) -> None:
+        gold, teacher = context.estimates
+        some = random_rows(len(context.pool), LOOKED_AT, self.seed).sort().values
+        student_pool, student_gold = context.predict(SubsetRows(context.pool.rows, some)), context.student_on_estimates
+        right = float((student_gold.argmax(1) == gold.y).double().mean())
+        memorised = looks_memorised(student_gold, gold.y, teacher.top1(), student_pool, context.teacher.top1()[some])
+        if memorised and self.tells and not self.facts.get("asked_of_memory"):
+            memorised_warning(right)
+        self.facts["asked_of_memory"] = float(memorised or bool(self.facts.get("asked_of_memory")))
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """One pass over the whole batch; with the alignment where a weight asks for it."""
@@ -195,8 +235,8 @@ class StudentLearner:
     def _steering_loss(self, model: Any) -> Tensor:
         """The mean loss of some gold rows drawn for this step: what learning to reweight wants to go down."""
         assert self.gold is not None
-        wanted = min(self.objective.alignment_rows, len(self.gold))
-        rows = torch.randperm(len(self.gold), generator=self.draws)[:wanted]
+        wanted = min(self.objective.alignment_rows, len(self.steering))
+        rows = self.steering[torch.randperm(len(self.steering), generator=self.draws)[:wanted]]
         return self._gold_losses(self._forward(model, self.gold.rows.take(rows)).logits, rows).mean()
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:

@@ -78,8 +78,8 @@ def train(
         check_callbacks(callbacks)
     if recipe.patience is not None and select is None:
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
-    if gold is None and (recipe.pretrain_epochs or recipe.finetune_epochs):
-        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
+    if recipe.pretrain_epochs or recipe.finetune_epochs:
+        _check_gold_trains(gold)
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
@@ -110,6 +110,15 @@ def train(
     return run
 
 
+def _check_gold_trains(gold: Gold | None) -> None:
+    if gold is None:
+        raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
+    if isinstance(gold, Gold) and not len(gold.training_rows()):
+        raise UnderstudyError(
+            "pretrain_epochs and finetune_epochs train on gold, but every gold row is estimate_only; pass others too"
+        )
+
+
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
     """The run that is in the folder, if it is the one asked for; a kill may have left its checkpoints."""
     run = Run.load(folder, student=student)
@@ -138,6 +147,10 @@ class Training:
         self.student = self.session.student
         self.model: Any = self.student
         self.facts: dict[str, float] = {}
+        cross_fits = (
+            self.recipe.pretrain_epochs and self.session.pool is not None and self.session.objective.asks_student
+        )
+        self.untrained = copy.deepcopy(self.student) if cross_fits else None
 
     def run(self, *, resume: bool, progress: bool) -> None:
         recipe, reached = self.recipe, self.progress
@@ -147,9 +160,12 @@ class Training:
             self.model = torch.compile(self.student)
         if recipe.pretrain_epochs and not reached.is_past("pretrain"):
             self._on_gold("pretrain", recipe.on_gold(recipe.pretrain_epochs))
+            self.session.learner.pretrained_on = None if self.untrained is None else self._pretrained_on
         clock = time.perf_counter()
         # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
+        self.session.learner.tells = not reached.is_past("pretrain")
         self.session.prepare()
+        self.session.learner.tells = True
         self.facts["prepare_seconds"] = time.perf_counter() - clock
         if not reached.is_past("train"):
             bar = EpochProgress(self.session.objective.name, recipe.epochs, shown=True) if progress else None
@@ -165,6 +181,18 @@ class Training:
 
     def _on_gold(self, phase: str, recipe: Recipe) -> None:
         self._epochs(phase, self.session.on_gold_alone(epochs=recipe.epochs), recipe)
+
+    def _pretrained_on(self, gold: Gold) -> nn.Module:
+        """A copy of the student, pretrained as it was but on these rows, in eval mode."""
+        student = copy.deepcopy(self.untrained)
+        assert student is not None
+        recipe = replace(self.recipe.on_gold(self.recipe.pretrain_epochs), ema=None)
+        session = Session(student, gold, None, self.session.objective, epochs=recipe.epochs, **recipe.session_options())
+        session.tells = False
+        Training(session, replace(recipe, pretrain_epochs=0), Checkpoints(None, {}), {})._epochs(
+            "pretrain", session, recipe
+        )
+        return student.eval()
 
     def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
@@ -275,6 +303,7 @@ class Training:
         columns, pool = dict(session.learner.columns), session.full_pool
         if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
             columns |= session.refined.columns(session.pool.teacher)
+            self.facts["mean_weight"] = session.facts.get("mean_weight", session.refined.mean_weight())
         return Run(
             student=self.student.eval(),
             history=progress.history,

@@ -68,6 +68,11 @@ class RefinedLabels:
         self.weights.index_add_(0, every, torch.cat(weighed).float().cpu() if weighed else once)
         self.visits.index_add_(0, every, once)
 
+    def mean_weight(self) -> float:
+        """Over all rows and epochs, as they were drawn."""
+        self._add_up()
+        return float(self.weights.double().sum() / self.visits.double().sum().clamp(min=1))
+
     def state_dict(self) -> dict[str, Tensor]:
         self._add_up()
         return {"probs": self.probs, "weights": self.weights, "visits": self.visits}
@@ -160,6 +165,10 @@ class Session:
             raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
         if epochs is None and any(slot.wants_progress for slot in objective.slots()):
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
+        if gold is not None and pool is None and isinstance(gold, Gold) and not len(gold.training_rows()):
+            raise UnderstudyError(
+                "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
+            )
         recipe = Recipe(epochs=epochs or 1, **options)
         if pool is None and not recipe.gold_repeat:
             raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
@@ -169,6 +178,8 @@ class Session:
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
+        self.trains = None if gold is None else gold.training()
+        """The gold rows that students are fitted to."""
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
             pool_size=0 if pool is None else pool.size,
@@ -230,14 +241,15 @@ class Session:
         every = self.objective.refresh_every
         self.prepare(epoch if every and not first and epoch % every == 0 else 0)
         plan = plan_epoch(
-            len(self.gold) if self.gold is not None and recipe.gold_repeat else 0, 0 if pool is None else pool.size,
+            len(self.trains) if self.trains is not None and recipe.gold_repeat else 0, 0 if pool is None else pool.size,
             batch_size=recipe.batch_size, gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch,
             sampling=_sampling(self.learner.columns), block=None if pool is None else pool.rows.preferred_block,
         )  # fmt: skip
         sizes = plan.sizes
         self.epoch, self.batch, self.epoch_rows = epoch, first, sum(sizes)
         self.student.train()
-        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.gold, pool))
+        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.trains, pool))
+        numbers = None if self.gold is self.trains or self.gold is None else self.gold.training_rows()
         with self.random.of_epoch(epoch_seed(recipe.seed, epoch), resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
             fetched = fetch_batches(gold_rows, pool_rows, plan[first:], workers=recipe.workers)
@@ -246,7 +258,7 @@ class Session:
                 step = number - number % recipe.accumulate
                 yield Batch(
                     x=x if recipe.augment is None else recipe.augment(x, self.random.augment),
-                    gold_rows=golds,
+                    gold_rows=golds if numbers is None else numbers[golds],
                     pool_rows=pools,
                     epoch=epoch,
                     number=number,
@@ -279,7 +291,7 @@ class Session:
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
         options: SessionOptions = {**self.options, "gold_repeat": 1}
-        alone = Session(self.student, self.gold, None, self.objective, epochs=epochs, **options)
+        alone = Session(self.student, self.trains, None, self.objective, epochs=epochs, **options)
         alone.tells = False
         return alone
 
@@ -339,6 +351,8 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
     if gold is not None:
         facts["gold_rows"] = len(gold)
         facts["estimate_rows"] = len(gold.estimate_rows())
+        if only := int(gold.estimate_only.sum()):
+            facts["estimate_only_rows"] = only
         missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
         if missing:
             shown = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
