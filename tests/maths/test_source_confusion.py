@@ -16,6 +16,7 @@ from understudy.maths.source_confusion import (
     deal_folds,
     fit_sources,
     fit_votes,
+    without_each,
 )
 
 
@@ -148,3 +149,18 @@ def test_few_rows_and_no_smoothing() -> None:
     assert bool(one.posterior_of(torch.tensor([[1, 1], [-1, -1]])).isfinite().all())
     with pytest.raises(UnderstudyError, match="strength"):
         fit_sources(torch.tensor([[0]]), torch.tensor([0]), 2, strength=0.0)
+
+
+def test_everybody_but_one() -> None:
+    votes, y = _crowd(5, 90, [0.9, 0.6, 0.5])
+    loss, right = without_each(votes, y, 3)
+    posterior = cross_posterior(votes, y, 3)
+    torch.testing.assert_close(loss[:, 0], -posterior.gather(1, y.unsqueeze(1)).squeeze(1).log())
+    assert right[:, 0].equal(posterior.argmax(1) == y)
+    fold = deal_folds(y)
+    mine = fold == 2
+    fit = fit_votes(votes[~mine], y[~mine], 3)
+    others = Sources(fit.prior, fit.confusion[1:], fit.strength, fit.sharpness).posterior_of(votes[mine][:, 1:])
+    torch.testing.assert_close(loss[mine, 1], -others.gather(1, y[mine].unsqueeze(1)).squeeze(1).log())
+    assert right[mine, 1].equal(others.argmax(1) == y[mine])
+    assert loss[:, 1].mean() > loss[:, 0].mean()

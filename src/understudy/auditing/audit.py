@@ -15,6 +15,7 @@ import torch
 from understudy.auditing.measures import accuracy_of, calibration_of, confusion_of, pool_noise
 from understudy.auditing.record import Floats, Record, read_record
 from understudy.auditing.result import Audit, Curve, GoldSize
+from understudy.auditing.sources import sources_of
 from understudy.auditing.suspects import find_suspects
 from understudy.auditing.words import expectations_of, verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
@@ -68,6 +69,7 @@ def audit(
         shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
         size=GoldSize(rows, wanted, noise.pool.width / 2, target, noise.pool.more_rows_for(target, rows)),
         suspects=suspects,
+        sources=sources_of(record, pool),
     )
     measured = replace(measured, warnings=warnings_of(measured, record))
     expected = expectations_of(measured, record)

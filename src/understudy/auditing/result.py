@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.auditing.measures import Accuracy, Calibration, Confusion, Noise
 from understudy.auditing.record import Floats
+from understudy.auditing.sources import AuditedSources
 from understudy.auditing.suspects import Suspects
 from understudy.labels.evidence import ClassShift
 from understudy.maths.proportions import Share
@@ -75,6 +76,8 @@ class Audit:
     shift: ClassShift | None
     size: GoldSize
     suspects: Suspects | None
+    sources: AuditedSources | None = None
+    """Each annotator or rule, where the labels are votes of several."""
     expectations: Sequence[Expectation] = ()
     verdict: Sequence[str] = ()
     warnings: Sequence[str] = ()

@@ -7,11 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from understudy.auditing.result import Audit
+from understudy.auditing.sources import AuditedSources
 from understudy.auditing.suspects import Suspects
-from understudy.auditing.words import auc, percent
+from understudy.auditing.words import added, auc, percent
 
 # Longer lists are cut; the page shows more.
-CLASSES, SUSPECTS = 20, 10
+CLASSES, SUSPECTS, SOURCES = 20, 10, 20
 # Class names and ids are a user's: cut to what a column holds.
 _LONGEST = 18
 _WIDTH = 100
@@ -39,6 +40,12 @@ def print_audit(audit: Audit, console: Console | None = None) -> None:
     if audit.accuracy.top_k[1:]:
         shown = "  ".join(f"top {k}: {percent(share)}" for k, share in enumerate(audit.accuracy.top_k, start=1))
         out.print(f"Truth among the teacher's first classes, %: {shown}")
+    if audit.sources is not None:
+        title = "Each source; right where it votes, with 95% intervals; adds: log-loss on gold without it minus with it"
+        _show(
+            out, title, _sources(audit.sources), "source", "votes", "right", "covers", "overlaps", "conflicts", "adds",
+            "decides",
+        )  # fmt: skip
     suspects = audit.suspects
     if suspects is not None and suspects.top:
         worth = auc(suspects.roc) if suspects.roc.known else "unknown"
@@ -75,6 +82,15 @@ def _flows(audit: Audit) -> Iterator[Sequence[str]]:
         name = f"{_short(audit.class_names[flow.truth])}→{_short(audit.class_names[flow.named])}"
         about = [] if flow.pool_wrong is None else [f"{rows:,.0f}" for rows in flow.pool_wrong]
         yield name, f"{flow.gold_rows:,}", percent(flow.share), *about[:1], " to ".join(about[1:])
+
+
+def _sources(found: AuditedSources) -> Iterator[Sequence[str]]:
+    for one in found.each[:SOURCES]:
+        company = (f"{share:.0%}" for share in (one.coverage, one.overlap, one.conflict))
+        votes = f"{one.accuracy.rows:.0f}" if one.accuracy.known else "0"
+        yield _short(one.name), votes, percent(one.accuracy), *company, added(one.adds), f"{one.rights:+d}"
+    if len(found.each) > SOURCES:
+        yield [f"… {len(found.each) - SOURCES} more"]
 
 
 def _suspects(audit: Audit, suspects: Suspects) -> Iterator[Sequence[str]]:

@@ -6,11 +6,16 @@ beat ``vanilla``, training on the labels as they are: "likely", "possible", "unl
 it needs is missing. A comparison on the data itself beats every line of this.
 """
 
+import math
 from collections.abc import Callable
+
+import torch
 
 from understudy.auditing.measures import Calibration, Lean
 from understudy.auditing.record import Record
 from understudy.auditing.result import Audit, Expectation
+from understudy.auditing.sources import AuditedSources
+from understudy.comparison.interval import Interval
 from understudy.labels.votes import Votes
 from understudy.maths.proportions import Share, two_sided
 
@@ -24,6 +29,8 @@ def verdict_of(audit: Audit) -> list[str]:
         sentences.append(_calibration(audit.calibration))
     if audit.telling is not None and audit.telling.known:
         sentences.append(_telling(audit.telling))
+    if audit.sources is not None:
+        sentences.append(_sources(audit.sources))
     sentences.append(_size(audit))
     return sentences
 
@@ -73,6 +80,12 @@ def auc(share: Share | None) -> str:
     return f"{share.estimate:.2f}, {share.low:.2f} to {share.high:.2f}"
 
 
+def added(adds: Interval) -> str:
+    """ "+0.023 ± 0.010", where the interval is known."""
+    half = (adds.high - adds.low) / 2
+    return f"{adds.mean:+.3f} ± {half:.3f}" if half < math.inf else f"{adds.mean:+.3f}"
+
+
 def chance(p_value: float) -> str:
     return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
 
@@ -118,6 +131,18 @@ def _telling(telling: Share) -> str:
     return f"Its confidence {tells} right answers from wrong ones (ROC-AUC {auc(telling)})."
 
 
+def _sources(found: AuditedSources) -> str:
+    harmful = [one.name for one in found.each if one.harms]
+    known = (
+        f"The majority of the votes is right on {percent(found.majority)} of gold rows; weighed by gold they are on "
+        f"{percent(found.accuracy)}"
+    )
+    if not harmful:
+        return f"{known}. {found.each[0].name} adds most of {len(found.each)} sources."
+    listed = ", ".join(harmful[:5]) + (f" and {len(harmful) - 5} more" if len(harmful) > 5 else "")
+    return f"{known}. {found.each[0].name} adds most of {len(found.each)} sources; labels are better without {listed}."
+
+
 def _size(audit: Audit) -> str:
     size = audit.size
     known = f"The noise is known to about ±{100 * size.half_width:.1f} points"
@@ -143,7 +168,13 @@ def expectations_of(audit: Audit, record: Record) -> list[Expectation]:
     outlooks = {method: rule(audit) for method, rule in RULES.items()}
     gold, pool = record.gold.labels, None if record.pool is None else record.pool.labels
     if isinstance(gold, Votes) and isinstance(pool, Votes) and pool.by == "majority":
-        outlooks['us.Votes(by="dawid_skene")'] = _dawid_skene(gold, pool, record)
+        truth = torch.from_numpy(record.truth)
+        by_gold = Votes(gold.votes, gold.classes, by="gold").cross_fitted(
+            truth, torch.ones_like(truth, dtype=torch.bool)
+        )
+        outlooks['us.Votes(by="gold")'] = _against_majority(by_gold, record)
+        dawid_skene = Votes(gold.votes, gold.classes, by=pool.dawid_skene())
+        outlooks['us.Votes(by="dawid_skene")'] = _against_majority(dawid_skene, record)
     return [Expectation(method, *outlook) for method, outlook in outlooks.items()]
 
 
@@ -224,9 +255,9 @@ def _self_distillation(audit: Audit) -> Outlook:
     return "unlikely", "with so few wrong labels there is little to doubt"
 
 
-def _dawid_skene(gold: Votes, pool: Votes, record: Record) -> Outlook:
-    """Against the majority on gold, counted where only one of them is right."""
-    wrong = Votes(gold.votes, gold.classes, by=pool.dawid_skene()).top1().numpy() != record.truth
+def _against_majority(weighed: Votes, record: Record) -> Outlook:
+    """Otherwise weighed votes on gold, counted where only one of them is right."""
+    wrong = weighed.top1().numpy() != record.truth
     better, worse = int((record.wrong & ~wrong).sum()), int((wrong & ~record.wrong).sum())
     gain = f"on gold it is right {better} times where the majority is not, wrong {worse} times where it is"
     p_value = two_sided(better, better + worse)

@@ -115,6 +115,30 @@ def cross_posterior(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLD
     return posterior
 
 
+def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> tuple[Tensor, Tensor]:
+    """Gold rows judged by everybody (column 0) and by everybody but source j (column 1 + j), ``(N, 1 + A)`` each.
+
+    The log-loss, and whether the most likely class is right; cross-fitted. Sharpness and the others stay as they are.
+    """
+    fold = deal_folds(y, folds)
+    loss = torch.empty(len(y), 1 + votes.shape[1], dtype=torch.float64)
+    right = torch.empty(loss.shape, dtype=torch.bool)
+    for number in fold.unique().tolist():
+        rows = (fold == number).nonzero().squeeze(1)
+        fit, mine, truth = (
+            fit_votes(votes[fold != number], y[fold != number], classes, folds=folds),
+            votes[rows],
+            y[rows],
+        )
+        everybody, says = fit.log_likelihood(mine), fit.confusion.log().transpose(1, 2)
+        for column in range(loss.shape[1]):
+            left_out = says[column - 1][_answers(mine[:, column - 1], classes)] if column else 0.0
+            posterior = fit.sharpened(everybody - left_out)
+            loss[rows, column] = -posterior.gather(1, truth.unsqueeze(1)).squeeze(1)
+            right[rows, column] = posterior.argmax(1) == truth
+    return loss, right
+
+
 def cross_likelihood(
     votes: Tensor, y: Tensor, classes: int, fold: Tensor | None = None, *, strength: float = 10.0
 ) -> Tensor:

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from understudy.auditing.measures import ClassAccuracy
 from understudy.auditing.result import Audit
-from understudy.auditing.words import chance, interval
+from understudy.auditing.words import added, chance, interval
 from understudy.maths.proportions import Share
 from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines, short
 from understudy.report.page import write_page
@@ -20,6 +20,8 @@ from understudy.report.page import write_page
 # A page of more classes is a page nobody reads; the most frequent are shown.
 MOST_CLASSES = 30
 MOST_LEANS = 5
+# The others are folded.
+MOST_SOURCES = 20
 
 
 def write_audit_report(
@@ -52,6 +54,8 @@ def write_audit_report(
         share=_share,
         interval=interval,
         chance=chance,
+        added=added,
+        most_sources=MOST_SOURCES,
     )
 
 
