@@ -57,6 +57,7 @@ results: .venv/.installed
 	$(BIN)/python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
 	$(BIN)/python -m experiments.noisy_labels --out docs/results/noisy_labels.md
 	$(BIN)/python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
+	$(BIN)/python -m experiments.weighted_page --out docs/results/weighted.md
 	$(BIN)/python -m experiments.results
 
 clean:

@@ -109,7 +109,7 @@ def gold_alone(cells: Sequence[Cell]) -> list[str]:
 
 FACTS = {
     "mean_weight": "mean weight",
-    "share_at_one": "share of weights at exactly 1",
+    "share_weight_1": "share of weights at exactly 1",
     "mean_alpha": "mean α",
     "mean_k": "mean k",
     "share_at_lower_bound": "share of α at its lower bound",

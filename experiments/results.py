@@ -82,6 +82,11 @@ SECTIONS = {
         "bag of words could find them: every way of using its labels does about the same, and all do far better than "
         "gold alone.",
     ),
+    "weighted": (
+        "Weighted Distillation: its weights, its distortions, its effect",
+        "Where the truth is known (`experiments/weighted_page.py`): how the weights are spread, how far the distortion "
+        "that the method estimates from its validation rows is from the pool's own, and what weighting brings.",
+    ),
     "auto": (
         "Choosing a method by a pilot",
         "`us.auto` on ten settings beside every method of its short list (`experiments/auto_settings.py`).",
@@ -90,8 +95,9 @@ SECTIONS = {
 
 
 def _below(page: str) -> str:
-    """A page as part of this one: its title gives way to the section's, its headings go one level down."""
-    return re.sub(r"^## ", "### ", re.sub(r"^# .*\n+", "", page), flags=re.MULTILINE).strip()
+    """A page as part of this one: its title gives way to the section's, its headings and links go one level down."""
+    headed = re.sub(r"^## ", "### ", re.sub(r"^# .*\n+", "", page), flags=re.MULTILINE)
+    return re.sub(r"\]\((?=[\w./-]+\.(?:png|md)\))", "](results/", headed).strip()
 
 
 def _all(records: dict[str, dict[str, Any]], name: str) -> str:

@@ -143,7 +143,7 @@ def cell_of(run: us.Run, row: str, column: str, seed: int) -> Cell:
 def facts_of(run: us.Run) -> dict[str, float]:
     """What the slots found ("debias.mean_weight"); not how long it took, which no seed repeats."""
     shares = {
-        f"{name.removesuffix('weight')}share_at_one": float((values == 1).double().mean())
+        f"{name.removesuffix('weight')}share_weight_1": float((values == 1).double().mean())
         for name, values in run.columns.items()
         if name.endswith(".weight")
     }
