@@ -34,6 +34,7 @@ from understudy.objective import Objective
 from understudy.tables.read import read_examples
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
+from understudy.training.l2 import l2_of_c
 from understudy.training.loop import train
 from understudy.training.run import Run
 from understudy.training.session import Session
@@ -70,6 +71,7 @@ __all__ = [
     "evaluate",
     "export",
     "fit_votes",
+    "l2_of_c",
     "label_missing",
     "leaks_between",
     "mapped_rows",

@@ -33,6 +33,22 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """``(log_prediction, target) -> (B,)``."""
 
 
+Held = dict[str, Tensor]
+"""What is made once for a batch that is seen many times, by name."""
+
+
+def once(held: Held | None, name: str, make: Callable[[], Tensor]) -> Tensor:
+    """``make()``; where values are held, that of the first time. What has a derivative is made anew."""
+    if held is None:
+        return make()
+    if name in held:
+        return held[name]
+    value = make()
+    if not value.requires_grad:
+        held[name] = value
+    return value
+
+
 @dataclass(frozen=True)
 class Outputs:
     """What the student said of some rows."""
@@ -60,6 +76,8 @@ class Step:
     epoch: int = 0
     progress: float = 0.0
     """The share of training that is done, 0 … 1."""
+    held: Held | None = None
+    """What was made of the student and stays while one function is minimised; None where every step makes it anew."""
 
     def gather(self, values: Tensor) -> Tensor:
         """The values ``(B,)`` of the whole batch, for a weight that looks at all of it.
@@ -90,6 +108,11 @@ class Batch:
     """The share of training that is done, 0 … 1; NaN where nobody said how long it is."""
     ends_step: bool = True
     ends_epoch: bool = False
+    held: dict[int, Held] | None = None
+    """For a batch that is seen many times before the next: what stays the same meanwhile, by the net that made it."""
+
+    def held_by(self, owner: object) -> Held | None:
+        return None if self.held is None else self.held.setdefault(id(owner), {})
 
     def __len__(self) -> int:
         return len(self.gold_rows) + len(self.pool_rows)
@@ -395,7 +418,10 @@ class Objective:
         """Pool rows, before their weight: ``(B,)``."""
         logits = _tempered(step.outputs.logits, self.temperatures[1])
         log_prediction = logits.log_softmax(-1) if self.link is None else self.link(logits, step)
-        return self._with_terms(self.loss(log_prediction, self.target(step)), step)
+        return self._with_terms(self.loss(log_prediction, self._target(step)), step)
+
+    def _target(self, step: Step) -> Tensor:
+        return once(step.held, "target", lambda: self.target(step))
 
     def all_losses(self, logits: Tensor, labels: Tensor, step: Step) -> Tensor:
         """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
@@ -403,7 +429,8 @@ class Objective:
         golds = len(labels)
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
             return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step)])
-        losses = self.gold_losses(logits, torch.cat([labels, self.target(step)]))
+        targets = once(step.held, "targets", lambda: torch.cat([labels, self._target(step)]))
+        losses = self.gold_losses(logits, targets)
         if self.temperatures[1] == 1.0 and not self.terms:
             return losses
         return torch.cat([losses[:golds], self._with_terms(losses[golds:], step)])
@@ -420,7 +447,8 @@ class Objective:
         """``(B,)`` detached, or None for all ones."""
         if self.weight is None:
             return None
-        return self.weight(losses.detach(), replace(step, alignment=alignment)).detach()
+        weight = self.weight
+        return once(step.held, "weights", lambda: weight(losses.detach(), replace(step, alignment=alignment)).detach())
 
     @property
     def asks_student(self) -> bool:

@@ -232,7 +232,7 @@ def test_a_noisy_split_selects_by_its_noisy_labels(sets: Sets) -> None:
     # 40% of the split's labels are wrong, so agreement with them stays far below the true accuracy.
     assert max(accuracies) < 0.75
     selected = run.metrics()["selected"]["accuracy"]
-    assert selected > run.metrics()["last"]["accuracy"] - 0.02
+    assert selected > run.metrics()["last"]["accuracy"] - 0.03
 
 
 def test_options_without_their_rows_are_refused(sets: Sets) -> None:

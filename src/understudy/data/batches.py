@@ -16,10 +16,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.data.rows import Rows, collate_items, join, shared_collator
+from understudy.models.sparse import sparse_batch
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
 WINDOW = 512
@@ -194,6 +196,27 @@ class _Fetch(Dataset[Any]):
             return join([rows.take(index) for rows, index in asked])
         # Together, so that gold and pool rows get one padding.
         return collate_items(self.collate, [item for rows, index in asked for item in rows.items(index)])
+
+
+def plan_whole(
+    gold_rows: int, pool_rows: int, *, gold_repeat: int = 1, seed: int = 0, sampling: Tensor | None = None
+) -> Plan:
+    """Everything as one batch, in its own order, the same for every epoch; with ``sampling``, as it was drawn once."""
+    from_gold = gold_rows * gold_repeat
+    order = torch.arange(from_gold + pool_rows)
+    if sampling is not None:
+        generator = torch.Generator().manual_seed(epoch_seed(seed, 0))
+        order[from_gold:] = _draw(sampling, pool_rows, generator).sort().values + from_gold
+    golds = torch.tensor([from_gold], dtype=torch.int32)
+    return Plan(order, golds, batch_size=len(order), gold_rows=gold_rows, from_gold=from_gold, windows=[])
+
+
+def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
+    """The first batch of a plan, sparse."""
+    golds, pools = plan[0]
+    asked = [(rows, index) for rows, index in ((gold, golds), (pool, pools)) if rows is not None and len(index)]
+    parts = [rows.take_sparse(index) for rows, index in asked]
+    return sparse_batch(parts[0] if len(parts) == 1 else sparse.csr_matrix(sparse.vstack(parts, format="csr")))
 
 
 def fetch_batches(

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.utils.data import default_collate
 
@@ -42,6 +43,8 @@ class Rows(ABC):
     """Whether rows are fetched one at a time, so that worker processes pay off."""
     on_disk: bool = False
     """Whether ``will_need`` is of use."""
+    is_sparse: bool = False
+    """Whether ``take_sparse`` has an answer."""
     preferred_block: int | None = None
     """How many neighbouring rows are best read together; None where every row is as near as any other."""
 
@@ -50,6 +53,10 @@ class Rows(ABC):
 
     @abstractmethod
     def take(self, index: Tensor) -> Batch: ...
+
+    def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
+        """The rows as the entries that are not zero, for a student that can take them so."""
+        raise NotImplementedError(f"{type(self).__name__} holds dense rows")
 
     def items(self, index: Tensor) -> list[Any]:
         """The rows as they are before ``collate``, where there is one."""
@@ -71,6 +78,27 @@ class TensorRows(Rows):
         rows = self.x.index_select(0, index.to(self.x.device))
         # Models are float32 by default; integers (token ids, say) stay what they are.
         return rows.to(torch.get_default_dtype()) if rows.is_floating_point() else rows
+
+
+class SparseRows(Rows):
+    """Rows of a sparse matrix; a batch of them is dense, unless it is asked for sparse.
+
+    50,000 reviews × 20,000 terms are 4 GB as floats and 90 MB as the terms that occur; a dense batch of 128 is 10 MB.
+    """
+
+    is_sparse = True
+
+    def __init__(self, matrix: "sparse.csr_matrix[Any]") -> None:
+        self.matrix = matrix
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def take(self, index: Tensor) -> Tensor:
+        return torch.from_numpy(self.take_sparse(index).toarray()).to(torch.get_default_dtype())
+
+    def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
+        return self.matrix[index.cpu().numpy()]
 
 
 class MappedRows(TensorRows):
@@ -199,7 +227,7 @@ class SubsetRows(Rows):
 
     def __init__(self, base: Rows, index: Tensor) -> None:
         self.base, self.index, self.collate = base, index, base.collate
-        self.per_row, self.on_disk = base.per_row, base.on_disk
+        self.per_row, self.on_disk, self.is_sparse = base.per_row, base.on_disk, base.is_sparse
         # Neighbours here are near each other in the file only if they are in its order.
         if base.preferred_block is not None and bool((index[1:] >= index[:-1]).all()):
             self.preferred_block = base.preferred_block
@@ -212,6 +240,9 @@ class SubsetRows(Rows):
 
     def take(self, index: Tensor) -> Batch:
         return self.base.take(self.index[index])
+
+    def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
+        return self.base.take_sparse(self.index[index])
 
     def will_need(self, index: Tensor | None) -> None:
         if index is not None:
@@ -226,6 +257,7 @@ class ConcatRows(Rows):
     def __init__(self, parts: list[Rows]) -> None:
         self.parts, self.collate = parts, shared_collator(parts)
         self.per_row = any(part.per_row for part in parts)
+        self.is_sparse = all(part.is_sparse for part in parts)
         self.ends = torch.tensor([len(part) for part in parts]).cumsum(0)
 
     def __len__(self) -> int:
@@ -244,6 +276,13 @@ class ConcatRows(Rows):
         split = self._split(index)
         batch = join([part.take(theirs) for part, _, theirs in split])
         return _reorder(batch, torch.cat([positions for _, positions, _ in split]).argsort())
+
+    def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
+        split = self._split(index)
+        stacked = sparse.csr_matrix(
+            sparse.vstack([part.take_sparse(theirs) for part, _, theirs in split], format="csr")
+        )
+        return stacked[torch.cat([positions for _, positions, _ in split]).argsort().numpy()]
 
     def _split(self, index: Tensor) -> list[tuple[Rows, Tensor, Tensor]]:
         """Per source that is asked: positions in ``index``, and the rows there."""
@@ -283,6 +322,8 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
                 f"{type(collate).__name__} and x a {type(x).__name__}"
             )
         return DatasetRows(x, collate)
+    if sparse.issparse(x):
+        return _sparse_rows(x, where)
     # What was computed from a map is still called one, and lies in memory.
     if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
         return MappedRows(x, where=where)
@@ -301,6 +342,16 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
         f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these or a map-style "
         "Dataset"
     )
+
+
+def _sparse_rows(x: Any, where: str) -> SparseRows:
+    if x.dtype.kind not in "fiub" or len(x.shape) != 2:
+        raise UnderstudyError(f"{where} is sparse, {x.dtype} of shape {x.shape}; pass a matrix of real numbers")
+    matrix = sparse.csr_matrix(x)
+    if not np.isfinite(matrix.data).all():
+        row = int(np.searchsorted(matrix.indptr, (~np.isfinite(matrix.data)).argmax(), side="right")) - 1
+        raise UnderstudyError(f"{where} row {row} holds NaN or infinity; remove the row or fill it in")
+    return SparseRows(matrix)
 
 
 def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:

@@ -21,13 +21,11 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-import torch
 from safetensors import SafetensorError
 from scipy import sparse
-from torch import Tensor
 
 from understudy.data.checks import is_reserved
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.featurise.encoder import Encoded
 from understudy.featurise.images import Images
@@ -240,23 +238,6 @@ def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> P
 def _checksum(parts: list[dict[str, Any]], arrays: bytes) -> str:
     values = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
     return hashlib.sha256(values + b"\0" + arrays).hexdigest()
-
-
-class SparseRows(Rows):
-    """Rows of a sparse matrix; a batch of them is dense.
-
-    50,000 reviews × 20,000 terms are 4 GB as floats and 90 MB as the terms that occur; a dense batch of 128 is 10 MB.
-    """
-
-    def __init__(self, matrix: sparse.csr_matrix[Any]) -> None:
-        self.matrix = matrix
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    def take(self, index: Tensor) -> Tensor:
-        batch = self.matrix[index.cpu().numpy()].toarray()
-        return torch.from_numpy(batch).to(torch.get_default_dtype())
 
 
 def _side_by_side(blocks: list[Block]) -> Array | Rows:

@@ -19,6 +19,7 @@ from understudy.data.memory import room_for
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
+from understudy.models.sparse import sparse_batch, takes_sparse
 
 BATCH_SIZE = 1024
 
@@ -199,12 +200,14 @@ def over_rows(
     outputs: int = 1,
     index: Tensor | None = None,
     batch_size: int = BATCH_SIZE,
+    sparse: bool = False,
 ) -> list[Tensor]:
     """``function(batch, index)`` of every batch; its ``outputs`` tensors of all rows, in the order of the rows.
 
     The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` a plain
     function of the user's is asked, whose batches and modes are left alone. ``index``: the rows to ask about (all), and
-    the place where several processes can take a share each. Each result lies on the CPU in one tensor of its final
+    the place where several processes can take a share each; ``sparse``: whether the function takes batches so, where
+    rows are. Each result lies on the CPU in one tensor of its final
     size, a large one in a file that vanishes with it (``data/memory.py``): a pass over any pool costs memory for a
     batch only.
     """
@@ -214,7 +217,7 @@ def over_rows(
     with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
         for start in range(0, len(index), batch_size):
             part = index[start : start + batch_size]
-            batch = rows.take(part)
+            batch = sparse_batch(rows.take_sparse(part)) if sparse and rows.is_sparse else rows.take(part)
             values = function(batch if model is None else to_device(batch, device_of(model)), part)
             values = (values,) if isinstance(values, Tensor) else values
             if not start:
@@ -236,7 +239,7 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor
     def probabilities(batch: Any, index: Tensor) -> Tensor:
         return forward(model, batch).float().softmax(-1)
 
-    return over_rows(model, x, probabilities, batch_size=batch_size)[0]
+    return over_rows(model, x, probabilities, batch_size=batch_size, sparse=takes_sparse(model))[0]
 
 
 def predicted(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:

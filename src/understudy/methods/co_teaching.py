@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget
+from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, once
 from understudy.options import Slots, method
 
 __all__ = ["co_teaching"]
@@ -101,8 +101,9 @@ class CoTeachingScorer:
         self.peer.student.train()
         peer = self.peer.losses(self.peer.student, batch)
         rate = forget_rate_at(batch.epoch, self.forget_rate, self.gradual_epochs)
-        own_weights = self._weights(own, chosen_by=peer, rate=rate)
-        peer_weights = self._weights(peer, chosen_by=own, rate=rate)
+        held = batch.held_by(self)
+        own_weights = once(held, "own", lambda: self._weights(own, chosen_by=peer, rate=rate))
+        peer_weights = once(held, "peer", lambda: self._weights(peer, chosen_by=own, rate=rate))
         gold_loss = own_gold + self.peer.gold_weight * peer.gold.sum()
         pool_loss = (own_weights * own.pool).sum() + (peer_weights * peer.pool).sum()
         return Scored(gold_loss + pool_loss, True, own.step.outputs.logits, own_weights)

@@ -201,11 +201,11 @@ def stages(
     return blocks
 
 
-def classifier(features: int, classes: int) -> nn.Linear:
+def classifier(features: int, classes: int, kind: type[nn.Linear] = nn.Linear) -> nn.Linear:
     """The last layer."""
     if classes < 1:
         raise UnderstudyError(f"a net needs at least one class, not {classes}")
-    return nn.Linear(features, classes)
+    return kind(features, classes)
 
 
 def pooled(features: int, classes: int) -> nn.Sequential:

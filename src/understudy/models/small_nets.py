@@ -2,15 +2,25 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 
 from understudy.models.base import AsImages, Shape, classifier, conv_norm, image_shape, model, network, row_size
+from understudy.models.sparse import SparseLinear
+
+# A convex loss has one minimum, so that a start only decides what directions say of which the rows say nothing: little.
+# Not nothing: two nets that teach each other must differ.
+SMALL = 1e-3
 
 
 @model
 def linear(inputs: Shape, classes: int) -> nn.Module:
-    """Softmax regression. Its penultimate features are the row itself."""
-    return network(flatten=nn.Flatten(), head=classifier(row_size(inputs), classes))
+    """Softmax regression. Its penultimate features are the row itself; a batch may be sparse."""
+    head = classifier(row_size(inputs), classes, SparseLinear)
+    net = network(flatten=nn.Flatten(), head=head)
+    with torch.no_grad():
+        head.weight.mul_(SMALL)
+    return net
 
 
 @model

@@ -20,7 +20,7 @@ from understudy.inference.passes import FeatureTap, device_of, eval_mode, forwar
 from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
-from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step
+from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, once
 from understudy.training.effect import effect_of, warn_if_idle
 from understudy.training.recipe import Recipe
 from understudy.training.unseen import FOLDS, ask_unseen, looks_memorised, memorised_warning
@@ -191,7 +191,7 @@ class StudentLearner:
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """One pass over the whole batch; with the alignment where a weight asks for it."""
-        if self.aligner is None or not len(batch.pool_rows):
+        if self.aligner is None or not len(batch.pool_rows) or "weights" in (batch.held_by(self) or ()):
             return self._losses(model, batch)
         passes: list[Losses] = []
 
@@ -241,16 +241,20 @@ class StudentLearner:
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
-        rows, device = batch.pool_rows, outputs.logits.device
+        rows, device, held, labels = batch.pool_rows, outputs.logits.device, batch.held_by(self), self.pool.teacher
         return Step(
             outputs=outputs,
-            teacher=self.pool.teacher.dense(rows, self.classes).to(device),
+            teacher=once(held, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
             rows=rows,
-            columns={name: column[rows].to(device) for name, column in self.columns.items()},
+            columns={
+                name: once(held, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
+                for name, column in self.columns.items()
+            },
             modules=self.modules,
             temperature=self.temperature,
             epoch=batch.epoch,
             progress=batch.progress,
+            held=held,
         )
 
 
@@ -270,10 +274,13 @@ class WeightedSum:
         gold_weight, weights = self.learner.gold_weight, None
         if losses.step is not None:
             weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
+        # A line search compares sums that differ in their eighth digit.
+        kind = None if batch.held is None else torch.float64
         if weights is None and gold_weight == 1.0:
-            total = losses.every.sum()
+            total = losses.every.sum(dtype=kind)
         else:
-            total = gold_weight * losses.gold.sum() + (losses.pool if weights is None else weights * losses.pool).sum()
+            pool = losses.pool if weights is None else weights * losses.pool
+            total = gold_weight * losses.gold.sum(dtype=kind) + pool.sum(dtype=kind)
         if losses.step is None:
             return Scored(total)
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.

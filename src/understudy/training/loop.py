@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of, evaluate, predicted, usable_device
-from understudy.objective import Columns, Objective
+from understudy.objective import Batch, Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
 from understudy.training.ema import EMA
+from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
 from understudy.training.run import Run, usable_folder
@@ -88,7 +89,10 @@ def train(
         seed_torch(recipe.seed)
         student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        session = Session(student, gold, pool, objective, epochs=recipe.epochs, **recipe.session_options())
+        session = Session(
+            student, gold, pool, objective, epochs=recipe.epochs, whole=recipe.takes_all_rows,
+            **recipe.session_options(),
+        )  # fmt: skip
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
@@ -198,14 +202,11 @@ class Training:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
         progress = self.progress
         self.ema = recipe.ema if phase == "train" else None
-        self.optimizer = make_optimizer(
-            recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
-            weight_decay=recipe.weight_decay, momentum=recipe.momentum,
-        )  # fmt: skip
+        self.optimizer, part = self._optimizer(session, recipe)
         # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
         self.parts = {
             "student": self.student, **self.session.parts(), "random": session.random,
-            "optimizer": OptimizerState(self.optimizer), "progress": progress,
+            "optimizer": part, "progress": progress,
             **({} if recipe.ema is None else {"ema": recipe.ema}),
         }  # fmt: skip
         if self.checkpoints.restore(self.parts, self.session):
@@ -225,6 +226,8 @@ class Training:
                 break
             clock = time.perf_counter()
             loss = self._epoch(epoch, session, recipe)
+            if epoch and self._is_done(epoch, session):
+                break
             if phase == "train":
                 record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
                 record["seconds"] = time.perf_counter() - clock
@@ -235,9 +238,32 @@ class Training:
             if phase == "train":
                 self.show("on_epoch", self.session.facts)
 
+    def _optimizer(self, session: Session, recipe: Recipe) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
+        """What moves the parameters, and the part of a checkpoint that it is."""
+        if recipe.takes_all_rows:
+            nets = [learner.student for learner in session.scorer.learners.values()]
+            weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
+            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.weight_decay)
+            return minimiser, minimiser
+        optimizer = make_optimizer(
+            recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
+            weight_decay=recipe.weight_decay, momentum=recipe.momentum,
+        )  # fmt: skip
+        return optimizer, OptimizerState(optimizer)
+
+    def _is_done(self, epoch: int, session: Session) -> bool:
+        """Whether an epoch began at the minimum, and no later one will have another."""
+        if not isinstance(self.optimizer, LBFGS) or not self.optimizer.idle:
+            return False
+        objective, every = session.objective, session.objective.refresh_every
+        changes = session.pool is not None and any(slot.wants_progress for slot in objective.slots())
+        return not changes and (session.pool is None or every is None or epoch % every == 0)
+
     def _epoch(self, epoch: int, session: Session, recipe: Recipe) -> float:
-        """One pass over the rows; the mean loss."""
+        """One pass over the rows, or some steps on all of them at once; the mean loss."""
         progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
+        if isinstance(optimizer, LBFGS):
+            return self._minimise(optimizer, epoch, session)
         device = device_of(self.student)
         progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
         moves = False
@@ -263,6 +289,22 @@ class Training:
                 self.checkpoints.save(self.parts, self.session)
         progress.epoch, progress.batch = epoch + 1, 0
         return _finite(float(progress.total), epoch) / session.epoch_rows
+
+    def _minimise(self, optimizer: LBFGS, epoch: int, session: Session) -> float:
+        # What agrees with gold at one point says little of the next: such weights serve for a single step.
+        loss, iterations = 0.0, 1 if session.learner.aligner is not None else ITERATIONS
+        for batch in session.batches(epoch):
+            random = torch.get_rng_state()
+
+            def mean_loss(batch: Batch = batch, random: Tensor = random) -> Tensor:
+                torch.set_rng_state(random)  # one function: dropout drops the same units every time
+                return session.score(self.model, batch).total / batch.step_rows
+
+            loss = optimizer.minimise(mean_loss, iterations)
+            if self.ema is not None:
+                self.ema.update(self.student)
+        self.progress.epoch, self.progress.batch = epoch + 1, 0
+        return _finite(loss, epoch)
 
     def _look(self, record: dict[str, float]) -> None:
         """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""

@@ -64,7 +64,8 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
         ) from error
 
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
+LBFGS = "lbfgs"
+OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 
@@ -154,8 +155,13 @@ class Recipe:
         None, help="Stop once so large a share of the training rows' own labels is predicted.", typed=float | None,
         above=0, most=1,
     )  # fmt: skip
-    optimizer: str = option("adam", help="adam, adamw or sgd.", typed=str)
-    weight_decay: float = option(0.0, help="Weight decay.", typed=float, least=0)
+    optimizer: str = option(
+        "adam", help="adam, adamw or sgd; or lbfgs: all rows at once, until converged; an epoch is 20 of its steps.",
+        typed=str,
+    )  # fmt: skip
+    weight_decay: float = option(
+        0.0, help="Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0
+    )
     momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
     schedule: Schedules = option("constant", help="constant, cosine, step, papers-cifar or papers-imagenet.", typed=str)
     gold_repeat: int = option(
@@ -202,6 +208,14 @@ class Recipe:
         find_schedule(self.schedule)
         if self.finetune_epochs and not self.finetune_rate > 0:
             raise UnderstudyError("the schedule has come down to 0 where fine-tuning would begin; pass finetune_lr=")
+        for name in ("augment", "clip"):
+            if self.takes_all_rows and getattr(self, name) is not None:
+                raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
+
+    @property
+    def takes_all_rows(self) -> bool:
+        """Whether a step is made on all rows at once, so that ``batch_size``, ``lr`` and ``schedule`` say nothing."""
+        return self.optimizer == LBFGS
 
     def lr_at(self, progress: float) -> float:
         return self.lr * find_schedule(self.schedule)(progress)

@@ -21,12 +21,13 @@ from typing import Any, Unpack, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
+from understudy.data.batches import Plan, epoch_seed, fetch_batches, fetch_sparse, plan_epoch, plan_whole
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
-from understudy.inference.passes import device_of
+from understudy.inference.passes import device_of, to_device
 from understudy.labels.base import Labels
+from understudy.models.sparse import takes_sparse
 from understudy.objective import Batch, Columns, Objective, Scored, Scorer
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
 from understudy.training.recipe import Recipe, SessionOptions, takes
@@ -140,7 +141,9 @@ class RandomStates:
 
 class Session:
     """Batches and their losses. ``student``: the bare module, trained in place; ``epochs``: how long training will be,
-    for methods that change on the way."""
+    for methods that change on the way; ``whole``: an epoch is one batch of all rows, to be seen as often as its loss
+    is to be minimised. What is made of the student's own word (weights, blended targets) then stays as it was when the
+    batch was first seen, so that there is one function to minimise."""
 
     @takes(SessionOptions)
     def __init__(
@@ -151,6 +154,7 @@ class Session:
         objective: Objective,
         *,
         epochs: int | None = None,
+        whole: bool = False,
         **options: Unpack[SessionOptions],
     ) -> None:
         if other := options.keys() - get_type_hints(SessionOptions).keys():
@@ -173,8 +177,10 @@ class Session:
         if pool is None and not recipe.gold_repeat:
             raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
         self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
+        if whole and recipe.augment is not None:
+            raise UnderstudyError("augment= changes every batch, and a whole batch stays the same; leave it out")
         gold, pool = weigh_by_gold(gold, pool)
-        self.epochs, self.options = epochs, options
+        self.epochs, self.whole, self.options = epochs, whole, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
@@ -199,6 +205,8 @@ class Session:
         self.tells = True
         """Whether it warns where gold misses a class."""
         self._resumes = False
+        self._kept: tuple[Tensor, Any] | None = None
+        """The order of the whole batch, and its features."""
 
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:
@@ -236,24 +244,18 @@ class Session:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch in their order, from where a loaded state left off."""
-        recipe, pool = self.recipe, self.pool
+        recipe = self.recipe
         first = self.batch if self._resumes and epoch == self.epoch else 0
         every = self.objective.refresh_every
         self.prepare(epoch if every and not first and epoch % every == 0 else 0)
-        plan = plan_epoch(
-            len(self.trains) if self.trains is not None and recipe.gold_repeat else 0, 0 if pool is None else pool.size,
-            batch_size=recipe.batch_size, gold_repeat=recipe.gold_repeat, seed=recipe.seed, epoch=epoch,
-            sampling=_sampling(self.learner.columns), block=None if pool is None else pool.rows.preferred_block,
-        )  # fmt: skip
+        plan = self._plan(epoch)
         sizes = plan.sizes
         self.epoch, self.batch, self.epoch_rows = epoch, first, sum(sizes)
         self.student.train()
-        gold_rows, pool_rows = (None if part is None else part.rows for part in (self.trains, pool))
         numbers = None if self.gold is self.trains or self.gold is None else self.gold.training_rows()
         with self.random.of_epoch(epoch_seed(recipe.seed, epoch), resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
-            fetched = fetch_batches(gold_rows, pool_rows, plan[first:], workers=recipe.workers)
-            for number, (x, golds, pools) in enumerate(fetched, start=first):
+            for number, (x, golds, pools) in enumerate(self._fetch(plan[first:]), start=first):
                 self.batch = number + 1
                 step = number - number % recipe.accumulate
                 yield Batch(
@@ -266,8 +268,34 @@ class Session:
                     step_rows=sum(sizes[step : step + recipe.accumulate]),
                     ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
+                    held={} if self.whole else None,
                 )
         self.epoch, self.batch = epoch + 1, 0
+
+    def _plan(self, epoch: int) -> Plan:
+        recipe, pool, sampling = self.recipe, self.pool, _sampling(self.learner.columns)
+        golds = len(self.trains) if self.trains is not None and recipe.gold_repeat else 0
+        pools, repeat, seed = 0 if pool is None else pool.size, recipe.gold_repeat, recipe.seed
+        if self.whole:
+            return plan_whole(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
+        return plan_epoch(
+            golds, pools, batch_size=recipe.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
+            sampling=sampling, block=None if pool is None else pool.rows.preferred_block,
+        )  # fmt: skip
+
+    def _fetch(self, plan: Plan) -> Iterator[tuple[Any, Tensor, Tensor]]:
+        gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
+        if not self.whole:
+            yield from fetch_batches(gold, pool, plan, workers=self.recipe.workers)
+            return
+        if self._kept is None or not self._kept[0].equal(plan.order):
+            given = [rows for rows in (gold, pool) if rows is not None]
+            if takes_sparse(self.student) and self.learner.tap is None and all(rows.is_sparse for rows in given):
+                x: Any = fetch_sparse(gold, pool, plan)
+            else:
+                ((x, _, _),) = fetch_batches(gold, pool, plan)
+            self._kept = plan.order, to_device(x, device_of(self.student))
+        yield self._kept[1], *plan[0]
 
     def score(self, model: Any, batch: Batch) -> Scored:
         """The batch's summed loss through ``model``; the refined labels take note of it."""
@@ -291,7 +319,7 @@ class Session:
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
         options: SessionOptions = {**self.options, "gold_repeat": 1}
-        alone = Session(self.student, self.trains, None, self.objective, epochs=epochs, **options)
+        alone = Session(self.student, self.trains, None, self.objective, epochs=epochs, whole=self.whole, **options)
         alone.tells = False
         return alone
 
