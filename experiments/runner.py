@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from experiments.experiment import Experiment
+from experiments.kept import kept_in
 from experiments.schedule import Job, Schedule, Setting, cells_of, settings_of
 from experiments.sweep import Cell, key
 from understudy.comparison.executors import Executor, Processes
@@ -127,7 +128,8 @@ def _measure(job: Job) -> tuple[list[Cell], float, str]:
     """Cells, seconds of CPU time, and what went wrong: a failure is text, so that the other jobs go on."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     try:
-        cells = job.sweep.measure(job.column, job.seed)
+        with kept_in(job.path.parents[1] / "nets"):
+            cells = job.sweep.measure(job.column, job.seed)
     except UnderstudyError as error:
         return [], 0.0, str(error)
     except Exception as error:  # a bug in one experiment must not lose the hours of the others
