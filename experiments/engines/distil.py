@@ -1,99 +1,31 @@
 """Distillation with unlabelled rows: methods × sizes of the labelled set (or temperatures), in the papers' protocol.
 
 Split the training rows into labelled rows A, a small validation set V and unlabelled rows U; train the teacher and
-pretrain the student on A; let the teacher label U; train the student on A, V and U with each method, always from the
-same start. V estimates how far the teacher can be trusted, and also trains (SLaM, 4.1; Weighted Distillation, Remark
-2.1), for all methods alike. Where a method has a grid, the option is chosen on ``select`` further rows; the papers take
-the best test accuracy, and the best test epoch, which is never done here.
+pretrain the student on A, from different seeds; let the teacher label U; train the student on A and U with each method,
+always from the same start. V estimates how far the teacher can be trusted. It also trains, for all methods alike, where
+a paper has it so (SLaM, 4.1; Weighted Distillation, C.3); with ``estimate_only`` it does not (Weighted Distillation,
+3.1). "Gold only" is the same student, trained as many steps on its trusted rows alone. Where a method has a grid, the
+option is chosen on ``select`` further rows; the papers take the best test accuracy of both options and epochs, which is
+never done here.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import understudy as us
 from experiments.datasets import LOADERS, Data, load, rows
-from experiments.sweep import Cell, Training, curve_of, known, net
+from experiments.engines.distil_methods import KINDS, Dealt, Method
+from experiments.kept import kept
+from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
 from understudy.errors import UnderstudyError
 from understudy.training.recipe import find_schedule
 
+__all__ = ["Dealt", "Distillation", "Method", "deal"]
 
-@dataclass(frozen=True)
-class Method:
-    label: str
-    """Its row in the table."""
-    kind: str
-    """Its key in KINDS."""
-    options: tuple[Any, ...] = (None,)
-
-
-@dataclass(frozen=True)
-class Dealt:
-    """One seed's rows, its teacher's labels, and the student all methods start from."""
-
-    gold: us.Gold
-    pool: us.Pool
-    select: us.Gold | None
-    test: us.Gold
-    truth: Tensor
-    teacher: nn.Module
-    start: nn.Module | Callable[[], nn.Module]
-    teacher_accuracy: float
-
-    @cached_property
-    def features(self) -> Tensor:
-        """What VID matches: the teacher's penultimate features, each with mean 0 and spread 1."""
-        found = us.teacher_features(self.teacher, self.pool.rows)
-        return (found - found.mean(0)) / found.std(0).clamp(min=1e-3)
-
-    @cached_property
-    def passes(self) -> us.Passes:
-        """Ten looks at randomly cropped and resized images (SLaM, D.4)."""
-        return us.stochastic_passes(self.teacher, self.pool.rows, passes=10, augment=us.augment.crop_resize)
-
-
-Factory = Callable[[Dealt, Any, dict[str, Any]], us.Objective]
-"""(dealt, option, what every method is told: hard, temperature) -> objective."""
-
-KINDS: dict[str, Factory] = {
-    "vanilla": lambda dealt, option, common: us.vanilla(**common),
-    "oracle": lambda dealt, option, common: us.oracle(dealt.truth, **common),
-    # One estimate of the weights, from margins (Weighted Distillation, 3.1).
-    "weighted_margin": lambda dealt, option, common: us.weighted(confidence="margin", **common),
-    # From entropies; the option is every how many epochs they are estimated anew (3.2).
-    "weighted": lambda dealt, option, common: us.weighted(refresh_every=option, **common),
-    "vid": lambda dealt, option, common: us.vid(dealt.features, option, **common),
-    "weighted_vid": lambda dealt, option, common: us.weighted(
-        confidence="margin", terms=(us.vid_term(dealt.features, option),), **common
-    ),
-    "fidelity": lambda dealt, option, common: us.fidelity(1.0, **common),
-    "weighted_fidelity": lambda dealt, option, common: us.weighted(
-        refresh_every=option, weight=us.fidelity_weight(1.0), **common
-    ),
-    "taylor": lambda dealt, option, common: us.taylor(option or 2, **common),
-    "poly": lambda dealt, option, common: us.poly(option or 2.0, **common),
-    "ups": lambda dealt, option, common: us.ups(std=dealt.passes.std, **common),
-    "slam": lambda dealt, option, common: us.slam(option or 0.5, **common),
-    "slam_k5": lambda dealt, option, common: us.slam(option or 0.5, k=min(5, _classes(dealt)), **common),
-    "slam_taylor": lambda dealt, option, common: us.slam(loss=us.taylor_loss(2), **common),
-    "slam_poly": lambda dealt, option, common: us.slam(loss=us.poly_loss(2.0), **common),
-    "fidelity_passes": lambda dealt, option, common: us.fidelity(option, dealt.passes.variance, **common),
-    "slam_fidelity": lambda dealt, option, common: us.slam(
-        weight=us.fidelity_weight(option, dealt.passes.variance), **common
-    ),
-    # The option is a pair of temperatures, for the labelled and for the unlabelled rows (SLaM, D.5).
-    "vanilla_temperature": lambda dealt, option, common: us.vanilla(**common | {"temperature": option}),
-    "slam_temperature": lambda dealt, option, common: us.slam(**common | {"temperature": option}),
-}
-
-
-def _classes(dealt: Dealt) -> int:
-    assert dealt.pool.teacher is not None and dealt.pool.teacher.classes is not None
-    return dealt.pool.teacher.classes
+# Teacher and student differ in their first weights and in the order of their batches, as two nets in use do.
+TEACHER_SEED = 1_000
 
 
 @dataclass(frozen=True)
@@ -109,6 +41,8 @@ class Distillation:
     pretraining: Training | None
     unlabelled: int | None = None
     """None: all that is left."""
+    estimate_only: bool = False
+    """Whether the validation rows estimate and never train."""
     rows: int | None = None
     """Training rows that are dealt from at all, the first ones; None: all."""
     drawn: bool = False
@@ -117,7 +51,11 @@ class Distillation:
     temperatures: tuple[float, ...] = ()
     """Columns instead of the label counts."""
     select: int = 0
+    passes: int = 10
+    """Looks of the teacher at augmented images, for UPS and for fidelity weights of passes."""
     test_rows: int | None = None
+    curve_rows: int | None = None
+    """Test rows that are also looked at after every epoch; None: all of them, 0: none, which saves their time."""
     side: int | None = None
     tokenizer: str = ""
     """For text: a Hugging Face tokenizer, or "words:4000" for the commonest words of the training texts."""
@@ -142,19 +80,27 @@ class Distillation:
         place = self.columns.index(column)
         dealt = deal(self, self.labelled[0 if self.temperatures else place], seed)
         common = {"hard": self.hard, "temperature": self.temperatures[place] if self.temperatures else 1.0}
-        cells = [Cell("Teacher", column, seed, dealt.teacher_accuracy)]
+        cells = [
+            Cell("Teacher", column, seed, _accuracy(dealt.teacher, dealt.test)),
+            Cell("Gold only", column, seed, _accuracy(self._on_gold_alone(dealt, seed), dealt.test)),
+        ]
         for method in self.methods:
             runs = [self._train(KINDS[method.kind](dealt, option, common), dealt, seed) for option in method.options]
-            best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: run.history[-1]["select_accuracy"])
-            curve = curve_of(best)
-            cells.append(Cell(method.label, column, seed, curve[-1], curve))
+            best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: _accuracy(run.student, dealt.select))
+            value = _accuracy(best.student, dealt.test)
+            cells.append(Cell(method.label, column, seed, value, curve_of(best), facts=facts_of(best)))
         return cells
 
     def _train(self, objective: us.Objective, dealt: Dealt, seed: int) -> us.Run:
-        options = self.training.options(len(dealt.gold) + len(dealt.pool))
-        return us.train(
-            dealt.start, dealt.gold, dealt.pool, objective, seed=seed, select=dealt.select, test=dealt.test, **options
-        )
+        options = self.training.options(_training_rows(dealt.gold) + len(dealt.pool))
+        return us.train(dealt.start, dealt.gold, dealt.pool, objective, seed=seed, test=dealt.followed, **options)
+
+    def _on_gold_alone(self, dealt: Dealt, seed: int) -> nn.Module:
+        """As many steps as a distillation has."""
+        gold, of_both = _training_rows(dealt.gold), _training_rows(dealt.gold) + len(dealt.pool)
+        steps = self.training.epochs_for(of_both) * -(-of_both // self.training.batch_size)
+        alone = replace(self.training, epochs=0, steps=steps)
+        return us.train(dealt.start, dealt.gold, None, us.vanilla(), seed=seed, **alone.options(gold)).student
 
     def check(self) -> None:
         known([*LOADERS, "imdb"], self.data)
@@ -175,23 +121,42 @@ def deal(setting: Distillation, labelled: int, seed: int) -> Dealt:
     if sum(sizes) + pooled > len(order):
         raise UnderstudyError(f"{setting.data} has {len(order)} rows, the setting asks for {sum(sizes) + pooled}")
     own, validation, select, unlabelled = order[: sum(sizes) + pooled].split([*sizes, pooled])
-    teacher_net, student_net = (net(text, data.shape, data.classes) for text in (setting.teacher, setting.student))
     own_gold = us.Gold(rows(data.x, own), data.y[own])
-    teacher = _fit(teacher_net, own_gold, setting.teacher_training, seed)
+
+    def fitted(text: str, training: Training, seed: int) -> nn.Module:
+        build = net(text, data.shape, data.classes)
+
+        def train() -> nn.Module:
+            return us.train(build, own_gold, None, us.vanilla(), seed=seed, **training.options(len(own_gold))).student
+
+        rows_of = (setting.data, setting.side, setting.tokenizer, setting.length, setting.rows, setting.drawn)
+        return kept(build, train, text, asdict(training), seed, labelled, *rows_of)
+
+    teacher = fitted(setting.teacher, setting.teacher_training, seed + TEACHER_SEED)
+    student = net(setting.student, data.shape, data.classes)
     x_validation, x_pool = rows(data.x, validation), rows(data.x, unlabelled)
+    estimating = us.Gold(
+        x_validation, data.y[validation], us.teach(teacher, x_validation), estimate_only=setting.estimate_only
+    )
     tested = torch.arange(setting.test_rows or len(data.y_test))
-    test = us.Gold(rows(data.x_test, tested), data.y_test[tested])
+    followed = tested if setting.curve_rows is None else tested[: setting.curve_rows]
     return Dealt(
-        gold=own_gold + us.Gold(x_validation, data.y[validation], teacher=us.teach(teacher, x_validation)),
+        gold=own_gold + estimating,
         pool=us.Pool(x_pool, us.teach(teacher, x_pool)),
         select=us.Gold(rows(data.x, select), data.y[select]) if setting.select else None,
-        test=test,
+        test=us.Gold(rows(data.x_test, tested), data.y_test[tested]),
+        followed=us.Gold(rows(data.x_test, followed), data.y_test[followed]) if len(followed) else None,
         truth=data.y[unlabelled],
         teacher=teacher,
-        start=_fit(student_net, own_gold, setting.pretraining, seed) if setting.pretraining else student_net,
-        teacher_accuracy=us.evaluate(teacher, test)["accuracy"],
+        start=fitted(setting.student, setting.pretraining, seed) if setting.pretraining else student,
+        looks=setting.passes,
     )
 
 
-def _fit(build: Callable[[], nn.Module], gold: us.Gold, training: Training, seed: int) -> nn.Module:
-    return us.train(build, gold, None, us.vanilla(), seed=seed, **training.options(len(gold))).student
+def _training_rows(gold: us.Gold) -> int:
+    return len(gold.training_rows())
+
+
+def _accuracy(net: nn.Module, rows: us.Gold | None) -> float:
+    assert rows is not None
+    return round(us.evaluate(net, rows)["accuracy"], 5)

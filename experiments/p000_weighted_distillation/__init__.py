@@ -1,1 +1,1 @@
-"""Weighted Distillation with Unlabeled Examples: Figures 1, 2 and 4 to 16, one file each."""
+"""Weighted Distillation with Unlabeled Examples: Figures 1 to 16, one file each."""

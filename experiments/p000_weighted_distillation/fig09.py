@@ -3,8 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part
-from experiments.p000_weighted_distillation.settings import CELEBA_LABELS, CIFAR_LABELS
-from experiments.vision import full, reduced
+from experiments.p000_weighted_distillation.settings import CELEBA_LABELS, CIFAR_LABELS, FEW_LABELS, few, one_shot
 
 METHODS = (Method("Estimated once", "weighted"), Method("Every epoch", "weighted", (1,)))
 SETS = {
@@ -13,7 +12,7 @@ SETS = {
     "CIFAR-100": ("cifar100", CIFAR_LABELS),
     "CelebA": ("celeba", CELEBA_LABELS),
 }
-CLAIM = Claim("Estimating every epoch is better", ["Every epoch"], ["Estimated once"])
+CLAIM = Claim("Estimating every epoch is better", ["Every epoch"], ["Estimated once"], delta=0.25)
 
 EXPERIMENT = Experiment(
     name="weighted_fig09",
@@ -21,9 +20,18 @@ EXPERIMENT = Experiment(
     shows="Figure 9",
     what="weights from entropies on 500 validation rows, estimated once or again at the end of every epoch",
     parts=[
-        Part(title, full(name, labelled, 500, METHODS), reduced(name, METHODS), [CLAIM])
+        Part(
+            title,
+            one_shot(name, labelled, 500, methods=METHODS),
+            few(name, METHODS, labelled=FEW_LABELS[name][:1], curve_rows=0),
+            [CLAIM],
+        )
         for title, (name, labelled) in SETS.items()
     ],
-    minutes=2.6,
-    remarks=["The paper sees no substantial benefit on CIFAR-100, and a significant one elsewhere."],
+    minutes=0.6,
+    remarks=[
+        "The paper sees no substantial benefit on CIFAR-100, and a significant one elsewhere; it only plots them. "
+        "Less than a quarter of a point, half of what weighting itself gains in Figures 4 to 7, is taken as none.",
+        "The validation rows do not train, so that what the student says of them stays as honest as on the pool.",
+    ],
 )

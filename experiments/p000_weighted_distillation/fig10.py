@@ -3,7 +3,7 @@
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
-from experiments.p000_weighted_distillation.settings import CIFAR_LABELS
+from experiments.p000_weighted_distillation.settings import CIFAR_LABELS, FEW_LABELS
 from experiments.vision import full, reduced
 
 
@@ -49,11 +49,23 @@ EXPERIMENT = Experiment(
     shows="Figure 10",
     what="combining and comparing with fidelity weights",
     parts=[
-        Part(title, full(name, CIFAR_LABELS, 500, methods(every)), reduced(name, methods(every)), CLAIMS, published)
-        for title, name, every, published in [
-            ("CIFAR-10", "cifar10", 1, CIFAR10),
-            ("CIFAR-100", "cifar100", None, CIFAR100),
+        Part(
+            title,
+            full(name, CIFAR_LABELS, 500, methods(every)),
+            reduced(name, FEW_LABELS[name][:1], methods(every)),
+            claims,
+            published,
+        )
+        for title, name, every, claims, published in [
+            ("CIFAR-10", "cifar10", 1, CLAIMS, CIFAR10),
+            ("CIFAR-100", "cifar100", None, CLAIMS[:1], CIFAR100),
         ]
     ],
-    minutes=1.6,
+    minutes=0.5,
+    remarks=[
+        "The validation rows train every student, as in the paper's C.3; the weights that are estimated again after an "
+        "epoch are then read off rows that the student has fitted.",
+        "On CIFAR-100 the paper's own differences to weighting alone are smaller than its spread, so that nothing is "
+        "claimed of them.",
+    ],
 )  # fmt: skip

@@ -1,11 +1,9 @@
 """Figure 16: temperatures on CIFAR-100 with 12,500 labels."""
 
-from dataclasses import replace
-
 from experiments.claims import Claim
 from experiments.engines.distil import Method
 from experiments.experiment import Experiment, Part, Published
-from experiments.vision import full, reduced
+from experiments.p000_weighted_distillation.settings import KEPT_OUT, few, one_shot
 
 METHODS = (Method("Unweighted", "vanilla"), Method("Weighted", "weighted"))
 PUBLISHED = Published(
@@ -27,14 +25,21 @@ EXPERIMENT = Experiment(
     parts=[
         Part(
             "CIFAR-100",
-            full("cifar100", (12_500,), 500, METHODS, temperatures=(0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 3.0, 5.0)),
-            replace(reduced("cifar100", METHODS), labelled=(1_000,), temperatures=(0.1, 0.5, 1.0, 2.0)),
+            one_shot("cifar100", (12_500,), 500, methods=METHODS,
+                     temperatures=(0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 3.0, 5.0)),
+            few("cifar100", METHODS, labelled=(1_000,), temperatures=(0.1, 0.5, 1.0, 2.0), curve_rows=0),
             [
                 Claim("Weighted is above Unweighted over all temperatures", ["Weighted"], ["Unweighted"]),
-                Claim("T = 2 is above T = 0.1 for the weighted student", ["Weighted@T = 2"], ["Weighted@T = 0.1"]),
+                Claim("T = 2 is above T = 0.1 for the weighted student", ["Weighted@T = 2"], ["Weighted@T = 0.1"],
+                      effect=57.8 - 54.84),
             ],
             PUBLISHED,
         )
     ],
-    minutes=1.2,
-)
+    minutes=0.6,
+    remarks=[
+        KEPT_OUT,
+        "The loss at a temperature is not multiplied by its square, as the paper prints none; the teacher's and the "
+        "student's logits are divided by it, in the loss and in the distortion alike.",
+    ],
+)  # fmt: skip

@@ -1,11 +1,11 @@
 """Table 3: CelebA, soft labels."""
 
 from experiments.experiment import Experiment, Part, Published
-from experiments.p001_slam.settings import CELEBA_LABELS, FULL_METHODS, PERCENT, SELECT, claims, methods
-from experiments.vision import full, reduced
+from experiments.p001_slam.settings import CELEBA_LABELS, FEW_LABELS, FULL_METHODS, PERCENT, SELECT, above, few
+from experiments.vision import full
 
 PAPER = full("celeba", CELEBA_LABELS, 500, FULL_METHODS, select=SELECT)
-REDUCED = reduced("celeba", methods())
+REDUCED = few("celeba", FEW_LABELS[:1])
 PUBLISHED = Published(
     "Table 3",
     PERCENT["celeba"],
@@ -25,6 +25,7 @@ EXPERIMENT = Experiment(
     paper="001",
     shows="Table 3",
     what="CelebA, soft labels: six distillation methods at six sizes of the labelled set",
-    parts=[Part("CelebA", PAPER, REDUCED, claims("celeba"), PUBLISHED)],
-    minutes=1.5,
+    parts=[Part("CelebA", PAPER, REDUCED, above("Vanilla", "UPS", "VID", "Weighted"), PUBLISHED)],
+    minutes=1.0,
+    remarks=["Taylor-CE is as good as SLaM here in the paper's own table, which is no claim to decide."],
 )

@@ -37,24 +37,25 @@ PAPER = Distillation(
     tokenizer="albert-base-v2",
     length=512,
 )
-# On 3,000 reviews these nets reach their 71% after three epochs, and stay there.
 SHORT = Training(epochs=3, batch_size=32, lr=2e-3, schedule="cosine")
 REDUCED = Distillation(
     "imdb",
     "hf:albert:hidden=64,layers=1,vocabulary=3000",
     "hf:albert:hidden=32,layers=1,vocabulary=3000",
-    (1_000, 2_500),
-    300,
-    methods(vid=(0.001,), refresh=(1,), slam=(0.5,)),
+    (1_000,),
+    150,
+    methods(vid=(0.1, 1.0), refresh=(1, 3), slam=(0.5, 0.7)),
     training=SHORT,
-    teacher_training=Training(steps=600, batch_size=32, lr=5e-4, schedule="cosine"),
+    teacher_training=Training(steps=300, batch_size=32, lr=5e-4, schedule="cosine"),
     pretraining=Training(epochs=1, batch_size=32, lr=2e-3),
     unlabelled=3_000,
     rows=8_000,
     drawn=True,
-    test_rows=1_000,
+    select=500,
+    test_rows=2_000,
+    curve_rows=0,
     tokenizer="words:3000",
-    length=64,
+    length=48,
 )
 PUBLISHED = Published(
     "Table 8",
@@ -79,12 +80,10 @@ EXPERIMENT = Experiment(
             "Large Movie Reviews",
             PAPER,
             REDUCED,
-            [
-                Claim(f"SLaM is above {rival}", ["SLaM"], [rival])
-                for rival in ("Vanilla", "Taylor-CE", "VID", "Weighted")
-            ],
+            [Claim(f"SLaM is above {rival}", ["SLaM"], [rival]) for rival in ("Vanilla", "Taylor-CE", "Weighted")],
             PUBLISHED,
         )
     ],
-    minutes=5,
+    minutes=2,
+    remarks=["The paper's lead on VID, 0.09 points, is smaller than its spread and no claim to decide."],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from experiments.datasets import load
-from experiments.engines.accuracy_curves import AccuracyCurves, MarginAccuracy
+from experiments.engines.accuracy_curves import AccuracyCurves, MarginAccuracy, best_k
 from experiments.engines.active import Active
 from experiments.engines.distil import Distillation, Method, deal
 from experiments.engines.imbalance import Imbalance
@@ -43,7 +43,28 @@ def test_distillation_deals_disjoint_rows_and_teaches() -> None:
     assert len(torch.cat(parts).flatten(1).unique(dim=0)) == 510
     assert len(dealt.gold.teacher_rows) == 100 and dealt.gold.teacher_rows.min() == 60
     found = by_row(DISTIL)
-    assert set(found) == {"Teacher", "Vanilla", "SLaM"} and min(found.values()) > 0.5
+    assert set(found) == {"Teacher", "Gold only", "Vanilla", "SLaM"} and min(found.values()) > 0.5
+
+
+def test_teacher_and_student_are_different_nets_even_of_one_kind() -> None:
+    dealt = deal(replace(DISTIL, teacher="mlp:32"), 60, seed=0)
+    assert isinstance(dealt.start, torch.nn.Module)
+    weights = [next(net.parameters()).detach() for net in (dealt.teacher, dealt.start)]
+    assert float((weights[0] - weights[1]).abs().mean()) > 0.01
+
+
+def test_validation_rows_that_only_estimate_train_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = replace(DISTIL, estimate_only=True)
+    dealt = deal(setting, 60, seed=0)
+    assert len(dealt.gold) == 160 and len(dealt.gold.training_rows()) == 60
+    epochs: list[int] = []
+    train = us.train
+    monkeypatch.setattr(
+        us, "train", lambda *given, **options: (epochs.append(options["epochs"]), train(*given, **options))[1]
+    )
+    setting._on_gold_alone(dealt, 0)
+    # 4 epochs of 360 rows are 48 steps of 32; of 60 rows, 26 epochs' worth.
+    assert epochs == [26]
 
 
 def test_the_first_rows_are_the_labelled_ones_where_a_paper_says_so() -> None:
@@ -56,13 +77,23 @@ def test_the_same_seed_gives_the_same_cells_and_curves_end_in_the_value() -> Non
     short = replace(DISTIL, methods=(Method("SLaM", "slam"),))
     first, again = short.measure("60", 1), short.measure("60", 1)
     assert first == again
-    assert all(cell.curve[-1] == cell.value and len(cell.curve) == 4 for cell in first if cell.row != "Teacher")
+    assert [(len(cell.curve), cell.curve[-1:] == (cell.value,)) for cell in first if cell.row == "SLaM"] == [(4, True)]
+    unfollowed = replace(short, curve_rows=0).measure("60", 1)
+    assert [cell.value for cell in unfollowed] == [cell.value for cell in first] and not unfollowed[-1].curve
 
 
 def test_a_grid_is_chosen_on_rows_kept_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first option is better on the test rows, the second on the select rows: the second is reported."""
-    found = iter([{"select_accuracy": 0.6, "test_accuracy": 0.9}, {"select_accuracy": 0.7, "test_accuracy": 0.8}])
-    monkeypatch.setattr(Distillation, "_train", lambda *_: SimpleNamespace(history=[next(found)]))
+    good: dict[int, float] = {80: 0.6, 400: 0.9}
+    better: dict[int, float] = {80: 0.7, 400: 0.8}
+    found = iter([good, better])
+    monkeypatch.setattr(
+        Distillation, "_train", lambda *_: SimpleNamespace(student=next(found), history=[], columns={}, facts={})
+    )
+    evaluate = us.evaluate
+    monkeypatch.setattr(
+        us, "evaluate", lambda net, rows: {"accuracy": net[len(rows)]} if isinstance(net, dict) else evaluate(net, rows)
+    )
     grid = (Method("SLaM", "slam", (0.5, 0.95)),)
     assert replace(DISTIL, select=80, methods=grid).measure("60", 0)[-1].value == 0.8
     with pytest.raises(us.UnderstudyError, match="select=0"):
@@ -135,9 +166,18 @@ def test_teacher_epochs_and_accuracy_curves() -> None:
     found = by_row(TeacherEpochs("digits", "mlp:32", "mlp:16", (1, 10), TINY, TINY), "10 epochs")
     assert found["Teacher"] > 0.6
     scores = by_row(AccuracyCurves(DISTIL, (100,)))
-    assert set(scores) == {"Constant", "Isotonic regression", "Nearest neighbours"} and max(scores.values()) < 0.5
+    assert len(scores) == 6 and max(scores.values()) < 0.5
+    assert scores["Isotonic regression"] < scores["Constant"]
     thirds = by_row(MarginAccuracy(DISTIL))
     assert thirds["highest margins"] > thirds["lowest margins"]
+
+
+def test_the_number_of_neighbours_is_chosen_by_leaving_one_out() -> None:
+    """A step in the middle: of two neighbours one is right at the step; more are wrong further away from it."""
+    points = torch.arange(16, dtype=torch.float64)
+    assert best_k(points, (points >= 8).double()) == 2
+    # Alternating answers: every neighbour next door is wrong, so the widest mean is the best.
+    assert best_k(points, points % 2) == 8
 
 
 def test_the_landscape_of_a_trusted_teacher_is_cross_entropy() -> None:

@@ -40,7 +40,7 @@ def test_a_distillation_setting_runs(tiny_cifar10: None) -> None:
     small = replace(setting, labelled=(10,), validation=10, select=5, unlabelled=10, methods=methods, training=training,
                     teacher_training=training, pretraining=training, test_rows=10)  # fmt: skip
     cells = small.measure("10", 0)
-    assert [cell.row for cell in cells] == ["Teacher", "VID", "SLaM"]
+    assert [cell.row for cell in cells] == ["Teacher", "Gold only", "VID", "SLaM"]
     assert all(0 <= cell.value <= 1 for cell in cells)
 
 
