@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast torture bench reproduce results clean
+.PHONY: demo test lint types fast torture bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -59,6 +59,10 @@ results: .venv/.installed
 	$(BIN)/python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
 	$(BIN)/python -m experiments.weighted_page --out docs/results/weighted.md
 	$(BIN)/python -m experiments.results
+
+# Ours beside logistic regression, cleanlab and Snorkel; experiments/frozen.py says how to get the frozen nets.
+alternatives: .venv/.installed .peers/.installed
+	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m experiments.alternatives --workers 2 --out docs/results/alternatives.md
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

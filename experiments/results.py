@@ -87,6 +87,12 @@ SECTIONS = {
         "Where the truth is known (`experiments/weighted_page.py`): how the weights are spread, how far the distortion "
         "that the method estimates from its validation rows is from the pool's own, and what weighting brings.",
     ),
+    "alternatives": (
+        "Does it pay?",
+        "`us.auto`, and a linear student under single methods, beside what a user would pick instead: logistic "
+        "regression on gold or on everything, after cleanlab's filter, on Dawid–Skene's or Snorkel's labels "
+        "(`experiments/alternatives.py`).",
+    ),
     "auto": (
         "Choosing a method by a pilot",
         "`us.auto` on ten settings beside every method of its short list (`experiments/auto_settings.py`).",
