@@ -66,7 +66,7 @@ class Source:
             us.Gold(self.rows(self.test), self.y[self.test], ids=self.test.tolist()),
             partial(us.models.linear, inputs=self.x.shape[1], classes=self.classes),
             epochs=EPOCHS,
-            recipe=linear_recipe(gold_rows + int(labels.take(pool).labelled().sum())),
+            recipe=linear_recipe(gold_rows + int(labels.take(pool).labelled().sum()), self.classes),
             truth=self.y[pool],
         )
 
@@ -74,9 +74,9 @@ class Source:
         return self.x[index] if isinstance(self.x, Tensor) else SparseRows(self.x[index.numpy()])
 
 
-def linear_recipe(rows: int) -> dict[str, Any]:
-    """The minimum that logistic regression finds: there C multiplies the *sum* of the losses, and ½ Σ w² is added."""
-    return {"optimizer": "lbfgs", "weight_decay": 1 / (C * rows)}
+def linear_recipe(rows: int, classes: int) -> dict[str, Any]:
+    """The minimum that logistic regression finds with the same C."""
+    return {"optimizer": "lbfgs", "weight_decay": us.l2_of_c(C, rows, classes)}
 
 
 def words(texts: list[str], fit_on: Tensor) -> sparse.csr_matrix[Any]:

@@ -170,7 +170,7 @@ def trained(case: Case, objective: us.Objective, *, pool: us.Pool | None, linear
     if linear_student:
         rows = len(given.gold) + int(case.labelled.sum() if pool is not None else 0)
         student = partial(us.models.linear, inputs=case.gold.shape[1], classes=case.classes)
-        recipe = Recipe(epochs=EPOCHS, seed=case.seed, refine=False, **linear_recipe(rows))
+        recipe = Recipe(epochs=EPOCHS, seed=case.seed, refine=False, **linear_recipe(rows, case.classes))
     elif pool is None:
         recipe = alone(recipe, given.gold, given.pool)
     run = us.train(student, given.gold, pool, objective, progress=False, **recipe.arguments())
