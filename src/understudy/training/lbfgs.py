@@ -41,8 +41,8 @@ class LBFGS:
         self.sizes = [parameter.numel() for parameter in self.parameters]
         self.idle = False
         """Whether the last call began where there was nothing to gain."""
-        self.memory: list[tuple[Tensor, Tensor]] = []
-        """The last steps, and what each changed of the gradient."""
+        self.memory: list[tuple[Tensor, Tensor, float]] = []
+        """The last steps, what each changed of the gradient, and the product of the two."""
         self._last: tuple[Tensor, Tensor] | None = None
         """Loss and gradient where the last call ended."""
 
@@ -61,8 +61,8 @@ class LBFGS:
             if there is None:
                 break  # rounding hides any further descent
             step, change = there[0] - here[0], there[2] - here[2]
-            if step @ change > 1e-10 * (change @ change):
-                self.memory = [*self.memory, (step, change)][-MEMORY:]
+            if (curvature := float(step @ change)) > 1e-10 * float(change @ change):
+                self.memory = [*self.memory, (step, change, curvature)][-MEMORY:]
             here = there
         self.idle = here is start
         self._write(here[0])
@@ -96,15 +96,14 @@ class LBFGS:
     def _direction(self, gradient: Tensor) -> Tensor:
         """−H g, H the inverse Hessian as the remembered steps show it, by the two loops of Nocedal (1980)."""
         direction, shares = -gradient, []
-        for step, change in reversed(self.memory):
-            share = (step @ direction) / (step @ change)
-            direction.sub_(share * change)
-            shares.append(share)
+        for step, change, curvature in reversed(self.memory):
+            shares.append(float(step @ direction) / curvature)
+            direction.sub_(change, alpha=shares[-1])
         if self.memory:
-            step, change = self.memory[-1]
-            direction.mul_((step @ change) / (change @ change))
-        for step, change in self.memory:
-            direction.add_((shares.pop() - (change @ direction) / (step @ change)) * step)
+            _, change, curvature = self.memory[-1]
+            direction.mul_(curvature / float(change @ change))
+        for step, change, curvature in self.memory:
+            direction.add_(step, alpha=shares.pop() - float(change @ direction) / curvature)
         return direction
 
     def _at(self, x: Tensor, loss: Callable[[], Tensor]) -> Point:
@@ -133,14 +132,15 @@ class LBFGS:
 
     def state_dict(self) -> dict[str, Tensor]:
         state = {} if self._last is None else {"loss": self._last[0], "gradient": self._last[1]}
-        for number, (step, change) in enumerate(self.memory):
+        for number, (step, change, _) in enumerate(self.memory):
             state |= {f"step{number}": step, f"change{number}": change}
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         device = self.parameters[0].device
         state = {name: value.to(device) for name, value in state.items()}
-        self.memory = [(state[f"step{n}"], state[f"change{n}"]) for n in range(MEMORY) if f"step{n}" in state]
+        pairs = [(state[f"step{n}"], state[f"change{n}"]) for n in range(MEMORY) if f"step{n}" in state]
+        self.memory = [(step, change, float(step @ change)) for step, change in pairs]
         self._last = (state["loss"], state["gradient"]) if "loss" in state else None
 
 
