@@ -190,6 +190,10 @@ class Context:
     """Student penultimate features ``(n, d)`` for any rows."""
     on_estimates: Callable[[], Tensor] | None = None
     """What students that were not fitted to them say of the estimate rows, where the student itself was."""
+    loss: Loss = cross_entropy
+    """What the objective scores a prediction by."""
+    temperature: float = 1.0
+    """Of the pool rows."""
     seed: int = 0
     epoch: int = 0
     kept: Tensor | None = None
@@ -374,7 +378,7 @@ class Objective:
     temperature: float | tuple[float, float] = 1.0
     """One number, or (gold, pool). Divides the student's logits and, for soft labels, the teacher's."""
     temperature_scale: bool | None = None
-    """Multiply the pool loss by T²; None means yes without a link, no with one (there it does not balance)."""
+    """Multiply the pool loss by T² (Hinton's convention, which the papers here leave out); None means no."""
     refresh_every: int | None = None
     """Prepare the columns again every so many epochs, with the student as it then is."""
     gold_trains: bool = True
@@ -437,13 +441,13 @@ class Objective:
             return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step)])
         targets = once(step.held, "targets", lambda: torch.cat([labels, self._target(step)]))
         losses = self.gold_losses(logits, targets)
-        if self.temperatures[1] == 1.0 and not self.terms:
+        if not self.terms and not (self.temperature_scale and self.temperatures[1] != 1.0):
             return losses
         return torch.cat([losses[:golds], self._with_terms(losses[golds:], step)])
 
     def _with_terms(self, losses: Tensor, step: Step) -> Tensor:
         temperature = self.temperatures[1]
-        if temperature != 1.0 and (self.link is None if self.temperature_scale is None else self.temperature_scale):
+        if temperature != 1.0 and self.temperature_scale:
             losses = losses * temperature**2
         for term in self.terms:
             losses = losses + term(step)

@@ -65,8 +65,7 @@ def test_alpha_and_k_equal_a_loop_over_curves(
         np.testing.assert_allclose(trust.topk_accuracy(asked, k).numpy(), values, atol=1e-9)
         if k == 1:
             np.testing.assert_allclose(trust.alpha(asked).numpy(), values, atol=1e-9)
-        else:
-            expected_k[values >= threshold] = k
+        expected_k[values >= threshold] = k
     assert trust.k(asked).tolist() == np.maximum(expected_k, 2).tolist()
     assert trust.topk_accuracy(asked, classes).tolist() == [1.0] * len(asked)
 
@@ -251,3 +250,22 @@ def test_a_missing_label_needs_no_confidence_in_large_pools_either() -> None:
 def test_missing_labels_cannot_estimate() -> None:
     with pytest.raises(us.UnderstudyError):
         us.Reliability.fit([0, -1, 1], [0, 1, 1])
+
+
+def test_k_counts_from_one_and_is_floored_at_two() -> None:
+    """By hand. Top-1 margins 0.1, 0.5; top-2 margins 0.9, 0.5. The surer row by its first class is right, the other not
+    even among two: α_1 = 0, 1, and α_2 pools to 1/2 at both. Asked at margins (0.5, 0.5), α_1 = 1 >= 0.9 while α_2 is
+    1/2: the smallest k is 1, hence 2; counted from 2 on it would have been 3."""
+    probs = torch.tensor([[0.5, 0.4, 0.1 / 3, 0.1 / 3, 0.1 / 3], [0.6, 0.1, 0.1, 0.1, 0.1]])
+    trust = us.Reliability.fit(probs, [4, 0], lower_bound=0.0, threshold=0.9)
+    assert trust.topk_accuracy(probs, 1).tolist() == [0, 1]
+    assert trust.topk_accuracy(probs, 2)[1] == 0.5
+    assert trust.k(probs).tolist()[1] == 2
+    alpha, k = trust.alpha_and_k(probs)
+    assert alpha[1] == 1 and k.tolist() == trust.k(probs).tolist()
+
+
+def test_lists_of_one_class_do_not_name_a_second() -> None:
+    lists = us.TopK(torch.tensor([[0], [1], [2]]), torch.full((3, 1), 0.9), classes=3)
+    trust = us.Reliability.fit(lists, [0, 1, 2])
+    assert trust.k(lists).tolist() == [3, 3, 3]

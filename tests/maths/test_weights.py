@@ -1,6 +1,7 @@
 """Example weights: hand-worked numbers, an end-to-end brute force, and unbiasedness where the assumptions hold."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,3 +134,34 @@ def test_wrong_knowledge_is_not_unbiased(rng: np.random.Generator) -> None:
     clean, noisy, p, distortion = _noisy_world(rng, 200_000)
     gap = debias(torch.from_numpy(p / 2), torch.from_numpy(distortion)).numpy() * noisy - clean
     assert abs(gap.mean()) > 3 * gap.std() / math.sqrt(len(gap))
+
+
+def test_distortion_is_of_the_training_loss_at_its_temperature() -> None:
+    """By hand: the student says (0.8, 0.2), the truth is 0, the teacher says 1 (and, softly, (0.1, 0.9))."""
+    student, truth, hard = torch.tensor([[0.8, 0.2]]), torch.tensor([0]), torch.tensor([[0.0, 1.0]])
+
+    def ratio(teacher: torch.Tensor, **options: Any) -> float:
+        return float(distortion_of(teacher, truth, student, **options)[1])
+
+    # GCE with g = 1 is 1 − f: 0.8 / 0.2. Taylor 2: (0.8 + 0.32) / (0.2 + 0.02).
+    assert ratio(hard, loss=us.gce_loss(1.0)) == pytest.approx(4.0)
+    assert ratio(hard, loss=us.taylor_loss(2)) == pytest.approx(1.12 / 0.22)
+    # T = 2: odds 4 become 2, so f = (2/3, 1/3).
+    assert ratio(hard, temperature=2.0) == pytest.approx(math.log(3) / math.log(1.5))
+    # The teacher's odds 9 become 3: q = (1/4, 3/4).
+    expected = (0.25 * math.log(1.5) + 0.75 * math.log(3)) / math.log(1.5)
+    assert ratio(torch.tensor([[0.1, 0.9]]), temperature=2.0) == pytest.approx(expected)
+
+
+def test_public_weights_take_loss_and_temperature() -> None:
+    rng = np.random.default_rng(4)
+    teacher, student = _random_probs(rng, 40, 3), _random_probs(rng, 40, 3)
+    y = torch.from_numpy(rng.integers(0, 3, 40))
+    options: dict[str, Any] = {"loss": us.taylor_loss(2), "temperature": 2.0}
+    found = us.debias_weights(teacher, y, student, teacher, student, k=40, **options)
+    wrong, distortion = distortion_of(teacher, y, student, **options)
+    # All rows are neighbours of all.
+    torch.testing.assert_close(found, debias(wrong.mean(), distortion.mean()).repeat(40))
+    assert float(found[0]) != float(us.debias_weights(teacher, y, student, teacher, student, k=40)[0])
+    with pytest.raises(us.UnderstudyError, match="temperature"):
+        us.debias_weights(teacher, y, student, teacher, student, temperature=0.0)

@@ -33,8 +33,8 @@ def test_the_default_epsilon_is_one() -> None:
 def test_temperature() -> None:
     f = math.sqrt(3) / (1 + math.sqrt(3))
     one = -2 / 3 * math.log(f) - 1 / 3 * math.log(1 - f) + 3 * (2 / 3 * (1 - f) + 1 / 3 * f)
-    assert _loss(us.poly(3, temperature=2)) == pytest.approx(4 * one, rel=1e-6)
-    assert _loss(us.poly(3, temperature=(1, 2), temperature_scale=False)) == pytest.approx(one, rel=1e-6)
+    assert _loss(us.poly(3, temperature=2)) == pytest.approx(one, rel=1e-6)
+    assert _loss(us.poly(3, temperature=(1, 2), temperature_scale=True)) == pytest.approx(4 * one, rel=1e-6)
 
 
 def test_gold_rows_have_the_same_loss() -> None:

@@ -147,7 +147,7 @@ def test_hard_target_and_another_loss() -> None:
     assert loss.item() == pytest.approx(0.5 + 0.5**2 / 2, rel=1e-6)
 
 
-def test_temperature_does_not_scale_the_mixture() -> None:
+def test_temperature_scales_the_mixture_only_where_asked() -> None:
     scaled = us.slam(temperature=2, temperature_scale=True).pool_losses(_step(**_trust(0.8, 2)))
     plain = us.slam(temperature=2).pool_losses(_step(**_trust(0.8, 2)))
     assert scaled.item() == pytest.approx(4 * plain.item(), rel=1e-6)

@@ -40,11 +40,11 @@ def test_many_terms_are_cross_entropy() -> None:
 
 
 def test_temperature() -> None:
-    # T = 2: student odds √3, teacher odds 2; the pool loss is multiplied by 4.
+    # T = 2: student odds √3, teacher odds 2; T² = 4 is left out unless asked for.
     f = math.sqrt(3) / (1 + math.sqrt(3))
     one = 2 / 3 * (1 - f) + 1 / 3 * f
-    assert _loss(us.taylor(1, temperature=2)) == pytest.approx(4 * one, rel=1e-6)
-    assert _loss(us.taylor(1, temperature=(1, 2), temperature_scale=False)) == pytest.approx(one, rel=1e-6)
+    assert _loss(us.taylor(1, temperature=2)) == pytest.approx(one, rel=1e-6)
+    assert _loss(us.taylor(1, temperature=(1, 2), temperature_scale=True)) == pytest.approx(4 * one, rel=1e-6)
 
 
 def test_gold_rows_have_the_same_loss() -> None:

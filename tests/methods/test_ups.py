@@ -134,9 +134,9 @@ def test_gold_rows_are_plain_cross_entropy() -> None:
 def test_temperature_divides_the_students_logits_and_leaves_the_selection() -> None:
     f = F.double().sqrt() / F.double().sqrt().sum()
     expected = -0.5 * (f[0, 0].log() + (1 - f[0, 2]).log())
-    found = _loss(us.ups(temperature=2, temperature_scale=False), [0.8, 0.17, 0.03])
+    found = _loss(us.ups(temperature=2), [0.8, 0.17, 0.03])
     assert found == pytest.approx(expected.item(), rel=1e-6)
-    assert _loss(us.ups(temperature=2), [0.8, 0.17, 0.03]) == pytest.approx(4 * found)
+    assert _loss(us.ups(temperature=2, temperature_scale=True), [0.8, 0.17, 0.03]) == pytest.approx(4 * found)
 
 
 def test_unselected_rows_do_not_count() -> None:

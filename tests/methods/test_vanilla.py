@@ -24,14 +24,24 @@ def test_soft_and_hard_targets() -> None:
     assert _loss(us.vanilla(hard=True)) == pytest.approx(-math.log(0.75), rel=1e-6)
 
 
-def test_temperature_divides_both_logits_and_scales_the_loss() -> None:
+def test_temperature_divides_both_logits_and_scales_the_loss_where_asked() -> None:
     # T = 2: student odds √3, teacher odds 2.
     f = math.sqrt(3) / (1 + math.sqrt(3))
     tempered = -2 / 3 * math.log(f) - 1 / 3 * math.log(1 - f)
-    assert _loss(us.vanilla(temperature=2)) == pytest.approx(4 * tempered, rel=1e-6)
-    assert _loss(us.vanilla(temperature=2, temperature_scale=False)) == pytest.approx(tempered, rel=1e-6)
+    assert _loss(us.vanilla(temperature=2)) == pytest.approx(tempered, rel=1e-6)
+    assert _loss(us.weighted(temperature=2)) == pytest.approx(tempered, rel=1e-6)
+    assert _loss(us.vanilla(temperature=2, temperature_scale=True)) == pytest.approx(4 * tempered, rel=1e-6)
     # A hard target has no temperature; the student has.
-    assert _loss(us.vanilla(temperature=2, hard=True)) == pytest.approx(-4 * math.log(f), rel=1e-6)
+    assert _loss(us.vanilla(temperature=2, hard=True)) == pytest.approx(-math.log(f), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [None, False, True])
+def test_gold_and_pool_in_one_call_are_the_two_apart(scale: bool | None) -> None:
+    objective = us.vanilla(temperature=2, temperature_scale=scale)
+    labels, both = torch.tensor([[1.0, 0.0]]), torch.cat([LOGITS + 1, LOGITS])
+    step = Step(Outputs(LOGITS), TEACHER, torch.tensor([0]), temperature=2)
+    apart = torch.cat([objective.gold_losses(both[:1], labels), objective.pool_losses(step)])
+    torch.testing.assert_close(objective.all_losses(both, labels, step), apart)
 
 
 def test_pair_of_temperatures() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
+from understudy.methods.vid import centred_logits
 from understudy.objective import Outputs, Step
 
 # The contract's pool has 12 rows.
@@ -161,14 +162,9 @@ def test_half_precision_features_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("features", "message"),
-    [
-        (None, "teacher_features="),
-        (torch.zeros(5, 4), "5 rows"),
-        (torch.zeros(24), "shape"),
-        (torch.full((24, 2), math.nan), "row 0"),
-    ],
+    [(torch.zeros(5, 4), "5 rows"), (torch.zeros(24), "shape"), (torch.full((24, 2), math.nan), "row 0")],
 )
-def test_features_are_needed_and_checked(features: Tensor | None, message: str) -> None:
+def test_features_are_checked(features: Tensor, message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
         Problem().train(us.vid(features))
 
@@ -177,3 +173,39 @@ def test_features_are_needed_and_checked(features: Tensor | None, message: str) 
 def test_strength_is_checked(strength: float) -> None:
     with pytest.raises(us.UnderstudyError, match="strength"):
         us.vid(strength=strength)
+
+
+def test_without_features_the_teachers_logits_are_predicted() -> None:
+    """By hand: labels (0.8, 0.2) have the centred logits ±½ log 4; mean (1, 2) for the feature 1, variances 4 and 1."""
+    half = 0.5 * math.log(4)
+    off = ((half - 1) ** 2 / 4 + math.log(4) + (-half - 2) ** 2) / 2 + math.log(2 * math.pi)
+    head = _head()
+    for temperature in (1.0, 2.0):
+        outputs = Outputs(torch.zeros(1, 2), torch.tensor([[1.0]]))
+        step = Step(outputs, torch.tensor([[0.8, 0.2]]), torch.tensor([0]), {}, {"vid": head}, temperature=temperature)
+        assert us.vid_term()(step).item() == pytest.approx(off, rel=1e-5)
+
+
+def test_the_logits_of_a_net_come_back_centred() -> None:
+    logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(2)).double() * 3
+    expected = logits - logits.mean(1, keepdim=True)
+    torch.testing.assert_close(centred_logits(logits.softmax(1)), expected)
+    # What softmax forgets does not matter, and a zero is a finite number.
+    torch.testing.assert_close(centred_logits((logits + 5).softmax(1)), expected)
+    assert centred_logits(torch.tensor([[1.0, 0.0]]))[0].tolist() == pytest.approx([8.059, -8.059], abs=1e-3)
+
+
+def test_logits_train_a_head_of_one_channel_per_class() -> None:
+    problem = Problem()
+    by_labels = problem.train(us.vid(strength=0.1))
+    assert by_labels.modules["vid"].projection.weight.shape == (3, 7)  # type: ignore[union-attr]
+    assert "vid.teacher_features" not in by_labels.columns
+    given = problem.train(us.vid(centred_logits(problem.teacher), strength=0.1))
+    assert _same(by_labels.student.state_dict(), given.student.state_dict())
+
+
+def test_hard_labels_have_no_logits() -> None:
+    problem = Problem()
+    problem.pool = us.Pool(problem.x, problem.teacher.argmax(1))
+    with pytest.raises(us.UnderstudyError, match="teacher_features="):
+        problem.train(us.vid())

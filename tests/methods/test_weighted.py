@@ -1,5 +1,7 @@
 """Weighted distillation: its columns are the debiasing weights, refreshed when asked, multiplied when combined."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -141,3 +143,56 @@ def test_facts_tell_the_mean_weight() -> None:
 def test_options_are_checked(options: dict[str, object]) -> None:
     with pytest.raises(us.UnderstudyError, match=next(iter(options))):
         us.weighted(**options)
+
+
+def test_the_column_follows_loss_and_temperature() -> None:
+    problem = Problem()
+    for objective, options in (
+        (us.weighted(temperature=(1.0, 3.0)), {"temperature": 3.0}),
+        (us.weighted(loss=us.taylor_loss(2)), {"loss": us.taylor_loss(2)}),
+    ):
+        run = us.train(problem.net, problem.gold, problem.pool, objective, epochs=1, progress=False)
+        expected = us.debias_weights(
+            problem.teacher_gold, problem.y, problem.student(problem.x_gold), problem.teacher_pool,
+            problem.student(problem.x_pool), **options,
+        )  # fmt: skip
+        torch.testing.assert_close(run.columns["debias.weight"], expected.float())
+
+
+def test_given_weights_train_as_the_method_would() -> None:
+    problem = Problem()
+    options: dict[str, Any] = {"epochs": 2, "progress": False, "batch_size": 8}
+    run = us.train(problem.net, problem.gold, problem.pool, us.weighted(), **options)
+    given = us.given_weight(run.columns["debias.weight"])
+    again = us.train(problem.net, problem.gold, problem.pool, us.vanilla(weight=given), **options)
+    for one, other in zip(run.student.parameters(), again.student.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_given_weights_are_in_the_order_of_the_users_pool() -> None:
+    problem = Problem(hard=True)
+    said = problem.teacher_pool.argmax(1)
+    said[[0, 5]] = -1
+    pool = us.Pool(problem.x_pool, said)
+    weights = torch.arange(20.0)
+    weights[0] = float("nan")
+    run = us.train(problem.net, None, pool, us.vanilla(weight=us.given_weight(weights)), epochs=1, progress=False)
+    kept = [row for row in range(20) if row not in (0, 5)]
+    assert run.columns["given.weight"][kept].tolist() == [float(row) for row in kept]
+    assert run.columns["given.weight"][[0, 5]].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (torch.ones(19), "19"),
+        (torch.ones(20, 1), "shape"),
+        (torch.arange(20.0) - 3, "row 0 is negative"),
+        (torch.zeros(20), "nothing"),
+        (["a"] * 20, "given_weight"),
+    ],
+)
+def test_given_weights_are_checked(weights: Any, message: str) -> None:
+    problem = Problem()
+    with pytest.raises(us.UnderstudyError, match=message):
+        us.train(problem.net, None, problem.pool, us.vanilla(weight=us.given_weight(weights)), epochs=1, progress=False)

@@ -160,7 +160,7 @@ class Reliability:
         return _blank(values, teacher, float("nan"))
 
     def k(self, probs: Any) -> Tensor:
-        """Smallest k >= 2 whose estimated top-k accuracy reaches the threshold, ``(N,)``; C where none does.
+        """Smallest k whose estimated top-k accuracy reaches the threshold, floored at 2, ``(N,)``; C where none does.
 
         −1 where a row has no label. Where labels do not rank, the truth may be any class: C.
         """
@@ -224,10 +224,8 @@ class Reliability:
 
     @cached_property
     def _cutoffs(self) -> Tensor:
-        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup. k starts at 2.
-        never = torch.full((1,), float("inf"), dtype=torch.float64)
-        reached = [curve.cutoff(self.threshold) for curve in self.curves[1:]]
-        return torch.cat([never, torch.tensor(reached, dtype=torch.float64)])
+        # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup.
+        return torch.tensor([curve.cutoff(self.threshold) for curve in self.curves], dtype=torch.float64)
 
     def _smallest_k(
         self, teacher: Ranking, depth: int, on_first: Callable[[Tensor], None] = lambda covariate: None
@@ -236,6 +234,8 @@ class Reliability:
         deepest = min(len(self.curves), teacher.listed, self.classes - 1)
         depth = min(depth, deepest)
         cutoffs = self._cutoffs[:depth].tolist()
+        # Lists of a single class do not say which class comes second.
+        fewest = 2 if teacher.listed > 1 else self.classes
 
         def first_reached(covariates: Iterator[Tensor]) -> Tensor:
             smallest = left = torch.empty(0)
@@ -244,9 +244,8 @@ class Reliability:
                     on_first(covariate)
                     smallest = torch.full((len(covariate),), self.classes, dtype=torch.int32)
                     left = torch.ones(len(covariate), dtype=torch.bool)
-                    continue
                 reached = (covariate > cutoff).logical_and_(left)
-                smallest.masked_fill_(reached, k)
+                smallest.masked_fill_(reached, max(k, fewest))
                 left.logical_xor_(reached)
                 if k % 8 == 0 and not bool(left.any()):
                     break

@@ -5,7 +5,8 @@ Weighted Distillation (Iliopoulos et al., NeurIPS 2022, Equation 4) weighs a poo
     w(x) = min(1, 1 / (1 + p(x) (distortion(x) − 1)))
 
 where p(x) is the chance that the teacher is wrong and distortion(x) the ratio of the loss on the teacher's label to
-the loss on the true one. Both are means over the nearest gold rows in the plane of (teacher, student) confidence.
+the loss on the true one: the loss the student is trained by, at its temperature. Both are means over the nearest gold
+rows in the plane of (teacher, student) confidence.
 Here the weights are clipped and never differentiated; the paper's Appendix E, which differentiates through smooth
 weights, is in ``understudy.theory``.
 
@@ -15,6 +16,7 @@ with the k-th nearest is averaged in.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -26,6 +28,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
 
 Array = NDArray[np.float64]
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 # Distances this close (relatively) are one distance: 0.3 − 0.1 and 0.4 − 0.2 differ in the last bit.
 _TIE = 1e-12
@@ -43,11 +46,18 @@ def debias(wrong: Tensor, distortion: Tensor) -> Tensor:
     return torch.where(denominator > 0, inverse, 1.0).clamp(max=1.0)
 
 
-def distortion_of(teacher: Tensor, labels: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
-    """Per gold row: is the teacher wrong (0/1), and the loss ratio ℓ(teacher, f) / ℓ(y, f), 1 where it is right."""
-    log_f = student.double().clamp(min=torch.finfo(torch.float32).tiny).log()
-    on_teacher = cross_entropy(log_f, teacher.double())
-    on_truth = -log_f.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+def distortion_of(
+    teacher: Tensor, labels: Tensor, student: Tensor, *, loss: Loss = cross_entropy, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Per gold row: is the teacher wrong (0/1), and the loss ratio ℓ(teacher, f) / ℓ(y, f), 1 where it is right.
+
+    ℓ is what the student is trained by: ``loss``, of the student's and the teacher's distribution at ``temperature``.
+    """
+    log_f, target = student.double().clamp(min=torch.finfo(torch.float32).tiny).log(), teacher.double()
+    if temperature != 1.0:
+        log_f, target = (log_f / temperature).log_softmax(-1), (target.log() / temperature).softmax(-1)
+    on_teacher = loss(log_f, target)
+    on_truth = loss(log_f, torch.nn.functional.one_hot(labels, student.shape[-1]).double())
     wrong = teacher.argmax(-1) != labels
     ratio = on_teacher / on_truth.clamp(min=LOSS_FLOOR)
     return wrong.double(), torch.where(wrong, ratio, 1.0)

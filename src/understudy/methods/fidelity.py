@@ -5,7 +5,10 @@
 With u the entropy of the teacher's label and β = 1 these are the weights of Weighted Distillation's paper (Iliopoulos
 et al., NeurIPS 2022, Appendix C.3, after Dehghani et al., 2017); with u the mean class variance over ten augmented
 teacher passes, those of SLaM's (Kontonis et al., NeurIPS 2023, Appendix D.4). The latter divides by the *total* of u;
-the mean keeps β free of the pool's size. Unlike debiasing, the weights know nothing of the truth or of the student.
+the mean keeps β free of the pool's size. It is the mean over the pool rows; the former paper's is over all training
+rows, the teacher's own among them. What it says of those is rarely at hand, and its entropy there is near 0, so that
+β would depend on how many they are: with such a mean m, the paper's weights are those of β = mean u / m. Unlike
+debiasing, the weights know nothing of the truth or of the student.
 
 Hard labels: where the teacher gave a confidence in [0, 1], u is one minus it; where it gave none, every label is as
 sure as the next and all weights are 1.

@@ -1,8 +1,8 @@
 """Vanilla distillation: match the teacher's labels as they are, soft or hard, at any temperature (Hinton et al., 2015).
 
 Cross-entropy on gold and pool alike, ``ce(q, f)`` with q the soft label or, with ``hard=True``, its best class. The
-baseline of every paper here. With a temperature T the pool loss is multiplied by T² (Hinton's convention), unless
-``temperature_scale=False``.
+baseline of every paper here. As in them, a temperature T does not multiply the pool loss by T² (Hinton's convention);
+``temperature_scale=True`` does.
 
     us.train(student, gold, pool, us.vanilla(temperature=2), epochs=30)
 """

@@ -1,16 +1,23 @@
-"""VID: the student's features should tell what the teacher's are (Ahn et al., CVPR 2019).
+"""VID: the student's features should tell what the teacher's logits are (Ahn et al., CVPR 2019).
 
-Ahn et al., "Variational Information Distillation for Knowledge Transfer" (CVPR 2019), Equations 2, 4 and 6 on the
-penultimate layer, as both distillation papers use it. Added to the loss of each pool row, times ``strength``:
+Ahn et al., "Variational Information Distillation for Knowledge Transfer" (CVPR 2019), Equations 2, 4 and 6, the last of
+which is on the logits, as both distillation papers use it (SLaM, Remark D.1: only the student had to be modified).
+Added to the loss of each pool row, times ``strength``:
 
     −log N(t; μ(h), σ²) = Σ_c ½ [ (t_c − μ_c(h))² / σ²_c + log σ²_c + log 2π ],      σ²_c = softplus(a_c) + ε
 
-t the teacher's features, h the student's, μ a trained linear projection, a one trained number per channel. The sum is
-over channels (many public versions take the mean, which divides ``strength`` by their number). Variances start at 1:
-scale the teacher's features to about that. A weight covers the whole, ``w · (loss + strength · vid)``: Weighted VID is
-``us.weighted(terms=(us.vid_term(features),))``. The head is trained and saved with the student, and absent from
+t the teacher's logits, h the student's penultimate features, μ a trained linear projection, a one trained number per
+channel. Soft labels tell the logits up to a number per row; here each row's mean is 0: t_c = log s_c − mean log s, with
+probabilities under 1e-7 counted as 1e-7 (a label of float32 means no more). They are not tempered. With
+``teacher_features`` t is the teacher's penultimate features instead: Equation 4 on one layer. Hard labels have no
+logits and need them.
+
+The sum is over channels (many public versions take the mean, which divides ``strength`` by their number). Variances
+start at 1: scale features to about that. A weight covers the whole, ``w · (loss + strength · vid)``: Weighted VID is
+``us.weighted(terms=(us.vid_term(),))``. The head is trained and saved with the student, and absent from
 ``predict``; ``us.VidHead.from_state(run.module_states["vid"])`` gives it back from a loaded run.
 
+    us.train(student, gold, pool, us.vid(strength=0.1), epochs=30)
     features = us.teacher_features(teacher, x_pool)
     us.train(student, gold, pool, us.vid(features, strength=0.1), epochs=30)
 """
@@ -35,10 +42,18 @@ __all__ = ["VidHead", "vid", "vid_term"]
 
 # softplus underflows to 0 in float32 from about −104; ε keeps the variance above it, and 1/σ² below 1e5.
 EPSILON = 1e-5
+# Softmax in float32 says nothing of what is smaller.
+SMALLEST = 1e-7
+
+
+def centred_logits(probs: Tensor) -> Tensor:
+    """log p less its mean over the classes, ``(B, C)``: the logits, up to what softmax forgets."""
+    logits = probs.clamp(min=SMALLEST).log()
+    return logits - logits.mean(-1, keepdim=True)
 
 
 class VidHead(nn.Module):
-    """A Gaussian of the teacher's features, its mean linear in the student's."""
+    """A Gaussian of the teacher's logits or features, its mean linear in the student's features."""
 
     def __init__(self, student_features: int, teacher_features: int) -> None:
         super().__init__()
@@ -68,7 +83,10 @@ class VidHead(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class VidTerm(Term):
-    """The extra cost as a slot, for any method: ``us.slam(terms=(us.vid_term(features),))``."""
+    """The extra cost as a slot, for any method: ``us.slam(terms=(us.vid_term(),))``.
+
+    ``teacher_features``: (N, d), or None for the logits that the teacher's soft labels tell.
+    """
 
     teacher_features: Any = field(default=None, repr=False)
     strength: float = 1.0
@@ -81,6 +99,13 @@ class VidTerm(Term):
             raise UnderstudyError(f"vid(strength={self.strength}) must be 0 or more")
 
     def prepare(self, context: Context) -> Columns:
+        if self.teacher_features is None:
+            if not context.teacher.simplest().ranks:
+                raise UnderstudyError(
+                    "vid predicts the teacher's logits, but hard labels have none: give the pool soft labels, or pass "
+                    "teacher_features=…, (N, d) in pool order, as us.teacher_features(teacher, x_pool) makes them"
+                )
+            return {}
         features = context.per_row(self._features(), "vid(teacher_features=…)")
         if not isinstance(self.teacher_features, np.memmap):
             check_finite(features, "vid(teacher_features=…)")
@@ -88,11 +113,6 @@ class VidTerm(Term):
 
     def _features(self) -> Tensor:
         where = "vid(teacher_features=…)"
-        if self.teacher_features is None:
-            raise UnderstudyError(
-                "vid matches the teacher's penultimate features: pass teacher_features=…, (N, d) in pool order, as "
-                "us.teacher_features(teacher, x_pool) makes them"
-            )
         features = to_tensor(self.teacher_features, where)
         if features.dim() != 2:
             raise UnderstudyError(f"{where} has shape {tuple(features.shape)}; features are (rows, channels)")
@@ -100,11 +120,14 @@ class VidTerm(Term):
 
     def module(self, context: Context) -> nn.Module:
         first_row = SubsetRows(context.pool.rows, torch.arange(1))
-        return VidHead(context.features(first_row).shape[1], self._features().shape[1])
+        channels = context.classes if self.teacher_features is None else self._features().shape[1]
+        return VidHead(context.features(first_row).shape[1], channels)
 
     def __call__(self, step: Step) -> Tensor:
         assert step.outputs.features is not None  # wants_features
-        cost: Tensor = step.modules[self.name](step.outputs.features, step.columns[f"{self.name}.teacher_features"])
+        given = step.columns.get(f"{self.name}.teacher_features")
+        teacher = centred_logits(step.teacher) if given is None else given
+        cost: Tensor = step.modules[self.name](step.outputs.features, teacher)
         return self.strength * cost
 
 

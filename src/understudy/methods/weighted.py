@@ -2,10 +2,14 @@
 
 Iliopoulos et al., "Weighted Distillation with Unlabeled Examples" (NeurIPS 2022), Algorithms 1 and 2. The weight is
 ``min(1, 1 / (1 + p (distortion − 1)))``; p and the distortion are means over the ⌈√|V| / 2⌉ gold rows nearest in the
-plane of (teacher confidence, student confidence). Gold rows may be trained on as well (Remark 2.1). Decided here: the
-loss on the true label is floored at 1e-3, ties with the last neighbour are all included, and the weights are computed
-once before training unless ``refresh_every`` is set. Pretrain the student (``us.train(..., pretrain_epochs=…)``): the
-weights read its confidence.
+plane of (teacher confidence, student confidence). The distortion is of the loss that the student is trained by, at its
+temperature; a link (SLaM's) is not part of it. Decided here: the loss on the true label is floored at 1e-3, ties with
+the last neighbour are all included, and the weights are computed once before training unless ``refresh_every`` is set.
+
+Pretrain the student (``us.train(..., pretrain_epochs=…)``): the weights read its confidence. Algorithm 1 pretrains it
+on rows other than those that estimate: mark these (``us.Gold(..., estimate_only=True)``). Gold that trains as well
+(Remark 2.1) is asked about by copies of the student that were pretrained without it, four more pretrainings in all; at
+a refresh, when all gold has been trained on for a while, the student itself is asked.
 
     us.train(student, gold, pool, us.weighted(refresh_every=5), epochs=30, pretrain_epochs=10)
 """
@@ -21,9 +25,10 @@ from understudy.data.checks import CHUNK, check_labels, check_length, check_prob
 from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
+from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import debias_in_plane, distortion_of
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Columns, Context, Objective, Weight
+from understudy.objective import Columns, Context, Loss, Objective, Weight
 from understudy.options import Slots, method
 
 __all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]
@@ -50,7 +55,9 @@ class DebiasWeight(Weight):
         labels = teacher.dense(torch.arange(len(teacher)), context.classes)
         if self.hard:
             labels = torch.zeros_like(labels).scatter_(1, labels.argmax(1, keepdim=True), 1.0)
-        wrong, distortion = distortion_of(labels, gold.y, context.student_on_estimates)
+        wrong, distortion = distortion_of(
+            labels, gold.y, context.student_on_estimates, loss=context.loss, temperature=context.temperature
+        )
         gold_plane = torch.stack([teacher.confidence(self.confidence), measure(context.student_on_estimates)], dim=1)
         pool_plane = torch.stack([context.teacher.confidence(self.confidence), _on_pool(measure, context)], dim=1)
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
@@ -119,8 +126,15 @@ def debias_weights(
     student_pool: Any,
     confidence: str = "entropy",
     k: int | None = None,
+    *,
+    loss: Loss = cross_entropy,
+    temperature: float = 1.0,
 ) -> Tensor:
-    """Weights ``(N,)`` for pool rows from class probabilities ``(n, C)`` of teacher and student on gold and pool."""
+    """Weights ``(N,)`` for pool rows from class probabilities ``(n, C)`` of teacher and student on gold and pool.
+
+    ``loss`` and ``temperature``: what the student will be trained by (``us.taylor_loss(2)``). Give the student's
+    probabilities on gold rows that it was not fitted to.
+    """
     measure = _measure(confidence)
     names = ("teacher_gold", "student_gold", "teacher_pool", "student_pool")
     given = (teacher_gold, student_gold, teacher_pool, student_pool)
@@ -137,7 +151,11 @@ def debias_weights(
         raise UnderstudyError("y_gold is empty; at least one gold row is needed")
     if int(y.max()) >= classes:
         raise UnderstudyError(f"y_gold row {int(y.argmax())} is {int(y.max())}; classes run from 0 to {classes - 1}")
-    wrong, distortion = distortion_of(probs["teacher_gold"], y, probs["student_gold"])
+    if not temperature > 0:
+        raise UnderstudyError(f"temperature={temperature} must be greater than 0")
+    wrong, distortion = distortion_of(
+        probs["teacher_gold"], y, probs["student_gold"], loss=loss, temperature=temperature
+    )
     gold_plane = torch.stack([measure(probs["teacher_gold"]), measure(probs["student_gold"])], dim=-1)
     pool_plane = torch.stack([measure(probs["teacher_pool"]), measure(probs["student_pool"])], dim=-1)
     return debias_in_plane(gold_plane, wrong, distortion, pool_plane, k)

@@ -151,6 +151,8 @@ class StudentLearner:
             predict=lambda x: predict(self.student, x, batch_size=size),
             features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
             on_estimates=self._unseen if cross_fits else None,
+            loss=self.objective.loss,
+            temperature=self.temperature,
             seed=self.seed,
             epoch=epoch,
             kept=self.labelled,
