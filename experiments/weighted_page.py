@@ -53,8 +53,8 @@ class Looked:
 
 def look(setting: Distillation, seed: int) -> Looked:
     dealt = deal(setting, setting.labelled[0], seed)
-    weighted = setting._train(us.weighted(confidence="margin"), dealt, seed)
-    unweighted = setting._train(us.vanilla(), dealt, seed)
+    weighted = setting.train(us.weighted(confidence="margin"), dealt, seed)
+    unweighted = setting.train(us.vanilla(), dealt, seed)
     estimated, true = distortions(dealt)
     order = estimated[:, 1].argsort(stable=True)
     tenths = torch.stack([torch.cat([estimated[rows].mean(0), true[rows].mean(0)]) for rows in order.chunk(TENTHS)])

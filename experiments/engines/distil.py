@@ -82,20 +82,20 @@ class Distillation:
         common = {"hard": self.hard, "temperature": self.temperatures[place] if self.temperatures else 1.0}
         cells = [
             Cell("Teacher", column, seed, _accuracy(dealt.teacher, dealt.test)),
-            Cell("Gold only", column, seed, _accuracy(self._on_gold_alone(dealt, seed), dealt.test)),
+            Cell("Gold only", column, seed, _accuracy(self.on_gold_alone(dealt, seed), dealt.test)),
         ]
         for method in self.methods:
-            runs = [self._train(KINDS[method.kind](dealt, option, common), dealt, seed) for option in method.options]
+            runs = [self.train(KINDS[method.kind](dealt, option, common), dealt, seed) for option in method.options]
             best = runs[0] if len(runs) == 1 else max(runs, key=lambda run: _accuracy(run.student, dealt.select))
             value = _accuracy(best.student, dealt.test)
             cells.append(Cell(method.label, column, seed, value, curve_of(best), facts=facts_of(best)))
         return cells
 
-    def _train(self, objective: us.Objective, dealt: Dealt, seed: int) -> us.Run:
+    def train(self, objective: us.Objective, dealt: Dealt, seed: int) -> us.Run:
         options = self.training.options(_training_rows(dealt.gold) + len(dealt.pool))
         return us.train(dealt.start, dealt.gold, dealt.pool, objective, seed=seed, test=dealt.followed, **options)
 
-    def _on_gold_alone(self, dealt: Dealt, seed: int) -> nn.Module:
+    def on_gold_alone(self, dealt: Dealt, seed: int) -> nn.Module:
         """As many steps as a distillation has."""
         gold, of_both = _training_rows(dealt.gold), _training_rows(dealt.gold) + len(dealt.pool)
         steps = self.training.epochs_for(of_both) * -(-of_both // self.training.batch_size)

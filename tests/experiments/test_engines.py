@@ -62,7 +62,7 @@ def test_validation_rows_that_only_estimate_train_nobody(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         us, "train", lambda *given, **options: (epochs.append(options["epochs"]), train(*given, **options))[1]
     )
-    setting._on_gold_alone(dealt, 0)
+    setting.on_gold_alone(dealt, 0)
     # 4 epochs of 360 rows are 48 steps of 32; of 60 rows, 26 epochs' worth.
     assert epochs == [26]
 
@@ -88,7 +88,7 @@ def test_a_grid_is_chosen_on_rows_kept_for_it(monkeypatch: pytest.MonkeyPatch) -
     better: dict[int, float] = {80: 0.7, 400: 0.8}
     found = iter([good, better])
     monkeypatch.setattr(
-        Distillation, "_train", lambda *_: SimpleNamespace(student=next(found), history=[], columns={}, facts={})
+        Distillation, "train", lambda *_: SimpleNamespace(student=next(found), history=[], columns={}, facts={})
     )
     evaluate = us.evaluate
     monkeypatch.setattr(
