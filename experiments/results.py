@@ -93,6 +93,13 @@ SECTIONS = {
         "regression on gold or on everything, after cleanlab's filter, on Dawid–Skene's or Snorkel's labels "
         "(`experiments/alternatives.py`).",
     ),
+    "votes_by_gold": (
+        "Votes weighed by gold",
+        "Labels from the votes of rules, before any training (`experiments/votes_by_gold.py`): by majority, by "
+        'Dawid–Skene, by EM anchored in gold, and by sources counted on gold (`us.Votes(by="gold")`). Where rules are '
+        "right less often than not (TREC) or mostly silent (YouTube) gold brings 10 points and more; where their "
+        "majority is nearly always right (SMS) it brings nothing, and costs nothing.",
+    ),
     "auto": (
         "Choosing a method by a pilot",
         "`us.auto` on ten settings beside every method of its short list (`experiments/auto_settings.py`).",

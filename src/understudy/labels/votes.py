@@ -2,10 +2,10 @@
 
 ``by="majority"``: the shares of the votes are soft labels; ties stay ties. ``by="dawid_skene"``: the posterior of the
 Dawid–Skene model, which learns each annotator's mistakes from their disagreements. ``by="gold"``: the posterior of
-sources that were counted on gold, abstentions included (``maths/source_confusion.py``): with 50 gold rows or more the
-best of the three wherever it was tried. Rows nobody voted on have no label, whatever weighs them: training drops and
-counts them. (Silence has a likelihood too, but what it says is little more than the classes' shares, which a student
-would learn as if somebody had looked at the row.)
+sources that were counted on gold, abstentions included (``maths/source_confusion.py``): on rules, which copy each
+other, 10 points above the other two or level with them; independent annotators are Dawid–Skene's case. Rows nobody
+voted on have no label, whatever weighs them: training drops and counts them. (Silence has a likelihood too, but what it
+says is little more than the classes' shares, which a student would learn as if somebody had looked at the row.)
 
 One model must speak for gold and pool. That of ``by="gold"`` is fitted where the two meet (a training, a comparison, an
 audit), on the gold rows that are there: a part of gold never knows what the rest of it said. The labels of gold rows
