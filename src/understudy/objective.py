@@ -72,6 +72,8 @@ class Step:
     """The slots' own modules, by slot name."""
     alignment: Tensor | None = None
     """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights that asked for it."""
+    gold_alignment: Tensor | None = None
+    """The same of the batch's gold rows, for a weight that weighs them too."""
     temperature: float = 1.0
     epoch: int = 0
     progress: float = 0.0
@@ -127,6 +129,7 @@ class Losses(NamedTuple):
     step: Step | None
     """What the slots see; None where the batch has no pool rows."""
     alignment: Tensor | None = None
+    gold_alignment: Tensor | None = None
 
     @property
     def gold(self) -> Tensor:
@@ -287,6 +290,8 @@ class Weight(Slot):
     """Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step."""
     can_vanish: bool = False
     """Whether a whole batch may get weight 0; such a batch makes no step."""
+    weighs_gold: bool = False
+    """Whether gold rows that train are weighed as well, by ``of_gold``; others count whole."""
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached.
@@ -294,6 +299,10 @@ class Weight(Slot):
         Here: the column ``weight`` that ``prepare`` filed.
         """
         return step.columns[f"{self.name}.weight"]
+
+    def of_gold(self, losses: Losses) -> Tensor:
+        """One weight per gold row of the batch, which may have no others, where ``weighs_gold``."""
+        raise NotImplementedError(f"{self.name} weighs no gold rows")
 
     def __mul__(self, other: "Weight") -> "Weight":
         if not isinstance(other, Weight):
@@ -453,12 +462,26 @@ class Objective:
             losses = losses + term(step)
         return losses
 
-    def pool_weights(self, losses: Tensor, step: Step, alignment: Tensor | None = None) -> Tensor | None:
+    def pool_weights(
+        self, losses: Tensor, step: Step, alignment: Tensor | None = None, gold_alignment: Tensor | None = None
+    ) -> Tensor | None:
         """``(B,)`` detached, or None for all ones."""
         if self.weight is None:
             return None
         weight = self.weight
-        return once(step.held, "weights", lambda: weight(losses.detach(), replace(step, alignment=alignment)).detach())
+        step = replace(step, alignment=alignment, gold_alignment=gold_alignment)
+        return once(step.held, "weights", lambda: weight(losses.detach(), step).detach())
+
+    def gold_weights(self, losses: Losses, held: Held | None = None) -> Tensor | None:
+        """The same of the batch's gold rows; of a batch that is scored again, those ``held`` from the first time."""
+        if losses.gold_alignment is None:
+            return None if held is None else held.get("gold weights")
+        factors = [slot.of_gold(losses) for slot in self._weights if slot.weighs_gold]
+        return once(held, "gold weights", lambda: torch.stack(factors).prod(0).detach())
+
+    @property
+    def _weights(self) -> list[Weight]:
+        return [slot for slot in self.slots() if isinstance(slot, Weight)]
 
     @property
     def asks_student(self) -> bool:
@@ -468,9 +491,14 @@ class Objective:
     @property
     def can_vanish(self) -> bool:
         """Whether a whole batch may get weight 0."""
-        return any(isinstance(slot, Weight) and slot.can_vanish for slot in self.slots())
+        return any(slot.can_vanish for slot in self._weights)
+
+    @property
+    def weighs_gold(self) -> bool:
+        """Whether gold rows that train are weighed like the pool's."""
+        return any(slot.weighs_gold for slot in self._weights)
 
     @property
     def alignment_rows(self) -> int:
         """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
-        return max((slot.alignment_rows for slot in self.slots() if isinstance(slot, Weight)), default=0)
+        return max((slot.alignment_rows for slot in self._weights), default=0)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import understudy as us
-from understudy.objective import Batch, Outputs, Step, Weight
+from understudy.objective import Batch, Losses, Outputs, Step, Weight
 
 
 def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:
@@ -38,6 +38,85 @@ def test_weights_by_hand() -> None:
 
 def _aligned(step: Step, alignment: list[float]) -> Step:
     return dataclasses.replace(step, alignment=torch.tensor(alignment))
+
+
+def test_weights_of_gold_and_pool_together_by_hand() -> None:
+    """u = (2, −1) on gold and (1, −2, 3, 0) on the pool: Σ max(u, 0) = 6 over 6 rows, so w = max(u, 0)."""
+    objective = us.l2rw(gold_in_pool=True)
+    step = Step(Outputs(torch.zeros(4, 2)), torch.zeros(4, 2), torch.arange(4))
+    on_gold, on_pool = torch.tensor([2.0, -1.0]), torch.tensor([1.0, -2.0, 3.0, 0.0])
+    assert objective.pool_weights(torch.ones(4), step, on_pool, on_gold).tolist() == [1.0, 0.0, 3.0, 0.0]  # type: ignore[union-attr]
+    assert objective.gold_weights(Losses(torch.ones(6), 2, step, on_pool, on_gold)).tolist() == [2.0, 0.0]  # type: ignore[union-attr]
+    alone = Losses(torch.ones(2), 2, None, torch.empty(0), torch.tensor([1.0, 3.0]))
+    assert objective.gold_weights(alone).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pool_rows", [14, 0])
+def test_gold_in_the_pool_scores_as_the_papers_double_backward(pool_rows: int) -> None:
+    """§3.1: the training set contains the validation set; ε for all rows of the batch, in float64."""
+    gold, pool = _pool_and_gold()
+    net = _net().train()
+    session = us.Session(net, gold, pool, us.l2rw(gold_in_pool=True), gold_weight=1.0)
+    golds, rows = torch.arange(6), torch.arange(pool_rows)
+    x = torch.cat([gold.x[golds], pool.x[rows]])
+    y = torch.cat([gold.y[golds], pool.teacher.top1()[rows]])  # type: ignore[union-attr]
+
+    exact = copy.deepcopy(net).double()
+    parameters = dict(exact.named_parameters())
+
+    def losses(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(torch.func.functional_call(exact, values, (x.double(),)), y, reduction="none")
+
+    epsilon = torch.zeros(len(y), dtype=torch.float64, requires_grad=True)
+    each = losses(parameters, x, y)
+    gradients = torch.autograd.grad((epsilon * each).sum(), list(parameters.values()), create_graph=True)
+    moved = {name: p - 0.1 * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
+    meta = -torch.autograd.grad(losses(moved, gold.x, gold.y).mean(), epsilon)[0]
+    weights = len(y) * meta.clamp(min=0) / meta.clamp(min=0).sum()
+    assert float(weights[:6].sum()) > 0
+
+    scored = session.score(net, Batch(x, golds, rows, step_rows=len(y)))
+    torch.testing.assert_close(scored.total.double(), (weights * each).sum(), rtol=1e-5, atol=1e-5)
+    assert scored.moves
+
+
+def test_with_gold_in_the_pool_an_opposed_pool_does_not_stop_training() -> None:
+    """Where every pool row pulls away from gold, gold's own rows still descend (the condition of Lemma 1)."""
+    x = torch.ones(8, 1)
+    gold, pool = us.Gold(x, [1] * 7 + [0]), us.Pool(x, us.Hard([0] * 8, classes=2))
+    net = us.models.linear(1, 2)
+    options = {"epochs": 2, "optimizer": "sgd", "lr": 0.1, "progress": False}
+    run = us.train(net, gold, pool, us.l2rw(gold_in_pool=True), **options)
+    before, after = (us.evaluate(one, gold)["loss"] for one in (net, run.student))
+    assert after < before
+    assert run.columns["refined.weight"].tolist() == [0.0] * 8
+    with pytest.raises(us.UnderstudyError, match="pass one"):
+        us.l2rw(gold_in_pool=True, train_on_gold=True)
+
+
+@pytest.mark.parametrize("objective", [us.l2rw(gold_in_pool=True), us.l2rw()])
+def test_a_batch_that_is_scored_again_keeps_its_weights(objective: us.Objective) -> None:
+    """A line search asks for the same batch several times (L-BFGS): gold's weights are held with the pool's."""
+    gold, pool = _pool_and_gold()
+    net, rows, golds = _net().train(), torch.arange(8), torch.arange(4 if objective.gold_trains else 0)
+    session = us.Session(net, gold, pool, objective)
+    x = torch.cat([gold.x[golds], pool.x[rows]])
+    batch = Batch(x, golds, rows, step_rows=len(x), held={})
+    first, again = session.score(net, batch), session.score(net, batch)
+    assert first.total.item() == pytest.approx(again.total.item(), abs=1e-6)
+    assert first.weights is not None and again.weights is not None and first.weights.equal(again.weights)
+
+
+def test_the_steering_rows_are_augmented_as_the_pool_is() -> None:
+    """Every row doubled by the augmentation, or beforehand: the same loss."""
+    gold, pool = _pool_and_gold()
+    doubled = us.Gold(2 * gold.x, gold.y), us.Pool(2 * pool.x, pool.teacher)
+    totals = []
+    for (some_gold, some_pool), augment in (((gold, pool), lambda x, generator: 2 * x), (doubled, None)):
+        net = _net()
+        session = us.Session(net, some_gold, some_pool, us.l2rw(gold_rows=5), batch_size=20, augment=augment)
+        totals.append([float(session.score(net, batch).total.detach()) for batch in session.batches(0)])
+    assert totals[0] == totals[1]
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])

@@ -88,6 +88,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "accumulate": {"accumulate": 3, "clip": 0.5},
     "refreshed": {"method": lambda: us.weighted(refresh_every=2), "pretrain_epochs": 1},
     "reweighted": {"method": us.l2rw, "optimizer": "sgd"},
+    "gold in the pool": {"method": lambda: us.l2rw(gold_in_pool=True), "epochs": 2},
 }
 
 

@@ -7,7 +7,12 @@ pool rows in the batch and some gold rows drawn,
 
 which is the paper's meta-gradient at ε = 0 up to a positive factor, taken here as one forward-mode derivative in the
 pass that computes the losses anyway (``us.alignment``); any optimizer may follow. A batch whose weights are all zero
-makes no step. As in the paper, gold rows only steer; ``train_on_gold=True`` lets them train too.
+makes no step.
+
+Gold rows steer, augmented as the pool is, and do not train: so does the code that the authors released. Their §3.1 has
+them in the training set as well: ``gold_in_pool=True`` puts them among the rows of the batches, weighed together with
+the pool's (n counts both). Lemma 1 and Theorem 2 need that; ``tests/theory/test_reweighting.py`` holds both.
+``train_on_gold=True`` lets them train at full weight instead.
 
     us.train(student, us.Gold(x_few, y_few), us.Pool(x, noisy_labels), us.l2rw(), epochs=30)
     us.slam(weight=us.l2rw_weight())                                      # the same weight in another method
@@ -16,12 +21,13 @@ makes no step. As in the paper, gold rows only steer; ``train_on_gold=True`` let
 from dataclasses import dataclass
 from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Objective, Step, Weight
+from understudy.objective import Losses, Objective, Step, Weight
 from understudy.options import Slots, method
 
 __all__ = ["l2rw", "l2rw_weight"]
@@ -39,14 +45,42 @@ class AlignmentWeight(Weight):
         return step.own(normalise(step.gather(step.alignment)))
 
 
-def l2rw_weight(*, gold_rows: int = 128, name: str = "l2rw") -> Weight:
+@dataclass(frozen=True)
+class JointAlignmentWeight(AlignmentWeight):
+    """The same over gold and pool rows of a batch together."""
+
+    weighs_gold = True
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        if step.alignment is None or step.gold_alignment is None:
+            raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
+        golds = len(step.gold_alignment)
+        return step.own(normalise(torch.cat([step.gold_alignment, step.gather(step.alignment)]))[golds:])
+
+    def of_gold(self, losses: Losses) -> Tensor:
+        assert losses.gold_alignment is not None and losses.alignment is not None
+        return normalise(torch.cat([losses.gold_alignment, losses.alignment]))[: losses.golds]
+
+
+def l2rw_weight(*, gold_rows: int = 128, gold_in_pool: bool = False, name: str = "l2rw") -> Weight:
     """The alignment weight as a slot; ``gold_rows`` are drawn for each step (all of them where there are fewer)."""
     if gold_rows < 1:
         raise UnderstudyError(f"l2rw(gold_rows={gold_rows}): at least 1 gold row must steer each step")
-    return AlignmentWeight(name, gold_rows)
+    return JointAlignmentWeight(name, gold_rows) if gold_in_pool else AlignmentWeight(name, gold_rows)
 
 
 @method
-def l2rw(*, gold_rows: int = 128, train_on_gold: bool = False, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    weight = l2rw_weight(gold_rows=gold_rows)
-    return reweighted("l2rw", weight, slots, hard=hard).replace(gold_trains=train_on_gold)
+def l2rw(
+    *,
+    gold_rows: int = 128,
+    train_on_gold: bool = False,
+    gold_in_pool: bool = False,
+    hard: bool = False,
+    **slots: Unpack[Slots],
+) -> Objective:
+    if train_on_gold and gold_in_pool:
+        raise UnderstudyError(
+            "l2rw: gold rows train at full weight (train_on_gold) or weighed (gold_in_pool); pass one"
+        )
+    weight = l2rw_weight(gold_rows=gold_rows, gold_in_pool=gold_in_pool)
+    return reweighted("l2rw", weight, slots, hard=hard).replace(gold_trains=train_on_gold or gold_in_pool)

@@ -110,6 +110,7 @@ class StudentLearner:
         the student to it as much as training on it does: rows that estimate only are not among them."""
         self.draws = torch.Generator()
         """Which gold rows measure the alignment of a step."""
+        self.augmentation = torch.Generator()
         self._own(student)
 
     def _own(self, student: nn.Module) -> None:
@@ -193,17 +194,22 @@ class StudentLearner:
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """One pass over the whole batch; with the alignment where a weight asks for it."""
-        if self.aligner is None or not len(batch.pool_rows) or "weights" in (batch.held_by(self) or ()):
+        # Gold rows come first; where they are weighed too, the alignment is that of all rows.
+        first = 0 if self.objective.weighs_gold else len(batch.gold_rows)
+        weighed = {"weights", "gold weights"} & (batch.held_by(self) or {}).keys()
+        if self.aligner is None or first == len(batch) or weighed:
             return self._losses(model, batch)
         passes: list[Losses] = []
 
-        def pool_losses() -> Tensor:
+        def weighed_losses() -> Tensor:
             passes[:] = [self._losses(model, batch)]
-            return passes[0].pool
+            return passes[0].every[first:]
 
         direction = self.aligner.direction(lambda: self._steering_loss(model))
-        losses, alignment = self.aligner.along(direction, pool_losses)
-        return passes[0]._replace(every=torch.cat([passes[0].gold, losses]), alignment=alignment)
+        losses, alignment = self.aligner.along(direction, weighed_losses)
+        every, golds = torch.cat([passes[0].every[:first], losses]), passes[0].golds - first
+        on_gold = alignment[:golds] if self.objective.weighs_gold else None
+        return passes[0]._replace(every=every, alignment=alignment[golds:], gold_alignment=on_gold)
 
     def _losses(self, model: Any, batch: Batch) -> Losses:
         golds, outputs = len(batch.gold_rows), self._forward(model, batch.x)
@@ -239,7 +245,9 @@ class StudentLearner:
         assert self.gold is not None
         wanted = min(self.objective.alignment_rows, len(self.steering))
         rows = self.steering[torch.randperm(len(self.steering), generator=self.draws)[:wanted]]
-        return self._gold_losses(self._forward(model, self.gold.rows.take(rows)).logits, rows).mean()
+        x, augment = self.gold.rows.take(rows), self.recipe.augment
+        x = x if augment is None else augment(x, self.augmentation)
+        return self._gold_losses(self._forward(model, x).logits, rows).mean()
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
@@ -272,22 +280,29 @@ class WeightedSum:
         self.learner.prepare(epoch)
 
     def score(self, model: Any, batch: Batch) -> Scored:
-        losses = self.learner.losses(model, batch)
+        losses, objective = self.learner.losses(model, batch), self.learner.objective
         gold_weight, weights = self.learner.gold_weight, None
+        gold_weights = objective.gold_weights(losses, batch.held_by(self.learner))
         if losses.step is not None:
-            weights = self.learner.objective.pool_weights(losses.pool, losses.step, losses.alignment)
+            weights = objective.pool_weights(losses.pool, losses.step, losses.alignment, losses.gold_alignment)
         # A line search compares sums that differ in their eighth digit.
         kind = None if batch.held is None else torch.float64
-        if weights is None and gold_weight == 1.0:
+        if weights is None and gold_weights is None and gold_weight == 1.0:
             total = losses.every.sum(dtype=kind)
         else:
-            pool = losses.pool if weights is None else weights * losses.pool
-            total = gold_weight * losses.gold.sum(dtype=kind) + pool.sum(dtype=kind)
-        if losses.step is None:
-            return Scored(total)
+            gold, pool = _weighed(losses.gold, gold_weights), _weighed(losses.pool, weights)
+            total = gold_weight * gold.sum(dtype=kind) + pool.sum(dtype=kind)
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
-        moves = not self.can_vanish or len(batch.gold_rows) > 0 or weights is None or bool((weights != 0).any())
-        return Scored(total, moves, losses.step.outputs.logits, weights)
+        moves = not self.can_vanish or _moves(batch.gold_rows, gold_weights) or _moves(batch.pool_rows, weights)
+        return Scored(total, moves, None if losses.step is None else losses.step.outputs.logits, weights)
+
+
+def _weighed(losses: Tensor, weights: Tensor | None) -> Tensor:
+    return losses if weights is None else weights * losses
+
+
+def _moves(rows: Tensor, weights: Tensor | None) -> bool:
+    return len(rows) > 0 if weights is None else bool((weights != 0).any())
 
 
 def _hooked(model: Any) -> Any:

@@ -330,8 +330,8 @@ class Training:
         given: list[tuple[Any, Tensor]] = []
         if session.pool is not None and session.pool.teacher is not None:
             given.append((session.pool.rows, session.pool.teacher.top1()))
-        if session.gold is not None and self.recipe.gold_repeat:
-            given.append((session.gold.rows, session.gold.y))
+        if session.trains is not None and self.recipe.gold_repeat:
+            given.append((session.trains.rows, session.trains.y))
         right = [predicted(self.student, rows, batch_size=size) == labels for rows, labels in given]
         return float(torch.cat(right).double().mean())
 

@@ -110,8 +110,8 @@ def seed_torch(seed: int) -> None:
 class RandomStates:
     """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws."""
 
-    def __init__(self, draws: torch.Generator) -> None:
-        self.draws, self.augment = draws, torch.Generator()
+    def __init__(self, draws: torch.Generator, augment: torch.Generator) -> None:
+        self.draws, self.augment = draws, augment
         self.device = torch.device("cpu")
         self._loaded: dict[str, Tensor] = {}
 
@@ -198,7 +198,7 @@ class Session:
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
         self.refined = self._refined_labels() if recipe.refine else None
-        self.random = RandomStates(self.learner.draws)
+        self.random = RandomStates(self.learner.draws, self.learner.augmentation)
         self.moves = True
         """Whether the last loss may move the student; False where every weight of its batch was zero."""
         self.epoch, self.batch, self.epoch_rows = 0, 0, 0
