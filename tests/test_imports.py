@@ -24,7 +24,7 @@ LAYERS = [
     "leaks",
     "tables",
     "inference",
-    "acquisition methods training",
+    "acquisition methods reconciling training",
     "comparison auditing inference.export inference.export_formats",
     "active",
     "report",

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -349,6 +350,25 @@ class TeacherTarget(Target):
         return (step.teacher.log() / step.temperature).softmax(-1)
 
 
+class Relabelled(NamedTuple):
+    pool: Pool
+    columns: Columns
+    """Over its rows: what the labels were made of."""
+    facts: dict[str, float]
+
+
+class Relabel(Protocol):
+    """Makes a pool's labels anew before a student is trained on them.
+
+    ``recipe`` is the training's (``training/recipe.Recipe``), ``folder`` where finished parts are kept until it ends.
+    """
+
+    def __call__(
+        self, student: Any, gold: Gold | None, pool: Pool, recipe: Any, *, classes: int, folder: Path | None,
+        progress: bool,
+    ) -> Relabelled: ...  # fmt: skip
+
+
 _SLOTS: tuple[tuple[str, Any, str], ...] = (
     ("target", Target, "a target, e.g. us.bootstrap_target()"),
     ("link", Link, "a link, e.g. us.slam_link()"),
@@ -394,6 +414,8 @@ class Objective:
     """Whether gold rows join the batches (learning to reweight only steers by them)."""
     scorer: Callable[[Learner], Scorer] | None = None
     """For a method whose step has another shape (Co-teaching trains two nets): what makes its scorer."""
+    relabel: "Relabel | None" = None
+    """For a method that trains on labels of its own (reconciled): what makes them before ``us.train`` begins."""
     traits: frozenset[str] = frozenset()
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 

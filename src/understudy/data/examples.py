@@ -8,7 +8,7 @@ some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which 
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -194,7 +194,7 @@ class Pool:
     ``collate``: as for ``Gold``.
     """
 
-    derived = ("size",)
+    derived: ClassVar[tuple[str, ...]] = ("size",)
 
     def __init__(
         self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, collate: Collate | None = None

@@ -134,6 +134,10 @@ class Labels(ABC):
         """Which rows have a label at all, ``(N,)`` bool."""
         return self.top1() >= 0
 
+    def answers(self) -> Tensor:
+        """What each source called each row, ``(N, sources)``; −1: nothing. One source, unless several vote."""
+        return self.top1().unsqueeze(1)
+
     def simplest(self) -> "Labels":
         """The same labels in their plainest form: one-hot rows are hard labels."""
         return self

@@ -91,6 +91,9 @@ class Votes(Distribution):
         """Vote shares, ``(N, C)``; all zero where nobody voted."""
         return vote_shares(self.votes, self.classes)
 
+    def answers(self) -> Tensor:
+        return self.votes
+
     def labelled(self) -> Tensor:
         return (self.votes >= 0).any(1)
 

@@ -31,6 +31,7 @@ from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, ta
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
 from understudy.training.state import (
+    FOLDER,
     Checkpoints,
     OptimizerState,
     Progress,
@@ -87,12 +88,12 @@ def train(
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
         seed_torch(recipe.seed)
-        student = copy.deepcopy(student) if isinstance(student, nn.Module) else student()
+        build, student = student, copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)
-        session = Session(
-            student, gold, pool, objective, epochs=recipe.epochs, whole=recipe.takes_all_rows,
-            **recipe.session_options(),
-        )  # fmt: skip
+        told: dict[str, Any] = {
+            "epochs": recipe.epochs, "whole": recipe.takes_all_rows, **recipe.session_options(),
+        }  # fmt: skip
+        session = Session(student, gold, pool, objective, **told)
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
@@ -102,11 +103,21 @@ def train(
             config["settings"] = settings_of(recipe, objective, student, session.classes, rows)
         if resume and folder is not None and (folder / "config.json").exists():
             return _finished(folder, student, config["settings"], recipe.ema)
+        relabelled = None
+        if objective.relabel is not None and pool is not None:
+            relabelled = objective.relabel(
+                build, gold, pool, recipe, classes=session.classes,
+                folder=None if folder is None else folder / FOLDER / "relabel", progress=progress,
+            )  # fmt: skip
+            session = Session(student, _silent(gold), relabelled.pool, objective.replace(relabel=None), **told)
+            session.facts |= relabelled.facts
         config = {**(notes or {}), **config}
         checkpoints = Checkpoints(folder, config.get("settings", {}), every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
         training.run(resume=resume, progress=progress)
         run = training.result(started)
+        if relabelled is not None:
+            run.columns |= relabelled.columns
         if folder is not None:
             run.save(folder)
             drop_checkpoints(folder)
@@ -121,6 +132,15 @@ def _check_gold_trains(gold: Gold | None) -> None:
         raise UnderstudyError(
             "pretrain_epochs and finetune_epochs train on gold, but every gold row is estimate_only; pass others too"
         )
+
+
+def _silent(gold: Gold | None) -> Gold | None:
+    """Gold without the teacher's word, which is no word on labels that somebody else has made."""
+    if gold is None or gold.teacher is None:
+        return gold
+    silent = copy.copy(gold)
+    silent.teacher, silent.teacher_rows = None, gold.teacher_rows[:0]
+    return silent
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:

@@ -225,6 +225,11 @@ class Session:
 
     def prepare(self, epoch: int = 0) -> None:
         """Let every slot look at gold, pool and the student. Called by itself when it is due."""
+        if self.objective.relabel is not None and self.pool is not None:
+            raise UnderstudyError(
+                f"{self.objective.name} makes labels by trainings of its own, which only us.train does; make them with "
+                "us.reconcile(…) and train on that pool with us.vanilla()"
+            )
         if not self.prepared:
             if self.tells:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)

@@ -1,0 +1,114 @@
+"""Several witnesses of one truth, weighed on rows whose truth is known: a logarithmic opinion pool.
+
+Each witness m gives log-scores ℓ_m(y | x), log-probabilities or log-likelihoods. The pool's opinion is
+
+    log q(y | x) = Σ_m b_m ℓ_m(y | x) + Σ_m Σ_k D_m[y, k] ℓ_m(k | x) + a_y − log Z(x)
+
+with one weight b_m ≥ 0 per witness and one bias a_y per class, fitted by maximum likelihood with ridges: b around
+1/M, a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every witness speak for every
+class (multinomial regression), with a ridge of its own, and need many rows: M·C² numbers. ``fit_opinion_pool`` takes
+whichever has the smaller cross-validated log-loss.
+
+    pool = fit_opinion_pool(scores, y)          # scores (M, n, C), centred or not: only differences within a row count
+    pool(other_scores)                          # log q, (n, C)
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
+FOLDS = 5
+# Beyond so many numbers a full regression is not tried: there is never gold for it.
+MOST_NUMBERS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class OpinionPool:
+    weights: Tensor
+    """b, ``(M,)``."""
+    bias: Tensor
+    """a, ``(C,)``."""
+    mixing: Tensor | None = None
+    """D, ``(M, C, C)``; None in a scalar pool."""
+    log_loss: float = float("nan")
+    """Of rows that had no part in the fit (cross-validated)."""
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """log q, ``(n, C)`` float64, of scores ``(M, n, C)``."""
+        total = self.bias + torch.einsum("m,mnc->nc", self.weights, scores.double())
+        if self.mixing is not None:
+            total = total + torch.einsum("mck,mnk->nc", self.mixing, scores.double())
+        return total.log_softmax(1)
+
+
+def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None) -> OpinionPool:
+    """``full``: whether classes speak for other classes; None: what the cross-validated log-loss says."""
+    scores = centred(scores)
+    witnesses, _, classes = scores.shape
+    if full is None and witnesses * classes**2 > MOST_NUMBERS:
+        full = False
+    forms = (False, True) if full is None else (full,)
+    losses = {form: float(-held_out(scores, y, full=form).gather(1, y.unsqueeze(1)).mean()) for form in forms}
+    best = min(losses, key=lambda form: losses[form])
+    weights, bias, mixing = _fit(scores, y, full=best)
+    return OpinionPool(weights, bias, mixing, losses[best])
+
+
+def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:
+    """log q ``(n, C)`` of each row by a pool fitted on the other folds (None: five, dealt by class)."""
+    scores = centred(scores)
+    fold = _folds(y) if fold is None else fold
+    opinion = torch.empty(scores.shape[1:], dtype=torch.float64)
+    for number in fold.unique().tolist():
+        mine = fold == number
+        opinion[mine] = OpinionPool(*_fit(scores[:, ~mine], y[~mine], full=full))(scores[:, mine])
+    return opinion
+
+
+def centred(scores: Tensor) -> Tensor:
+    """With mean 0 over the classes of each row: what a ridge sees then does not depend on how scores were scaled."""
+    return scores.double() - scores.double().mean(2, keepdim=True)
+
+
+def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    witnesses, rows, classes = scores.shape
+    start = torch.cat([torch.full((witnesses,), 1 / witnesses, dtype=torch.float64), torch.zeros(classes).double()])
+    truth = torch.nn.functional.one_hot(y, classes).double()
+    own = witnesses + classes
+
+    def parts(flat: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        return flat[:witnesses], flat[witnesses:own], flat[own:].view(witnesses, classes, classes) if full else None
+
+    def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
+        weights, bias, mixing = parts(torch.from_numpy(values))
+        log_q = OpinionPool(weights, bias, mixing)(scores)
+        pull = weights - 1 / witnesses
+        error = (log_q.exp() - truth) / rows
+        loss = -(truth * log_q).sum() / rows + (RIDGE_WEIGHT * pull @ pull + RIDGE_BIAS * bias @ bias) / rows
+        slopes = [
+            torch.einsum("nc,mnc->m", error, scores) + 2 * RIDGE_WEIGHT * pull / rows,
+            error.sum(0) + 2 * RIDGE_BIAS * bias / rows,
+        ]
+        if mixing is not None:
+            loss = loss + RIDGE_FULL * (mixing**2).sum() / rows
+            slope = torch.einsum("nc,mnk->mck", error, scores) + 2 * RIDGE_FULL * mixing / rows
+            slopes.append(slope.reshape(-1))
+        return float(loss), torch.cat(slopes).numpy()
+
+    if full:
+        start = torch.cat([start, torch.zeros(witnesses * classes**2).double()])
+    # A witness may be silent, but not be read backwards: with little gold that is only ever noise.
+    bounds = [(0, None)] * witnesses + [(None, None)] * (len(start) - witnesses)
+    found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    return parts(torch.from_numpy(found.x))
+
+
+def _folds(y: Tensor) -> Tensor:
+    """The rows of every class dealt out in turn."""
+    fold = torch.empty_like(y)
+    fold[y.argsort(stable=True)] = torch.arange(len(y)) % min(FOLDS, len(y))
+    return fold

@@ -1,0 +1,188 @@
+"""Who can testify about rows it has not seen: students trained on a part of the data, and the rows' neighbours.
+
+A member is given a fold: the gold and the pool rows it may learn from. It answers for the gold rows held out and for
+every pool row, in class probabilities:
+
+    Trained(us.gce()).testify(fold)                 # the user's own student, by a method
+    Trained(us.vanilla(), alone=True)               # on gold only
+    Neighbours(10)                                  # nothing is trained: what are the ten most similar rows labelled?
+
+``flat_members`` adds those that need rows of numbers: a linear student errs otherwise than a net does.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from understudy import models
+from understudy.data.examples import Gold, Pool
+from understudy.data.rows import Rows, SparseRows, SubsetRows
+from understudy.errors import UnderstudyWarning
+from understudy.labels.base import Labels
+from understudy.maths.nearest import unit_rows, votes_of_neighbours
+from understudy.maths.source_confusion import fit_votes
+from understudy.objective import Objective
+from understudy.training.l2 import l2_of_c
+from understudy.training.loop import train
+from understudy.training.recipe import Recipe
+
+Student = nn.Module | Callable[[], nn.Module]
+# Of more columns a linear student has too many numbers, and of more rows neighbours take too long to find.
+MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
+# scikit-learn's C for rows of length 1; longer rows need less of it for the same predictions.
+C = 10.0
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a member may learn from, and what it is asked about."""
+
+    number: int
+    student: Student
+    recipe: Recipe
+    gold: Gold
+    """Without the rows held out."""
+    held_out: Gold
+    pool: Pool
+    """Every row; a member learns from ``learned`` alone."""
+    learned: Tensor
+    classes: int
+
+    @property
+    def learned_pool(self) -> Pool:
+        return self.pool.take(self.learned)
+
+
+class Member(Protocol):
+    def testify(self, fold: Fold) -> Tensor:
+        """Probabilities ``(held-out gold rows + pool rows, C)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A student of its own for every fold."""
+
+    objective: Objective
+    alone: bool = False
+    """On gold only."""
+    student: Student | None = None
+    """None: the user's own."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What is told otherwise than in the user's recipe."""
+
+    def testify(self, fold: Fold) -> Tensor:
+        recipe = replace(fold.recipe, seed=fold.recipe.seed + fold.number, **self.options)
+        pool = fold.learned_pool
+        if self.alone:
+            recipe = alone(recipe, fold.gold, pool)
+        student = copy.deepcopy(fold.student) if self.student is None else self.student
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
+            run = train(
+                student, fold.gold, None if self.alone else pool, self.objective, progress=False, **recipe.arguments()
+            )
+        return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The mean label of the ``k`` most similar rows; a hard label counts as what gold says it is worth."""
+
+    k: int = 10
+
+    def testify(self, fold: Fold) -> Tensor:
+        gold, pool, learned = fold.gold, fold.pool, fold.learned
+        assert pool.teacher is not None
+        if len(learned) > MOST_REFERENCES:
+            order = torch.randperm(len(learned), generator=torch.Generator().manual_seed(fold.number))
+            learned = learned[order[:MOST_REFERENCES]]
+        labels = torch.cat(
+            [
+                nn.functional.one_hot(gold.y, fold.classes).double(),
+                worth(pool.teacher.take(learned), gold, fold.classes),
+            ]
+        )
+        centre = None
+        if not isinstance(_base(pool.rows), SparseRows):
+            centre = flat(pool.rows, learned).flatten(1).float().mean(0)
+        known = _stacked([unit_rows(flat(gold.rows), centre), unit_rows(flat(pool.rows, learned), centre)])
+        asked = _stacked([unit_rows(flat(fold.held_out.rows), centre), unit_rows(flat(pool.rows), centre)])
+        return votes_of_neighbours(asked, known, labels, [self.k])[self.k]
+
+
+def worth(labels: Labels, gold: Gold, classes: int) -> Tensor:
+    """Labels as the chances of each class ``(N, C)`` float64: soft ones as they are, answers as gold weighs them."""
+    rows, on_gold = gold.estimates()
+    soft = labels.simplest().ranks and labels.answers().shape[1] == 1
+    if soft or on_gold is None or len(rows) < 2 * classes:
+        return labels.dense(torch.arange(len(labels)), classes).double()
+    return fit_votes(on_gold.answers(), gold.y[rows], classes).posterior_of(labels.answers())
+
+
+def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
+    """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
+    assert pool.teacher is not None
+    if recipe.takes_all_rows:
+        return recipe
+    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
+    return replace(recipe, gold_repeat=max(1, passes))
+
+
+def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recipe: Recipe) -> dict[str, Member]:
+    """Witnesses that need flat rows: neighbours; and linear students, where the user's own is none."""
+    if not is_flat(pool.rows) or not is_flat(gold.rows):
+        return {}
+    first = flat(pool.rows, torch.arange(min(len(pool), 2000)))
+    if int(np.prod(first.shape[1:])) > MOST_COLUMNS:
+        return {}
+    members: dict[str, Member] = {"neighbours": Neighbours()}
+    if recipe.takes_all_rows:
+        return members
+    squares = first.float().square().sum() if isinstance(first, Tensor) else first.multiply(first).sum()
+    build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
+
+    def linear(rows: int, alone: bool = False) -> Trained:
+        penalty = l2_of_c(C / (float(squares) / first.shape[0]), rows, classes)
+        told = {"optimizer": "lbfgs", "weight_decay": penalty, "epochs": 5, "augment": None, "clip": None}
+        return Trained(vanilla, alone=alone, student=build, options=told)
+
+    return members | {"linear": linear(len(gold) + len(pool)), "linear, gold only": linear(len(gold), alone=True)}
+
+
+def is_flat(rows: Rows) -> bool:
+    """Whether rows are numbers in memory, so that distances between them and weights for them make sense."""
+    base = _base(rows)
+    if isinstance(base, SparseRows):
+        return True
+    if rows.collate is not None or rows.per_row or rows.on_disk or not len(rows):
+        return False
+    first = rows.take(torch.arange(1))
+    return isinstance(first, Tensor) and first.is_floating_point()
+
+
+def flat(rows: Rows, index: Tensor | None = None) -> Any:
+    """Some rows (None: all) at once: a tensor, or a sparse matrix."""
+    index = torch.arange(len(rows)) if index is None else index
+    if isinstance(rows, SubsetRows):
+        return flat(rows.base, rows.index[index])
+    return rows.matrix[index.numpy()] if isinstance(rows, SparseRows) else rows.take(index)
+
+
+def _base(rows: Rows) -> Rows:
+    return _base(rows.base) if isinstance(rows, SubsetRows) else rows
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """One under the other; sparse where one of them is."""
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat(parts)
+    return sparse.csr_matrix(sparse.vstack([sparse.csr_matrix(part) for part in parts]), dtype=np.float32)

@@ -1,0 +1,177 @@
+"""Reconciled labels: one label per pool row, made of everybody's word, each weighed on gold rows it has not seen.
+
+What the teacher said, what a student trained on gold alone would say, what robust students and the rows' neighbours
+would say are several witnesses of one truth. ``CrossFit`` has asked them about gold rows that they did not see; there
+``maths/opinion_pool.py`` learns how to weigh them, and the same weights make the labels of the pool:
+
+    log q(y | x) = b_0 · log P(word | y) + Σ_m b_m log p_m(y | x) + a_y − log Z
+
+The teacher testifies as its labels allow: soft labels as they are, log s_y; answers (a hard label, the best class of a
+soft one, the votes of several sources) by how often gold saw them beside each truth, log P(answers | y), counted on
+other gold rows. Rows without a teacher's label are labelled by the rest. Where a single witness has a smaller
+cross-validated log-loss on gold than all of them together, it is taken alone.
+
+    pool = reconciled_pool(fitted, fitted.run(executor))
+    pool.teacher, pool.witnesses                     # soft labels q; who was believed how far
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Gold, Ids, Pool
+from understudy.data.rows import Rows
+from understudy.labels.base import Labels
+from understudy.labels.forms import Soft
+from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
+from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.objective import Columns
+from understudy.reconciling.crossfit import CrossFit, Testimony
+
+# A witness that has never seen a class err may still err: no word counts for more than 10,000 to 1.
+LEAST = 1e-4
+TEACHER, WORD = "teacher", "teacher's word"
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    name: str
+    weight: float
+    """b: how far it was believed; 0: not at all."""
+    accuracy: float
+    """Of its best class, on gold rows it had not seen."""
+    log_loss: float
+    """Of its word alone, tempered and biased to suit gold, cross-validated."""
+    probs: Tensor
+    """What it says of the pool, ``(N, C)``."""
+
+
+class ReconciledPool(Pool):
+    """A pool whose labels are q; ``witnesses`` tells what they were made of."""
+
+    derived = ("size", "witnesses", "opinion")
+    witnesses: list[Witness]
+    opinion: OpinionPool
+
+    @classmethod
+    def made(
+        cls, rows: Rows, probs: Tensor, ids: Ids | None, witnesses: list[Witness], opinion: OpinionPool
+    ) -> "ReconciledPool":
+        pool = cls.__new__(cls)
+        pool._fill(rows, Soft(probs), ids)
+        pool.witnesses, pool.opinion = witnesses, opinion
+        return pool
+
+    def columns(self) -> Columns:
+        """In pool order: the label and its chance, and each witness's best class and what it gives the label."""
+        assert self.teacher is not None
+        label = self.teacher.top1()
+        probs = self.teacher.dense(torch.arange(len(self)), self.opinion.bias.shape[0])
+        columns = {"reconciled.label": label, "reconciled.prob": _of(probs, label)}
+        for witness in self.witnesses:
+            columns[f"{witness.name}.label"] = witness.probs.argmax(1)
+            columns[f"{witness.name}.prob"] = _of(witness.probs, label).float()
+        return columns
+
+    def facts(self) -> dict[str, float]:
+        """Numbers worth telling."""
+        return {
+            "reconciled.log_loss": self.opinion.log_loss,
+            **{f"reconciled.weight of {witness.name}": witness.weight for witness in self.witnesses},
+        }
+
+
+def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
+    pool = fitted.pool
+    scores = Scores.of(fitted, said.gold, said.pool, fitted.judges)
+    opinion = scores.opinion()
+    alone = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False).log_loss for one in scores.gold]
+    best = min(range(len(alone)), key=lambda number: alone[number])
+    if alone[best] < opinion.log_loss:
+        single = fit_opinion_pool(scores.gold[best].unsqueeze(0), scores.y, full=False)
+        weights = torch.zeros(len(scores.names), dtype=torch.float64)
+        weights[best] = single.weights[0]
+        opinion = OpinionPool(weights, single.bias, None, single.log_loss)
+    witnesses = [
+        Witness(
+            name, float(opinion.weights[number]), accuracy=_accuracy(scores.gold[number], scores.y),
+            log_loss=alone[number], probs=scores.pool[number].softmax(1).float(),
+        )
+        for number, name in enumerate(scores.names)
+    ]  # fmt: skip
+    return ReconciledPool.made(pool.rows, opinion(scores.pool).exp().float(), pool.ids, witnesses, opinion)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Log-scores of all witnesses on some gold rows and on the pool."""
+
+    names: list[str]
+    gold: Tensor
+    """``(M, n, C)``."""
+    y: Tensor
+    pool: Tensor
+    """``(M, N, C)``."""
+
+    @classmethod
+    def of(cls, fitted: CrossFit, gold: Mapping[str, Tensor], pool: Mapping[str, Tensor], rows: Tensor) -> "Scores":
+        """``rows``: the gold rows to weigh by; those the teacher's answers are counted on, too."""
+        words = teacher_scores(fitted.gold.take(rows), fitted.pool, fitted.gold_fold[rows], fitted.classes)
+        words |= {name: (_log(gold[name][rows]), _log(probs)) for name, probs in pool.items()}
+        on_gold, on_pool = zip(*words.values(), strict=True)
+        return cls(list(words), torch.stack(on_gold), fitted.gold.y[rows], torch.stack(on_pool))
+
+    def opinion(self) -> OpinionPool:
+        return fit_opinion_pool(self.gold, self.y)
+
+
+def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """What the teacher's word is worth: log-scores ``(n, C)`` of gold rows, cross-fitted, and ``(N, C)`` of the pool.
+
+    Zero, which says nothing, on rows without a label. A teacher that said nothing of gold cannot be weighed.
+    """
+    rows, on_gold = gold.estimates()
+    teacher = pool.teacher
+    assert teacher is not None
+    if on_gold is None or len(rows) < 2 * classes:
+        return {}
+    words: dict[str, tuple[Tensor, Tensor]] = {}
+    if teacher.answers().shape[1] == 1 and teacher.has_confidence:
+        words[TEACHER] = (_spread(_soft(on_gold, classes), rows, len(gold)), _soft(teacher, classes))
+    answers, y = on_gold.answers(), gold.y[rows]
+    counted = cross_likelihood(answers, y, classes, fold[rows])
+    on_pool = fit_sources(answers, y, classes).log_likelihood(teacher.answers())
+    on_pool[~teacher.labelled()] = 0.0
+    words[WORD] = (_spread(counted, rows, len(gold)), on_pool)
+    return words
+
+
+def _soft(labels: Labels, classes: int) -> Tensor:
+    """log s, zero on rows without a label; a hard label with a confidence shares the rest out."""
+    probs = labels.dense(torch.arange(len(labels)), classes).double()
+    if not labels.simplest().ranks:
+        sure = labels.confidence("margin").clamp(0, 1).unsqueeze(1)
+        probs = sure * probs + (1 - sure) * (1 - probs) / max(1, classes - 1)
+    scores = _log(probs)
+    scores[~labels.labelled()] = 0.0
+    return scores
+
+
+def _log(probs: Tensor) -> Tensor:
+    return probs.double().clamp(min=LEAST).log().log_softmax(1)
+
+
+def _spread(scores: Tensor, rows: Tensor, length: int) -> Tensor:
+    every = torch.zeros(length, scores.shape[1], dtype=torch.float64)
+    every[rows] = scores
+    return every
+
+
+def _of(probs: Tensor, label: Tensor) -> Tensor:
+    return probs.gather(1, label.unsqueeze(1)).squeeze(1)
+
+
+def _accuracy(scores: Tensor, y: Tensor) -> float:
+    return float((scores.argmax(1) == y).double().mean())
