@@ -39,12 +39,6 @@ class Dealt:
     """Of the teacher at augmented images."""
 
     @cached_property
-    def features(self) -> Tensor:
-        """What VID matches: the teacher's penultimate features, each with mean 0 and spread 1."""
-        found = us.teacher_features(self.teacher, self.pool.rows)
-        return (found - found.mean(0)) / found.std(0).clamp(min=1e-3)
-
-    @cached_property
     def passes(self) -> us.Passes:
         """Looks at randomly cropped and resized images (SLaM, D.4)."""
         return us.stochastic_passes(self.teacher, self.pool.rows, self.looks, us.augment.crop_resize)
@@ -60,9 +54,10 @@ KINDS: dict[str, Factory] = {
     "weighted_margin": lambda dealt, option, common: us.weighted(confidence="margin", **common),
     # From entropies; the option is every how many epochs they are estimated anew (3.2).
     "weighted": lambda dealt, option, common: us.weighted(refresh_every=option, **common),
-    "vid": lambda dealt, option, common: us.vid(dealt.features, option, **common),
+    # On the teacher's logits (equation 6 of Ahn et al., as both papers say); the option is the term's coefficient.
+    "vid": lambda dealt, option, common: us.vid(strength=option, **common),
     "weighted_vid": lambda dealt, option, common: us.weighted(
-        confidence="margin", terms=(us.vid_term(dealt.features, option),), **common
+        confidence="margin", terms=(us.vid_term(strength=option),), **common
     ),
     "fidelity": lambda dealt, option, common: us.fidelity(1.0, **common),
     "weighted_fidelity": lambda dealt, option, common: us.weighted(
