@@ -9,7 +9,7 @@ from experiments.plot import is_drawn
 from experiments.runner import Finished, machine
 from experiments.sweep import GOLD_ROWS, PLAIN_ROWS, Cell
 from experiments.table import markdown, percent
-from understudy.comparison.interval import Interval, signed, span
+from understudy.comparison.interval import Interval, span
 
 
 def verdicts_of(finished: Finished) -> list[list[Verdict]]:
@@ -71,10 +71,16 @@ def verdict_row(verdict: Verdict) -> list[str]:
         size = f"{100 * claim.beyond:g}"
         limit = f", by more than {size} points" if claim.lower else f": above {size}%"
     why = f"; {claim.structural}" if claim.structural else ""
-    paper = "" if claim.effect is None else signed(claim.effect / 100)
+    paper = "" if claim.effect is None else points(claim.effect / 100)
     return [
-        claim.text + limit + how + why, paper, signed(gap.mean), span(gap, signed), str(verdict.seeds), verdict.shown
+        claim.text + limit + how + why, paper, points(gap.mean), span(gap, points), str(verdict.seeds), verdict.shown
     ]  # fmt: skip
+
+
+def points(difference: float) -> str:
+    """Two digits: the papers' effects are often a few tenths."""
+    text = f"{100 * difference:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")
 
 
 def ours(cells: Sequence[Cell], measure: str = "last") -> str:

@@ -2,9 +2,9 @@
 
     python -m experiments.weighted_page --seeds 12 --out docs/results/weighted.md     # about 4 minutes on two cores
 
-The pool's true labels are hidden from the methods, not from this page. The pool is cut into tenths by the distortion
-that the method estimates from its validation rows; beside each mean stands the true one of the same rows. The setting
-is that of Figure 5.
+The pool's true labels are hidden from the methods, not from this page: the distortions of the validation rows stand
+beside those of the pool, and in each tenth of the pool, cut by the distortion that the method estimates, beside what it
+estimates stands what is true of the same rows. The setting is that of Figure 5.
 """
 
 import argparse
@@ -17,14 +17,16 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 import understudy as us
 from experiments.engines.distil import Dealt, Distillation, deal
 from experiments.p000_weighted_distillation import fig05
+from experiments.page import points
 from experiments.sequential import LOOKS, evidence
 from experiments.table import in_processes, markdown, percent, publish
-from understudy.comparison.interval import signed, span
+from understudy.comparison.interval import span
 from understudy.inference.passes import predict
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import debias, distortion_of, neighbour_count, neighbour_means
@@ -34,6 +36,8 @@ from understudy.store.files import appearing_whole
 Array = np.ndarray[Any, Any]
 BINS = 20
 TENTHS = 10
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+SIDES = ("on the validation rows", "on the pool, true")
 TITLE = "Weighted Distillation: its weights, its distortions, its effect"
 
 
@@ -44,9 +48,9 @@ class Looked:
     weights: Array
     """Of every pool row."""
     tenths: Array
-    """``(10, 4)``: estimated and true share of wrong labels, estimated and true distortion."""
-    ideal: float
-    """The mean weight that the true values of the tenths would give."""
+    """``(10, 5)``: estimated and true share of wrong labels, estimated and true distortion, weight; means over rows."""
+    quantiles: Array
+    """``(2, len(QUANTILES))``: of the distortion where the teacher is wrong, on the validation rows and on the pool."""
     weighted: float
     unweighted: float
 
@@ -55,33 +59,32 @@ def look(setting: Distillation, seed: int) -> Looked:
     dealt = deal(setting, setting.labelled[0], seed)
     weighted = setting.train(us.weighted(confidence="margin"), dealt, seed)
     unweighted = setting.train(us.vanilla(), dealt, seed)
-    estimated, true = distortions(dealt)
+    weight = weighted.columns["debias.weight"]
+    estimated, on_gold, true = distortions(dealt)
     order = estimated[:, 1].argsort(stable=True)
-    tenths = torch.stack([torch.cat([estimated[rows].mean(0), true[rows].mean(0)]) for rows in order.chunk(TENTHS)])
-    tenths = tenths[:, [0, 2, 1, 3]]
+    values = torch.stack([estimated[:, 0], true[:, 0], estimated[:, 1], true[:, 1], weight.double()], dim=1)
+    tenths = torch.stack([values[rows].mean(0) for rows in order.chunk(TENTHS)])
+    levels = torch.tensor(QUANTILES, dtype=torch.float64)
+    quantiles = torch.stack([rows[rows[:, 0] == 1, 1].quantile(levels) for rows in (on_gold, true)])
     accuracy = [us.evaluate(run.student, dealt.test)["accuracy"] for run in (weighted, unweighted)]
-    ideal = float(debias(tenths[:, 1], tenths[:, 3]).mean())
-    return Looked(weighted.columns["debias.weight"].numpy(), tenths.numpy(), ideal, *accuracy)
+    return Looked(weight.numpy(), tenths.numpy(), quantiles.numpy(), *accuracy)
 
 
-def distortions(dealt: Dealt) -> tuple[Tensor, Tensor]:
-    """Per pool row (wrong, distortion): as the nearest validation rows have them, and as the row itself has."""
+def distortions(dealt: Dealt) -> tuple[Tensor, Tensor, Tensor]:
+    """(wrong, distortion) of pool rows as their nearest validation rows have them; of these; of the pool's own."""
     assert isinstance(dealt.start, nn.Module) and dealt.pool.teacher is not None and dealt.gold.teacher is not None
     classes = int(dealt.gold.y.max()) + 1
     known = dealt.gold.teacher_rows
-    margin = MEASURES["margin"]
-    found = {}
-    for name, rows, labels, y in (
-        ("gold", dealt.gold.rows.take(known), dealt.gold.teacher, dealt.gold.y[known]),
-        ("pool", dealt.pool.rows, dealt.pool.teacher, dealt.truth),
+    planes, values = [], []
+    for rows, labels, y in (
+        (dealt.gold.rows.take(known), dealt.gold.teacher, dealt.gold.y[known]),
+        (dealt.pool.rows, dealt.pool.teacher, dealt.truth),
     ):
         student, said = predict(dealt.start, rows), labels.dense(torch.arange(len(labels)), classes)
-        plane = torch.stack([labels.confidence("margin"), margin(student)], dim=1).double()
-        found[name] = plane, torch.stack(distortion_of(said, y, student), dim=1)
-    (gold_plane, gold_values), (pool_plane, pool_values) = found["gold"], found["pool"]
-    tables = [table.numpy() for table in (pool_plane, gold_plane, gold_values)]
-    means = neighbour_means(*tables, neighbour_count(len(gold_plane)))
-    return torch.from_numpy(means), pool_values
+        planes.append(torch.stack([labels.confidence("margin"), MEASURES["margin"](student)], dim=1).double().numpy())
+        values.append(torch.stack(distortion_of(said, y, student), dim=1))
+    means = neighbour_means(planes[1], planes[0], values[0].numpy(), neighbour_count(len(planes[0])))
+    return torch.from_numpy(means), *values
 
 
 def page(looked: list[Looked], setting: Distillation) -> str:
@@ -89,10 +92,13 @@ def page(looked: list[Looked], setting: Distillation) -> str:
     gaps = [one.weighted - one.unweighted for one in looked]
     found = evidence(gaps, delta=_delta())
     weights = np.stack([one.weights for one in looked])
+    ideal = debias(*torch.from_numpy(tenths)[:, [1, 3]].unbind(1)).tolist()
     rows = [
-        [f"{number + 1}", f"{wrong:.1%}", f"{true_wrong:.1%}", f"{distortion:.2f}", f"{true:.2f}"]
-        for number, (wrong, true_wrong, distortion, true) in enumerate(tenths)
+        [str(number), *(f"{value:.1%}" for value in tenth[:2]), *(f"{value:.2f}" for value in (*tenth[2:], wanted))]
+        for number, (tenth, wanted) in enumerate(zip(tenths, ideal, strict=True), start=1)
     ]
+    quantiles = np.exp(np.mean([np.log(one.quantiles) for one in looked], axis=0))
+    both = [f"{what}, {how}" for what in ("wrong", "distortion") for how in ("estimated", "true")]
     text = [
         f"# {TITLE}",
         f"`python -m experiments.weighted_page`; {setting.data}, {setting.labelled[0]:,} labelled and "
@@ -100,14 +106,18 @@ def page(looked: list[Looked], setting: Distillation) -> str:
         f"student {setting.student}; {len(looked)} seeds.",
         "![weights, distortions and effect](weighted.png)",
         f"**Effect**: weighted {percent([one.weighted for one in looked])}%, unweighted "
-        f"{percent([one.unweighted for one in looked])}%; difference {signed(found.interval.mean)} points, "
-        f"{span(found.interval, signed)} (99% interval at {found.interval.count} seeds, one of five looks that hold "
+        f"{percent([one.unweighted for one in looked])}%; difference {points(found.interval.mean)} points, "
+        f"{span(found.interval, points)} (99% interval at {found.interval.count} seeds, one of five looks that hold "
         f"together with 95%; p over the looks {found.p:.3f}).",
-        f"**Weights**: mean {weights.mean():.3f}, {np.mean(weights == 1):.0%} exactly 1; with the true share of wrong "
-        f"labels and the true distortion of each tenth the mean weight would be "
-        f"{np.mean([one.ideal for one in looked]):.3f}.",
-        "**Estimated on the validation rows, and true**, in tenths of the pool by the estimated distortion",
-        markdown(["tenth", "wrong, estimated", "wrong, true", "distortion, estimated", "distortion, true"], rows),
+        f"**Weights**: mean {weights.mean():.3f}, {np.mean(weights == 1):.0%} exactly 1.",
+        "**Distortion of the rows the teacher gets wrong**, quantiles, geometric mean over seeds",
+        markdown(
+            ["", *(f"{level:.0%}" for level in QUANTILES)],
+            [[name, *(f"{value:.2f}" for value in found)] for name, found in zip(SIDES, quantiles, strict=True)],
+        ),
+        "**As estimated for each row, and true**, in tenths of the pool by the estimated distortion. A mean distortion "
+        "rests on few rows, those in which the student is sure of the truth: a row's loss on it is floored at 0.001.",
+        markdown(["tenth", *both, "weight", "weight, from the truth"], rows),
     ]
     return "\n\n".join(text)
 
@@ -120,7 +130,7 @@ def draw(path: Path, looked: list[Looked]) -> None:
     figure = Figure(figsize=(13, 3.8), layout="constrained")
     histogram, against, effect = figure.subplots(1, 3)
     _histogram(histogram, np.concatenate([one.weights for one in looked]))
-    _against(against, np.stack([one.tenths for one in looked]))
+    _against(against, np.stack([one.quantiles for one in looked]))
     _effect(effect, [one.weighted - one.unweighted for one in looked])
     for ax in (histogram, against, effect):
         ax.spines[["top", "right"]].set_visible(False)
@@ -141,15 +151,16 @@ def _histogram(ax: Axes, weights: Array) -> None:
     ax.set_title("Weights", fontsize=10, loc="left")
 
 
-def _against(ax: Axes, tenths: Array) -> None:
-    means = tenths.mean(0)
-    for seed in tenths:
-        ax.plot(seed[:, 2], seed[:, 3], ".", color=COLOURS[0], alpha=0.25, markersize=4)
-    ax.plot(means[:, 2], means[:, 3], "o-", color=COLOURS[0], linewidth=1.4, label="mean over seeds")
-    ends = [min(means[:, 2:].min(), 1.0), means[:, 2:].max()]
+def _against(ax: Axes, quantiles: Array) -> None:
+    """Quantile against quantile."""
+    for seed in quantiles:
+        ax.plot(*seed, ".", color=COLOURS[0], alpha=0.3, markersize=5)
+    middle = np.exp(np.log(quantiles).mean(0))
+    ax.plot(*middle, "o-", color=COLOURS[0], linewidth=1.4, label="geometric mean over seeds")
+    ends = [middle.min(), middle.max()]
     ax.plot(ends, ends, "--", color=GREY, linewidth=1, label="equal")
-    ax.set(xscale="log", yscale="log", xlabel="estimated on validation rows", ylabel="true on the pool")
-    ax.set_title("Distortion, in tenths of the pool", fontsize=10, loc="left")
+    ax.set(xscale="log", yscale="log", xlabel=SIDES[0], ylabel=SIDES[1])
+    ax.set_title("Distortion where the teacher is wrong, quantiles", fontsize=10, loc="left")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -159,6 +170,7 @@ def _effect(ax: Axes, gaps: list[float]) -> None:
     ax.axhline(0, color=GREY, linewidth=1)
     ax.axhline(100 * found.mean, color=COLOURS[1], linewidth=1.4, label="mean")
     ax.axhspan(100 * found.low, 100 * found.high, color=COLOURS[1], alpha=0.15, label="99% interval")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="seed", ylabel="points")
     ax.set_title("Weighted minus unweighted", fontsize=10, loc="left")
     ax.legend(frameon=False, fontsize=8)

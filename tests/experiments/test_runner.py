@@ -108,8 +108,8 @@ def test_the_page_keeps_ours_and_the_papers_apart(inline: list[Any], tmp_path: P
     ours, paper = text.split("**The paper's** (Table 1, its own setting)")
     assert "63.53" in paper and "63.53" not in ours and "D2L" not in ours
     assert "| SLaM | 53.00 ± 2.48 | 63.00 ± 2.48 |" in ours
-    assert "| SLaM is above Vanilla |  | +2.0 | +2.0 to +2.0 | 3 | yes |" in ours
-    assert "| SLaM starts higher (averaged over the first third of the epochs) |  | +20.0 |" in ours
+    assert "| SLaM is above Vanilla |  | +2.00 | +2.00 to +2.00 | 3 | yes |" in ours
+    assert "| SLaM starts higher (averaged over the first third of the epochs) |  | +20.00 |" in ours
     assert "| columns | 5,000, 10,000 | 100, 1,000 |" in paper and "| data | cifar10 | made |" in paper
     assert "Not reproduced: D2L, which is quoted." in paper
     assert "3 seeds" in paper and "commit" in paper and "one thread" in paper
