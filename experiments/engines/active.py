@@ -38,6 +38,10 @@ class Active:
     noisy_share: float = 0.8
     batch_size: int = 64
     lr: float = 1e-3
+    until_accuracy: float | None = None
+    """A round's training ends once that share of its own labels is predicted; ``epochs`` at the latest."""
+    ema_warmup: bool = True
+    """Whether S-Badge's moving average starts as a plain mean; False: Equation 1 as printed."""
     test_rows: int | None = None
     side: int | None = None
     seeds: int = 3
@@ -59,6 +63,8 @@ class Active:
                 out=Path(folder) / "cells", kinds=[kind], strategies=self.strategies, seeds=[seed], rows=self.rows,
                 noisy_share=self.noisy_share, start=self.start, batch=self.batch, budget=self.budget,
                 epochs=self.epochs, batch_size=self.batch_size, lr=self.lr,
+                **({"until_accuracy": self.until_accuracy} if self.until_accuracy else {}),
+                **({} if self.ema_warmup else {"ema_warmup": False}),
             )  # fmt: skip
         cells = []
         for cell in found.cells:

@@ -1,1 +1,1 @@
-"""Catastrophic Failures of Neural Active Learning on Heteroskedastic Distributions: Table 1, a file for each net."""
+"""Catastrophic Failures of Neural Active Learning on Heteroskedastic Distributions: Table 1, Figure 1, Appendix A."""
