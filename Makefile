@@ -53,7 +53,6 @@ results: .venv/.installed
 	$(BIN)/python -m experiments.distillation_methods --setting honest --out docs/results/distillation_honest.md
 	$(BIN)/python -m experiments.distillation_methods --setting paper --out docs/results/distillation_paper.md
 	$(BIN)/python -m experiments.air_fashion_mnist --out docs/results/air_fashion_mnist.md
-	$(BIN)/python -m experiments.information_gain --out docs/results/information_gain.md
 	$(BIN)/python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
 	$(BIN)/python -m experiments.noisy_labels --out docs/results/noisy_labels.md
 	$(BIN)/python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md

@@ -1,4 +1,4 @@
-"""Self-distillation against plain training on noisy Fashion-MNIST (Dong et al. 2019, Table 2, at a reduced scale).
+"""Self-distillation against plain training on noisy Fashion-MNIST (Dong et al. 2019, Table 1, at a reduced scale).
 
     OMP_NUM_THREADS=1 python -m experiments.air_fashion_mnist --out docs/results/air_fashion_mnist.md
 

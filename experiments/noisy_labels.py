@@ -4,9 +4,9 @@
 
 10,000 pool rows, of which 40% of the labels move to class 0 (background flip) or to any other class (uniform flip); MLP
 784-256-10, Adam 1e-3 cosine, batch 128, 40 epochs. The 100 gold rows estimate, steer and select; they train only in
-"clean only" and where +FT says so (15 epochs at the end). "selected" is the epoch best on gold, +ES stops after 4
-epochs without a better one; "noisy split" selects on a tenth of the pool kept out, by its noisy labels. Test accuracy,
-3 seeds.
+"clean only" and where +FT says so (15 epochs at 1e-4, at the end). "selected" is the epoch best on gold, +ES stops
+after 4 epochs without a better one; "noisy split" selects on a tenth of the pool kept out, by its noisy labels. Test
+accuracy, 3 seeds.
 
 About 30 minutes of CPU. Expect, last epoch under background flips: vanilla 61%, l2rw 82%, forward and the confusion
 S-model 80%, resample 83%; under uniform flips vanilla 82%, gce, MentorNet-PD and Co-teaching about 2 points more
@@ -29,7 +29,7 @@ from experiments.table import in_processes, markdown, paired, percent, publish
 from understudy.data.noise import background_flip, uniform_flip
 
 ROWS, CLASSES, PER_CLASS, EPOCHS, RATE = 10_000, 10, 10, 40, 0.4
-FT: dict[str, Any] = {"finetune_epochs": 15}
+FT: dict[str, Any] = {"finetune_epochs": 15, "finetune_lr": 1e-4}
 ES: dict[str, Any] = {"patience": 4}
 
 
