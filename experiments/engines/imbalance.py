@@ -1,26 +1,38 @@
 """Two classes of MNIST, one of them rare: methods × imbalance ratios (Ren et al. 2018, 4.1). Values are test errors.
 
-The clean rows are balanced and taken out of the training rows; they only steer ``l2rw``. The test rows are balanced.
+Everybody has the same ``rows``: ten of them, five of each class, are split off to steer ``l2rw``, which trains on the
+rest; the others train on all of them, and "Clean only" on the ten alone. The test rows are balanced.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 import understudy as us
 from experiments.datasets import LOADERS, load
-from experiments.sweep import Cell, Training, known, net
+from experiments.sweep import Cell, Training, facts_of, known, net
 from understudy.data.noise import imbalance
 
+OURS, GOLD_ONLY = "Learning to reweight", "Clean only"
 METHODS: dict[str, Callable[[], us.Objective]] = {
-    "Learning to reweight": us.l2rw,
+    OURS: us.l2rw,
     "Baseline": us.vanilla,
     "Proportion": us.proportion,
     "Resample": us.resample,
     "Hard mining": us.hard_mining,
     "Random": us.random_weights,
+    GOLD_ONLY: us.vanilla,
 }
+
+
+class Dealt(NamedTuple):
+    gold: us.Gold
+    rest: us.Pool
+    """Without the gold rows."""
+    whole: us.Pool
+    test: us.Gold
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,9 @@ class Imbalance:
     rows: int = 5_000
     gold: int = 10
     methods: tuple[str, ...] = tuple(METHODS)
+    mild: tuple[str, ...] | None = None
+    """The methods at every ratio but the largest; None: all."""
+    side: int | None = None
     seeds: int = 3
 
     @property
@@ -41,29 +56,45 @@ class Imbalance:
         return tuple(f"{ratio}:1" for ratio in self.ratios)
 
     def measure(self, column: str, seed: int) -> list[Cell]:
-        gold, pool, test = self.deal(self.ratios[self.columns.index(column)], seed)
-        build = net(self.student, tuple(gold.x.shape[1:]), 2)
+        ratio = self.ratios[self.columns.index(column)]
+        dealt = self.deal(ratio, seed)
+        methods = self.methods if ratio == max(self.ratios) or self.mild is None else self.mild
         cells = []
-        for method in self.methods:
-            steering = gold if method == "Learning to reweight" else None
-            run = us.train(build, steering, pool, METHODS[method](), seed=seed, **self.training.options(len(pool)))
-            cells.append(Cell(method, column, seed, 1 - us.evaluate(run.student, test)["accuracy"]))
+        for method in methods:
+            run = self._train(method, dealt, seed)
+            error = 1 - us.evaluate(run.student, dealt.test)["accuracy"]
+            cells.append(Cell(method, column, seed, error, facts=facts_of(run)))
         return cells
 
-    def deal(self, ratio: int, seed: int) -> tuple[us.Gold, us.Pool, us.Gold]:
-        data = load(self.data)
+    def _train(self, method: str, dealt: Dealt, seed: int) -> us.Run:
+        build = net(self.student, tuple(dealt.gold.x.shape[1:]), 2)
+        objective, options = METHODS[method](), self.training.options(self.rows) | {"seed": seed}
+        if method == GOLD_ONLY:
+            # As many steps as the others take.
+            steps = options["epochs"] * -(-self.rows // self.training.batch_size)
+            return us.train(build, dealt.gold, None, objective, **options | {"epochs": steps})
+        if method == OURS:
+            return us.train(build, dealt.gold, dealt.rest, objective, **options)
+        return us.train(build, None, dealt.whole, objective, **options)
+
+    def deal(self, ratio: int, seed: int) -> Dealt:
+        data = load(self.data, side=self.side)
         kept, kept_test = ((labels == self.rare) | (labels == self.common) for labels in (data.y, data.y_test))
-        order = torch.randperm(int(kept.sum()), generator=torch.Generator().manual_seed(seed))
-        x, y = data.x[kept][order], (data.y[kept] == self.common).long()[order]
+        x, y = data.x[kept], (data.y[kept] == self.common).long()
+        drawn = imbalance(y, ratio, rare=[0], total=self.rows, seed=seed)
+        drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))]
+        x, y = x[drawn], y[drawn]
         clean = torch.cat([(y == label).nonzero().squeeze(1)[: self.gold // 2] for label in (0, 1)])
         left = torch.ones(len(y), dtype=torch.bool)
         left[clean] = False
-        gold = us.Gold(x[clean], y[clean])
-        x, y = x[left], y[left]
-        drawn = imbalance(y, ratio, rare=[0], total=self.rows, seed=seed)
-        test = us.Gold(data.x_test[kept_test], (data.y_test[kept_test] == self.common).long())
-        return gold, us.Pool(x[drawn], us.Hard(y[drawn], classes=2)), test
+        return Dealt(
+            gold=us.Gold(x[clean], y[clean]),
+            rest=us.Pool(x[left], us.Hard(y[left], classes=2)),
+            whole=us.Pool(x, us.Hard(y, classes=2)),
+            test=us.Gold(data.x_test[kept_test], (data.y_test[kept_test] == self.common).long()),
+        )
 
     def check(self) -> None:
         known(LOADERS, self.data)
         known(METHODS, *self.methods)
+        known(self.methods, *(self.mild or ()))

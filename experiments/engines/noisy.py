@@ -1,21 +1,28 @@
 """Training on flipped labels: methods × noise levels (or sizes of the clean set), as in the papers on noisy labels.
 
-The noisy rows are the pool, a few clean rows per class are gold: they steer ``l2rw``, estimate confusions, fine-tune
-(+FT) and are all that "Clean only" sees; otherwise they do not train. +ES is the epoch that ``watched`` held-out
-*noisy* rows choose, as in Ren et al. (2018), 4.2. Reported is the last epoch, after fine-tuning where there is some.
+The noisy rows are the pool, a few clean rows per class are gold: they steer ``l2rw``, fine-tune (+FT) and are all that
+"Clean only" sees; otherwise they do not train. +ES is the epoch that ``watched`` held-out *noisy* rows choose, as in
+Ren et al. (2018), 4.2. Reported is the last epoch, after fine-tuning where there is some.
+
+A method is trained once: +ES takes one of its epochs, and +FT goes on from there on gold alone at the small constant
+``finetune_lr``, which is what ``us.train(finetune_epochs=…, finetune_lr=…)`` does in one call. "S-Model +Conf" starts
+from the confusion of the pre-trained baseline, as the paper has it: the classes it predicted for the training rows, at
+the epoch that ``watched`` chose, against the labels they were given.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import understudy as us
 from experiments.datasets import LOADERS, load, rows
-from experiments.sweep import Cell, Training, curve_of, known, net
+from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
 from understudy.data.noise import background_flip, symmetric, uniform_flip
 from understudy.inference.passes import predict
+from understudy.methods.s_model import SModelLink, TransitionLayer
+from understudy.objective import Context, Objective, TeacherTarget
 from understudy.training.recipe import find_schedule
 
 
@@ -32,6 +39,8 @@ class Flipped:
     strength: float
     background: int
     classes: int
+    baseline: Tensor | None = None
+    """(N,) what the pre-trained baseline predicted for the pool rows, where a method starts from it."""
 
     @property
     def said(self) -> Tensor:
@@ -47,10 +56,31 @@ class Flipped:
     @property
     def transition(self) -> Tensor:
         """P(given class | true class), as the rows have it."""
-        counts = torch.zeros(self.classes, self.classes).index_put_(
-            (self.truth, self.said), torch.ones(len(self.truth)), accumulate=True
-        )
-        return counts / counts.sum(1, keepdim=True).clamp(min=1)
+        return shares(self.truth, self.said, self.classes)
+
+
+def shares(rows: Tensor, columns: Tensor, classes: int) -> Tensor:
+    """P(column class | row class) as counted; a class that does not occur keeps to itself."""
+    counts = torch.zeros(classes, classes).index_put_((rows, columns), torch.ones(len(rows)), accumulate=True)
+    empty = counts.sum(1) == 0
+    counts[empty] = torch.eye(classes)[empty]
+    return counts / counts.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FromBaseline(SModelLink):
+    """The S-model's layer, started from a given confusion."""
+
+    confusion: Tensor
+
+    def module(self, context: Context) -> nn.Module:
+        return TransitionLayer((1 - self.smoothing) * self.confusion + self.smoothing / context.classes)
+
+
+def s_model_from_baseline(data: Flipped) -> Objective:
+    assert data.baseline is not None
+    link = FromBaseline(confusion=shares(data.baseline, data.said, data.classes))
+    return Objective(name="s_model", target=TeacherTarget(), link=link)
 
 
 METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
@@ -58,20 +88,49 @@ METHODS: dict[str, Callable[[Flipped], us.Objective]] = {
     "Reed hard": lambda data: us.bootstrap(),
     "Reed soft": lambda data: us.bootstrap(target="soft"),
     "S-Model": lambda data: us.s_model(),
-    "S-Model +Conf": lambda data: us.s_model("confusion"),
+    "S-Model +Conf": s_model_from_baseline,
     "Forward": lambda data: us.forward(data.transition),
     "Random": lambda data: us.random_weights(),
     "Weighted": lambda data: us.class_ratio(data.clean_share),
     "Learning to reweight": lambda data: us.l2rw(gold_rows=100),
     "Self-distillation": lambda data: us.self_distillation(data.strength),
+    "Self-distillation, T = 0.5": lambda data: us.self_distillation(
+        data.strength, target="soft", target_temperature=0.5
+    ),
     "Co-teaching": lambda data: us.co_teaching(data.noise, gradual_epochs=10),
     "GCE": lambda data: us.gce(),
+    "GCE, truncated": lambda data: us.gce(truncated=True),
     "Clean only": lambda data: us.vanilla(),
 }
 
 
 def plain(method: str) -> str:
     return method.removesuffix(" +FT").removesuffix(" +ES")
+
+
+def taken_for(predicted: Tensor, truth: Tensor, background: int) -> float:
+    """Of the test rows of other classes, the share that was called the background class."""
+    others = truth != background
+    return float((predicted[others] == background).double().mean())
+
+
+def worst_recall(predicted: Tensor, truth: Tensor) -> float:
+    """Of the class that is found least often, the share of test rows that are."""
+    return min(float((predicted[truth == label] == label).double().mean()) for label in truth.unique())
+
+
+# What can be said of a student beside its accuracy.
+EXTRAS: dict[str, Callable[[nn.Module, Flipped], float]] = {
+    "others taken for the background": lambda student, data: taken_for(
+        predict(student, data.test.rows).argmax(1), data.test.y, data.background
+    ),
+    "recall of the worst class": lambda student, data: worst_recall(
+        predict(student, data.test.rows).argmax(1), data.test.y
+    ),
+    "given labels repeated on the training rows": lambda student, data: float(
+        (predict(student, data.pool.rows).argmax(1) == data.said).double().mean()
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -90,12 +149,15 @@ class NoisyLabels:
     watched: int = 0
     finetune: int = 0
     """Steps of fine-tuning on gold."""
+    finetune_lr: float = 1e-4
     strengths: tuple[float, ...] = (1.0,)
     """λ of self-distillation: one for all noise levels, or one each."""
     backgrounds: tuple[int, ...] = (0,)
     """The class that labels flip to, seed by seed."""
-    confusion: bool = False
-    """Whether to add, per method, the share of wrong test answers that took the background class or any wrong one."""
+    extras: tuple[str, ...] = ()
+    """What else is said of each method, as rows "method: what"."""
+    without_noise: tuple[str, ...] | None = None
+    """The methods of the column in which nothing is flipped; None: all."""
     test_rows: int | None = None
     side: int | None = None
     seeds: int = 3
@@ -108,18 +170,18 @@ class NoisyLabels:
 
     def measure(self, column: str, seed: int) -> list[Cell]:
         flipped = self.deal(self.columns.index(column), seed)
+        runs: dict[str, us.Run] = {}
         cells = []
-        for method in self.methods:
-            run = self._train(method, flipped, seed)
-            found = run.metrics()
-            last = found["selected" if method.endswith("+ES") else "last"]["accuracy"]
-            value = found["finetuned"]["accuracy"] if method.endswith("+FT") else last
-            # An epoch of a few clean rows is over before the test rows are read: "Clean only" is tested once.
-            curve = () if method == "Clean only" else curve_of(run)
-            cells.append(Cell(method, column, seed, value, curve))
-            if self.confusion:
-                share = taken_for(predict(run.student, flipped.test.rows).argmax(1), flipped.test.y, flipped.background)
-                cells.append(Cell(f"{method}: others taken for the background", column, seed, share))
+        for method in self.methods if flipped.noise or self.without_noise is None else self.without_noise:
+            run = self._run(plain(method), flipped, runs, seed)
+            student = run.selected() if "+ES" in method else run.student
+            if "+FT" in method:
+                student = self._finetuned(student, flipped, seed)
+            value = us.evaluate(student, flipped.test)["accuracy"]
+            # +ES and +FT are ends of the plain training, whose curve stands in its own row.
+            curve = curve_of(run) if method == plain(method) else ()
+            cells.append(Cell(method, column, seed, value, curve, facts=facts_of(run)))
+            cells += [Cell(f"{method}: {what}", column, seed, EXTRAS[what](student, flipped)) for what in self.extras]
         return cells
 
     def deal(self, place: int, seed: int) -> Flipped:
@@ -153,33 +215,40 @@ class NoisyLabels:
             return background_flip(y, level, background, classes, seed=seed)
         return {"uniform": uniform_flip, "symmetric": symmetric}[self.flip](y, level, classes, seed=seed)
 
+    def _run(self, method: str, flipped: Flipped, runs: dict[str, us.Run], seed: int) -> us.Run:
+        """A method's training, made once."""
+        if method == "S-Model +Conf" and flipped.baseline is None:
+            baseline = self._run("Baseline", flipped, runs, seed).selected()
+            flipped = replace(flipped, baseline=predict(baseline, flipped.pool.rows).argmax(1))
+        if method not in runs:
+            runs[method] = self._train(method, flipped, seed)
+        return runs[method]
+
     def _train(self, method: str, flipped: Flipped, seed: int) -> us.Run:
-        data = load(self.data, side=self.side)
-        build = net(self.student, data.shape, data.classes)
-        options = self.training.options(len(flipped.pool)) | {"seed": seed, "test": flipped.test}
+        options = self.training.options(len(flipped.pool)) | {"seed": seed}
         if method == "Clean only":
             assert flipped.gold is not None
             # As many steps as the others take, on the few rows there are.
             steps = options["epochs"] * -(-len(flipped.pool) // self.training.batch_size)
             rounds = max(1, steps * self.training.batch_size // len(flipped.gold))
-            run = us.train(build, flipped.gold, None, us.vanilla(), **options | {"epochs": rounds, "test": None})
-            run.history[-1] |= {f"test_{name}": value for name, value in us.evaluate(run.student, flipped.test).items()}
-            return run
-        if "+ES" in method:
-            # Patience beyond the end: nothing stops, but fine-tuning starts from the epoch that was chosen.
-            options |= {"select": flipped.watched, "patience": options["epochs"]}
-        if "+FT" in method:
-            assert flipped.gold is not None
-            options["finetune_epochs"] = max(1, self.finetune * self.training.batch_size // len(flipped.gold))
-        return us.train(build, flipped.gold, flipped.pool, METHODS[plain(method)](flipped), gold_repeat=0, **options)
+            return us.train(self._build(), flipped.gold, None, us.vanilla(), **options | {"epochs": rounds})
+        options |= {"test": flipped.test, "select": flipped.watched}
+        objective = METHODS[method](flipped)
+        return us.train(self._build(), flipped.gold, flipped.pool, objective, gold_repeat=0, **options)
+
+    def _finetuned(self, student: nn.Module, flipped: Flipped, seed: int) -> nn.Module:
+        assert flipped.gold is not None
+        options = self.training.options(len(flipped.gold)) | {"lr": self.finetune_lr, "schedule": "constant"}
+        options["epochs"] = max(1, self.finetune * self.training.batch_size // len(flipped.gold))
+        return us.train(student, flipped.gold, None, us.vanilla(), seed=seed, **options).student
+
+    def _build(self) -> Callable[[], nn.Module]:
+        data = load(self.data, side=self.side)
+        return net(self.student, data.shape, data.classes)
 
     def check(self) -> None:
         known(LOADERS, self.data)
         known(METHODS, *(plain(method) for method in self.methods))
+        known(EXTRAS, *self.extras)
+        known(self.methods, *(self.without_noise or ()))
         find_schedule(self.training.schedule)
-
-
-def taken_for(predicted: Tensor, truth: Tensor, background: int) -> float:
-    """Of the test rows of other classes, the share that was called the background class."""
-    others = truth != background
-    return float((predicted[others] == background).double().mean())

@@ -3,7 +3,7 @@
 A net is trained on background-flipped labels for half of its steps; then the weights of rows it has never seen, flipped
 the same way, are computed batch by batch against the clean rows. "One class" takes batches of a single true class, for
 every class but the background one, so that only the given label tells clean rows from flipped ones. Values are the
-shares of the clean and of the flipped rows that have a weight above 0.
+shares of the clean and of the flipped rows that have a weight above 0; both come from one training.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class ExampleWeights:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (MIXED, ONE_CLASS)
+        return ("unseen rows",)
 
     def measure(self, column: str, seed: int) -> list[Cell]:
         flipped = self._noisy().deal(0, seed)
@@ -46,17 +46,17 @@ class ExampleWeights:
         data = load(self.data, side=self.side)
         build = net(self.student, data.shape, data.classes)
         options = self.training.options(len(flipped.pool))
-        student = us.train(build, flipped.gold, flipped.pool, us.l2rw(), seed=seed, **options).student
+        student = us.train(build, flipped.gold, flipped.pool, us.l2rw(gold_rows=100), seed=seed, **options).student
         x, given, truth = self._unseen(seed)
-        positive = {True: [0, 0], False: [0, 0]}
-        for index in self._batches(column, truth, flipped.background):
-            aligned = us.alignment(student, x[index], given[index], flipped.gold.x, flipped.gold.y)
-            wrong = given[index] != truth[index]
-            for kind in (True, False):
-                positive[kind][0] += int((aligned[wrong == kind] > 0).sum())
-                positive[kind][1] += int((wrong == kind).sum())
-        names = {True: "flipped rows with a weight", False: "clean rows with a weight"}
-        return [Cell(names[kind], column, seed, count / max(1, total)) for kind, (count, total) in positive.items()]
+        cells = []
+        for kind, batches in self._batches(truth, flipped.background).items():
+            weighed = torch.cat(
+                [us.alignment(student, x[rows], given[rows], flipped.gold.x, flipped.gold.y) > 0 for rows in batches]
+            ).double()
+            wrong = torch.cat([given[rows] != truth[rows] for rows in batches])
+            cells.append(Cell(f"clean rows with a weight, {kind}", column, seed, float(weighed[~wrong].mean())))
+            cells.append(Cell(f"flipped rows with a weight, {kind}", column, seed, float(weighed[wrong].mean())))
+        return cells
 
     def _noisy(self) -> NoisyLabels:
         return NoisyLabels(
@@ -73,11 +73,12 @@ class ExampleWeights:
         given, _ = us.noise.background_flip(truth, self.noise, background, data.classes, seed=seed)
         return rows(data.x_test, order), given, truth
 
-    def _batches(self, column: str, truth: Tensor, background: int) -> list[Tensor]:
-        if column == MIXED:
-            return list(torch.arange(len(truth)).split(self.batch))[: self.batches]
+    def _batches(self, truth: Tensor, background: int) -> dict[str, list[Tensor]]:
         classes = [label for label in truth.unique().tolist() if label != background]
-        return [(truth == label).nonzero().squeeze(1)[: self.batch] for label in classes]
+        return {
+            MIXED: list(torch.arange(len(truth)).split(self.batch))[: self.batches],
+            ONE_CLASS: [(truth == label).nonzero().squeeze(1)[: self.batch] for label in classes],
+        }
 
     def check(self) -> None:
         self._noisy().check()

@@ -4,7 +4,7 @@ The paper follows the first 1,500 steps (about four epochs) and does not give th
 """
 
 from experiments.claims import Claim
-from experiments.engines.kernel import InformationGain
+from experiments.engines.kernel import ACCURACY, MAJORITY, InformationGain
 from experiments.experiment import Experiment, Part
 from experiments.p003_self_distillation.settings import BINARY_TRAINING
 from experiments.sweep import Training
@@ -20,12 +20,19 @@ EXPERIMENT = Experiment(
         Part(
             "Information gain",
             InformationGain("cifar10_binary", "resnet56", 0.4, (1, 2, 3, 4), BINARY_TRAINING),
-            InformationGain("cifar10_binary", "mlp:128", 0.4, LOOKS, Training(epochs=10), rows=4_000, side=16, seeds=5),
+            InformationGain("fashion_mnist_binary", "mlp:128", 0.4, LOOKS, Training(epochs=10), rows=4_000),
             [
-                Claim("The gain is above zero, mean over the epochs", ["gain"]),
+                Claim("The net is right more often than the larger class is", [ACCURACY], [MAJORITY]),
                 *(Claim(f"The gain is above zero after epoch {look}", [f"gain@epoch {look}"]) for look in LOOKS),
             ],
         )
     ],
-    minutes=0.5,
-)
+    minutes=0.3,
+    remarks=[
+        "Labels are centred first. Uncentred, as the paper has them, a student that always answers the larger given "
+        "class gains information too (last row): without centring the figure says nothing of what was learned.",
+        "The gain is also measured along the eigenvectors of an untrained net and of raw pixels: as far as it is there "
+        "too, it is the smoothness of any student's answers, not this kernel's.",
+        "If the net were not above the larger class, the claims about its labels would say nothing.",
+    ],
+)  # fmt: skip

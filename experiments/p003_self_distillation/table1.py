@@ -1,11 +1,13 @@
-"""Table 1: self-distillation under symmetric noise, CIFAR-10 and Fashion-MNIST."""
+"""Table 1: self-distillation under symmetric noise, CIFAR-10 and Fashion-MNIST.
+
+At full scale Fashion-MNIST is padded to 32 × 32 and both have their mean subtracted, as the paper says.
+"""
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part, Published
-from experiments.p003_self_distillation.settings import paper, reduced
+from experiments.p003_self_distillation.settings import FASHION, HARD, METHODS, SOFT, paper, reduced
 
 NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
-METHODS = ("Baseline", "Co-teaching", "GCE", "Self-distillation")
 COLUMNS = [f"{level:.0%}" for level in NOISE]
 CIFAR10 = Published(
     "Table 1, CIFAR-10",
@@ -18,7 +20,7 @@ CIFAR10 = Published(
         "Self-distillation": ["94.31", "93.75", "90.82", "86.72", "73.91"],
     },
 )
-FASHION = Published(
+FASHION_MNIST = Published(
     "Table 1, Fashion-MNIST",
     COLUMNS,
     {
@@ -29,13 +31,20 @@ FASHION = Published(
         "Self-distillation": ["95.21", "94.58", "93.78", "92.63", "89.21"],
     },
 )
-CLAIMS = [
-    Claim("Self-distillation is above Co-teaching at 40% noise", ["Self-distillation@40%"], ["Co-teaching@40%"]),
-    Claim("Self-distillation is above GCE at 40% noise", ["Self-distillation@40%"], ["GCE@40%"]),
-    Claim("Self-distillation is above GCE at 80% noise", ["Self-distillation@80%"], ["GCE@80%"]),
-    Claim("Self-distillation is above plain training at 40% noise", ["Self-distillation@40%"], ["Baseline@40%"]),
-]
-OURS = (0.0, 0.4, 0.8)
+OURS, GCE = "Self-distillation, low temperature,", "GCE, truncated"
+
+
+def above(rival: str, row: str, at: str, effect: float) -> Claim:
+    return Claim(f"{OURS} is above {rival} at {at} noise", [f"{SOFT}@{at}"], [f"{row}@{at}"], effect=effect)
+
+
+def plain(at: str) -> list[Claim]:
+    """The table leaves plain training out; Figure 4 has it, without figures."""
+    return [
+        Claim(f"{who} is above plain training at {at} noise", [f"{row}@{at}"], [f"Baseline@{at}"], delta=2)
+        for who, row in ((OURS, SOFT), ("Self-distillation, best class as target,", HARD))
+    ]
+
 
 EXPERIMENT = Experiment(
     name="air_table1",
@@ -43,12 +52,22 @@ EXPERIMENT = Experiment(
     shows="Table 1",
     what="test accuracy under symmetric noise, without early stopping and without clean rows",
     parts=[
-        Part("CIFAR-10", paper("cifar10", NOISE, (1.0, 1.0, 1.0, 1.5, 1.5), METHODS),
-             reduced("cifar10", OURS, (1.0, 1.0, 1.5), METHODS, side=16), CLAIMS, CIFAR10),
-        Part("Fashion-MNIST", paper("fashion_mnist", NOISE, (0.6, 1.0, 1.0, 1.4, 1.6), METHODS),
-             reduced("fashion_mnist", OURS, (0.6, 1.0, 1.6), METHODS), CLAIMS, FASHION),
+        Part("CIFAR-10", paper("cifar10_centred", NOISE, (1.0, 1.0, 1.0, 1.5, 1.5), METHODS),
+             reduced("cifar10", (0.4,), (1.0,), side=16),
+             [above("Co-teaching", "Co-teaching", "40%", 9.95), above("GCE", GCE, "40%", 3.2), *plain("40%")], CIFAR10),
+        Part("Fashion-MNIST", paper("fashion_mnist_32", NOISE, (0.6, 1.0, 1.0, 1.4, 1.6), METHODS), FASHION,
+             [above("Co-teaching", "Co-teaching", "40%", 6.95), above("GCE", GCE, "40%", 1.18),
+              above("GCE", GCE, "60%", 1.07), *plain("60%")], FASHION_MNIST),
     ],
-    minutes=7,
+    minutes=3,
     not_reproduced=["D2L (Ma et al. 2018)", "WAT (Damodaran et al. 2019)", "both rows are quoted by the paper"],
-    remarks=["Plain training is added for comparison; the paper's table leaves it out."],
+    remarks=[
+        "Plain training is added for comparison; the paper's table leaves it out.",
+        "The paper's labels come from the student's best class or from a softmax of low temperature; it does not say "
+        "which the table used, so both are here. With λ above 1 the student soon hears only itself, and the best class "
+        "as target can lose whole classes: see the recall of the worst one.",
+        "The paper's GCE figures are those that Zhang & Sabuncu (2018) print for the truncated loss, which is what is "
+        "compared; the plain one stands beside.",
+        "80% noise, in the paper's table, is left out: nets of this size end tens of points apart from seed to seed.",
+    ],
 )  # fmt: skip

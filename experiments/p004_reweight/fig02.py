@@ -1,12 +1,19 @@
-"""Figure 2: MNIST 4 against 9 with growing imbalance, LeNet. Of the plotted ratios the text names 200:1."""
+"""Figure 2: MNIST 4 against 9 with growing imbalance, LeNet. Of the plotted ratios the text names 200:1.
+
+The paper says SGD at 1e-3 for 8,000 steps and does not name a momentum; without any, training without weights never
+leaves the larger class at 200:1, so 0.9 is used, as in its other experiments. Reduced: an MLP and 1,000 steps at 2e-2,
+in which the baseline learns two thirds of its rare rows; the LeNet needs more steps than that, or a rate at which
+learning to reweight, which often follows a single rare row, falls back to one class.
+"""
+
+from dataclasses import replace
 
 from experiments.claims import Claim, larger_lead
-from experiments.engines.imbalance import METHODS, Imbalance
+from experiments.engines.imbalance import GOLD_ONLY, METHODS, OURS, Imbalance
 from experiments.experiment import Experiment, Part
 from experiments.sweep import Training
 
-OURS = "Learning to reweight"
-RIVALS = [name for name in METHODS if name != OURS]
+RIVALS = [name for name in METHODS if name not in (OURS, GOLD_ONLY)]
 
 EXPERIMENT = Experiment(
     name="reweight_fig02",
@@ -17,17 +24,25 @@ EXPERIMENT = Experiment(
         Part(
             "MNIST 4 and 9",
             Imbalance("mnist", "lenet", (10, 20, 50, 100, 200),
-                      Training(steps=8_000, batch_size=100, lr=1e-3, optimizer="sgd", momentum=0.0), seeds=10),
-            Imbalance("mnist", "mlp:128", (20, 200),
-                      Training(steps=2_000, batch_size=100, lr=1e-2, optimizer="sgd", momentum=0.0)),
+                      Training(steps=8_000, batch_size=100, lr=1e-3, optimizer="sgd"), seeds=10),
+            Imbalance("mnist", "mlp:128", (20, 200), Training(steps=1_000, batch_size=100, lr=2e-2, optimizer="sgd"),
+                      mild=(OURS, "Baseline")),
+            # Plotted; of its own method the text says "a small increase of error rate around 2%" at 200:1.
             [
-                *(Claim(f"At 200:1 {rival} errs more than learning to reweight", [f"{rival}@200:1"], [f"{OURS}@200:1"])
+                *(Claim(f"At 200:1 {rival} errs more than learning to reweight", [f"{rival}@200:1"], [f"{OURS}@200:1"],
+                        delta=2)
                   for rival in RIVALS),
-                larger_lead("The baseline suffers more from 20:1 to 200:1 than learning to reweight",
-                            "Baseline", OURS, at="200:1", than_at="20:1"),
+                replace(larger_lead("The baseline suffers more from 20:1 to 200:1 than learning to reweight",
+                                    "Baseline", OURS, at="200:1", than_at="20:1"), delta=2),
             ],
         )
     ],
     minutes=3,
-    remarks=["Values are errors: lower is better. `experiments/reweight_mnist.py` runs it longer, and with the LeNet."],
+    remarks=[
+        "Values are errors: lower is better.",
+        "Everybody has the same 5,000 rows; ten of them are split off to steer learning to reweight, which trains on "
+        "the rest.",
+        "The paper gives no momentum; 0.9 is used: without any, training without weights stays at one class. "
+        "`experiments/reweight_mnist.py` has its LeNet and its steps, without momentum.",
+    ],
 )  # fmt: skip

@@ -3,12 +3,14 @@
 The text names 15, 100 and 1,000 clean images; the other ticks are not printed.
 """
 
+from dataclasses import replace
+
 from experiments.claims import Claim, larger_lead
 from experiments.experiment import Experiment, Part
-from experiments.p004_reweight.settings import background, reduced
+from experiments.p004_reweight.settings import FLIP_REMARKS, OURS, background, reduced
 
-OURS, TUNED = "Learning to reweight", "Baseline +ES +FT"
-METHODS = (OURS, "Baseline +FT", TUNED)
+TUNED = "Baseline +ES +FT"
+METHODS = (OURS, "Baseline", "Baseline +FT", TUNED, "Clean only")
 FEW, MANY = "2 clean per class", "50 clean per class"
 
 EXPERIMENT = Experiment(
@@ -20,15 +22,17 @@ EXPERIMENT = Experiment(
         Part(
             "CIFAR-10",
             background("cifar10", (0.4,), METHODS, gold=(2, 5, 10, 50, 100), backgrounds=(3,)),
-            reduced("cifar10", "background", (0.4,), METHODS, gold=(2, 10, 50), backgrounds=(3,)),
+            reduced("cifar10", "background", (0.4,), METHODS, gold=(2, 50), backgrounds=(3,)),
+            # Plotted, not printed. Two points are what the paper calls the small loss of its own method.
             [
                 Claim("With 2 clean rows per class learning to reweight is above fine-tuning",
-                      [f"{OURS}@{FEW}"], [f"{TUNED}@{FEW}"]),
-                larger_lead("Few clean rows cost fine-tuning more than learning to reweight", OURS, TUNED,
-                            at=FEW, than_at=MANY),
-                Claim("Fine-tuning gains from more clean rows", [f"{TUNED}@{MANY}"], [f"{TUNED}@{FEW}"]),
+                      [f"{OURS}@{FEW}"], [f"{TUNED}@{FEW}"], delta=2),
+                replace(larger_lead("Few clean rows cost fine-tuning more than learning to reweight", OURS, TUNED,
+                                    at=FEW, than_at=MANY), delta=2),
+                Claim("Fine-tuning gains from more clean rows", [f"{TUNED}@{MANY}"], [f"{TUNED}@{FEW}"], delta=2),
             ],
         )
     ],
     minutes=2,
+    remarks=[FLIP_REMARKS[0]],
 )  # fmt: skip

@@ -1,16 +1,20 @@
-"""Figure 5: background noise from 0 to 50%, ResNet-32 on CIFAR-10 and CIFAR-100."""
+"""Figure 5: background noise from 0 to 50%, ResNet-32 on CIFAR-10 and CIFAR-100.
+
+The reduced run has no noise and the 40% of Table 2, whose trainings these are.
+"""
 
 from experiments.claims import Claim, larger_lead
 from experiments.experiment import Experiment, Part
-from experiments.p004_reweight.settings import background, reduced
+from experiments.p004_reweight.settings import CURVES, OURS, background, reduced_table2
 
-OURS = "Learning to reweight"
-METHODS = (OURS, "Baseline", "Baseline +ES", "Baseline +ES +FT")
 CLAIMS = [
-    larger_lead("From 0% to 50% noise the baseline loses more than learning to reweight", OURS, "Baseline",
-                at="50%", than_at="0%"),
-    Claim("At 50% noise learning to reweight is above the baseline", [f"{OURS}@50%"], ["Baseline@50%"]),
-    Claim("At 0% noise the baseline is above learning to reweight", ["Baseline@0%"], [f"{OURS}@0%"]),
+    larger_lead("The baseline loses more to the noise than learning to reweight", OURS, "Baseline",
+                at="40%", than_at="0%", effect=34),
+    Claim("With noise learning to reweight is above the baseline", [f"{OURS}@40%"], ["Baseline@40%"],
+          same_as="reweight_table2"),
+    # "Slightly" has no number in the paper. Two points are a third of what it says its method loses to 50% noise.
+    Claim("At 0% noise learning to reweight is at most 2 points below the baseline", [f"{OURS}@0%"], ["Baseline@0%"],
+          beyond=-0.02),
 ]  # fmt: skip
 
 EXPERIMENT = Experiment(
@@ -19,13 +23,13 @@ EXPERIMENT = Experiment(
     shows="Figure 5",
     what="test accuracy against the noise level",
     parts=[
-        Part(
-            title,
-            background(data, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), METHODS),
-            reduced(data, "background", (0.0, 0.25, 0.5), METHODS),
-            CLAIMS,
-        )
+        Part(title, background(data, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), CURVES), reduced_table2(data), CLAIMS)
         for data, title in [("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")]
     ],
-    minutes=5,
+    minutes=0,
+    remarks=[
+        "The paper: from 0% to 50% noise its method drops 6%, the baseline more than 40%, and at 0% its method only "
+        "slightly underperforms the baseline. The limit of 2 points for *slightly* is ours; steered by 100 rows at "
+        "this scale it can cost more than that."
+    ],
 )

@@ -2,9 +2,8 @@
 
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part
-from experiments.p004_reweight.settings import background, reduced
+from experiments.p004_reweight.settings import FLIP_REMARKS, OURS, background, reduced_table2
 
-OURS = "Learning to reweight"
 METHODS = ("Baseline", "S-Model +Conf", OURS)
 
 EXPERIMENT = Experiment(
@@ -16,15 +15,20 @@ EXPERIMENT = Experiment(
         Part(
             "CIFAR-10",
             background("cifar10", (0.4,), METHODS),
-            reduced("cifar10", "background", (0.4,), METHODS),
+            reduced_table2("cifar10"),
+            # The curves print no figures; what early stopping gains in Table 2 is what was lost at the end.
             [
-                Claim("The baseline loses more from its best epoch to its last", ["Baseline"], [OURS], measure="drop"),
-                Claim(
-                    "The S-Model loses more from its best epoch to its last", ["S-Model +Conf"], [OURS], measure="drop"
-                ),
+                Claim("The baseline falls more from its best epochs to its last than learning to reweight",
+                      ["Baseline@40%"], [f"{OURS}@40%"], measure="drop", effect=5.42),
+                Claim("The S-Model falls more from its best epochs to its last than learning to reweight",
+                      ["S-Model +Conf@40%"], [f"{OURS}@40%"], measure="drop", effect=10.31),
             ],
         )
     ],
-    minutes=0.7,
-    remarks=["The paper plots accuracy on its noisy hyper-validation rows; here it is the clean test rows."],
-)
+    minutes=0,
+    remarks=[
+        "The paper plots accuracy on its noisy hyper-validation rows; here it is the clean test rows.",
+        "A fall is taken between means of three epochs: single ones go up and down by as much as the effect.",
+        FLIP_REMARKS[1],
+    ],
+)  # fmt: skip

@@ -11,10 +11,11 @@ from experiments.engines.accuracy_curves import AccuracyCurves, MarginAccuracy, 
 from experiments.engines.active import Active
 from experiments.engines.distil import Distillation, Method, deal
 from experiments.engines.imbalance import Imbalance
-from experiments.engines.kernel import InformationGain, InformationRatio, squared_error
+from experiments.engines.kernel import KERNELS, InformationGain, InformationRatio, Scalar, squared_error
 from experiments.engines.landscape import Landscape, gradients_and_losses
-from experiments.engines.noisy import NoisyLabels, taken_for
-from experiments.engines.teacher_epochs import TeacherEpochs
+from experiments.engines.noisy import NoisyLabels, shares, taken_for, worst_recall
+from experiments.engines.ordered import NOISE, OrderedSGD, top
+from experiments.engines.teacher_epochs import HARD, TeacherEpochs
 from experiments.engines.weights import ExampleWeights
 from experiments.sweep import Training, key
 
@@ -106,13 +107,47 @@ def test_temperatures_as_columns() -> None:
     assert by_row(setting, "T = 0.5")["Teacher"] == by_row(setting, "T = 2")["Teacher"]
 
 
-def test_noisy_labels_with_early_stopping_and_fine_tuning() -> None:
-    methods = ("Baseline", "Baseline +ES +FT", "Weighted", "Clean only")
-    setting = replace(NOISY, methods=methods, confusion=True)
+def test_noisy_labels_with_early_stopping_and_fine_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ("Baseline", "Baseline +ES +FT", "Weighted", "Clean only", "S-Model +Conf")
+    setting = replace(NOISY, methods=methods, extras=("others taken for the background",))
+    trained: list[int] = []
+    train = us.train
+    monkeypatch.setattr(
+        us, "train", lambda *args, **options: trained.append(options["epochs"]) or train(*args, **options)
+    )
     found = by_row(setting)
     assert set(methods) <= set(found)
     taken = "Baseline: others taken for the background"
     assert found[taken] > found["Weighted: others taken for the background"]
+    # Four trainings and one fine-tuning: +ES is an epoch of the baseline's, which the S-Model starts from too.
+    assert len(trained) == 5 and trained.count(4) == 3
+
+
+def test_fine_tuning_is_the_loops_own() -> None:
+    """The same rate, rows and epochs as ``finetune_epochs`` with ``finetune_lr``, so about the same student."""
+    setting = replace(NOISY, finetune=50, finetune_lr=1e-3)
+    flipped = setting.deal(0, 0)
+    run = setting._train("Baseline", flipped, 0)
+    ours = us.evaluate(setting._finetuned(run.student, flipped, 0), flipped.test)["accuracy"]
+    options = TINY.options(len(flipped.pool)) | {"finetune_epochs": 16, "finetune_lr": 1e-3, "gold_repeat": 0}
+    loops = us.train(setting._build(), flipped.gold, flipped.pool, us.vanilla(), test=flipped.test, **options)
+    assert ours > run.metrics()["last"]["accuracy"]
+    assert ours == pytest.approx(loops.metrics()["finetuned"]["accuracy"], abs=0.05)
+
+
+def test_the_column_without_noise_may_have_fewer_methods() -> None:
+    setting = replace(NOISY, noise=(0.0, 0.4), methods=("Baseline", "Random"), without_noise=("Baseline",))
+    assert set(by_row(setting, "0%")) == {"Baseline"} and set(by_row(setting, "40%")) == {"Baseline", "Random"}
+
+
+def test_a_confusion_by_hand_keeps_classes_that_do_not_occur() -> None:
+    found = shares(torch.tensor([0, 0, 0, 2]), torch.tensor([0, 1, 0, 1]), 3)
+    assert torch.allclose(found, torch.tensor([[2 / 3, 1 / 3, 0], [0, 1, 0], [0, 1, 0]]))
+
+
+def test_recall_of_the_worst_class_by_hand() -> None:
+    predicted, truth = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([0, 1, 1, 1, 0])
+    assert worst_recall(predicted, truth) == 0.5  # of class 0 one of two, of class 1 two of three
 
 
 def test_flips_reach_the_pool_and_the_watched_rows_only() -> None:
@@ -133,14 +168,22 @@ def test_imbalance_keeps_the_ratio() -> None:
     setting = Imbalance(
         "digits", "mlp:16", (9,), Training(steps=10, batch_size=20, lr=0.1, optimizer="sgd"), rows=100, seeds=1
     )
-    _, pool, _ = setting.deal(9, 0)
-    assert pool.teacher is not None and torch.bincount(pool.teacher.top1()).tolist() == [10, 90]
+    dealt = setting.deal(9, 0)
+    assert dealt.whole.teacher is not None and torch.bincount(dealt.whole.teacher.top1()).tolist() == [10, 90]
+    # The ten that steer are split from these, not added to them.
+    assert dealt.rest.teacher is not None and torch.bincount(dealt.rest.teacher.top1()).tolist() == [5, 85]
+    assert len(dealt.gold) == 10
+    both = torch.cat([dealt.gold.x, dealt.rest.x]).flatten(1)
+    assert len(torch.cat([both, dealt.whole.x.flatten(1)]).unique(dim=0)) == len(dealt.whole.x.unique(dim=0))
     assert set(by_row(setting)) == set(setting.methods)
+    assert set(by_row(replace(setting, ratios=(5, 9), mild=("Baseline",)), "5:1")) == {"Baseline"}
 
 
 def test_weights_of_flipped_rows() -> None:
     found = by_row(ExampleWeights("digits", "mlp:64", 0.4, 10, Training(epochs=8), watched=200, batches=2))
-    assert found["clean rows with a weight"] > found["flipped rows with a weight"]
+    assert found["clean rows with a weight, mixed batch"] > found["flipped rows with a weight, mixed batch"]
+    assert set(found) == {f"{kind} rows with a weight, {batch}"
+                          for kind in ("clean", "flipped") for batch in ("mixed batch", "one class")}  # fmt: skip
 
 
 def test_active_rows_have_accuracy_and_clean_picks() -> None:
@@ -150,21 +193,57 @@ def test_active_rows_have_accuracy_and_clean_picks() -> None:
     assert found["badge, clean picks"] > 0.5 > found["random, clean picks"]
 
 
-def test_information_falls_with_flips_and_rises_with_refined_labels() -> None:
-    ratio = by_row(InformationRatio("digits_binary", "mlp:32", (0.0, 0.4), Training(epochs=10), batch=64))
-    assert ratio["0% flipped"] > ratio["40% flipped"]
-    gain = by_row(InformationGain("digits_binary", "mlp:32", 0.3, (5,), Training(epochs=5), batch=64))
-    assert gain["gain"] == pytest.approx(gain["self-distilled labels"] - gain["noisy labels"])
+def test_the_highest_losses_by_hand_and_that_they_are_the_noise() -> None:
+    assert top(torch.tensor([0.3, 2.0, 0.1, 2.0]), 2).tolist() == [0, 1, 0, 1]
+    setting = OrderedSGD("digits", "mlp:32", 16, Training(epochs=10, batch_size=32), rows=200)
+    found = by_row(setting, "Noisy-Blank")
+    assert found[f"top q: {NOISE}"] > found[f"every row: {NOISE}"] == pytest.approx(0.8)
+    assert set(by_row(setting, "Clean")) == {"every row", "top q"}
 
 
-def test_squared_error_by_hand() -> None:
-    log_prediction = torch.tensor([[0.25, 0.75]]).log()
-    assert squared_error(log_prediction, torch.tensor([[0.0, 1.0]])).item() == pytest.approx(0.125)
+def test_information_falls_with_flips_whatever_the_subspace() -> None:
+    setting = InformationRatio("digits_binary", "mlp:32", (0.0, 0.4), Training(epochs=10), batch=64)
+    found = {column: by_row(setting, column) for column in KERNELS}
+    assert all(found[column]["0% flipped"] > found[column]["40% flipped"] for column in KERNELS[:3])
+    trained, random = found[KERNELS[0]], found[KERNELS[3]]
+    assert trained["accuracy"] > trained["share of the larger class"] > 0.7
+    assert trained["0% flipped"] > random["0% flipped"]
+
+
+def test_the_gain_is_the_difference_of_ratios_and_a_constant_answer_has_none_once_centred() -> None:
+    setting = InformationGain("digits_binary", "mlp:32", 0.3, (5,), Training(epochs=5), batch=64)
+    found = by_row(setting)
+    assert found["gain"] == pytest.approx(found["self-distilled labels"] - found["noisy labels"])
+    assert found["gain of always one class, not centred"] > 0.1
+    given = load("digits_binary").y[:64]
+    kernel = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    assert setting._gain(kernel @ kernel.T, given, torch.zeros_like(given)) == pytest.approx(0, abs=1e-6)
+
+
+def test_squared_error_of_one_output_by_hand() -> None:
+    """f = 0.4 and y = 1: 0.36 / 2; a label blended to y = 0.5: 0.01 / 2. The two logits say f and its sign."""
+    net = Scalar(torch.nn.Linear(1, 1))
+    torch.nn.init.constant_(net.net.weight, 0.4)
+    torch.nn.init.zeros_(net.net.bias)
+    logits = net(torch.ones(2, 1))
+    error = squared_error(logits.log_softmax(-1), torch.tensor([[0.0, 1.0], [0.25, 0.75]]))
+    assert error.tolist() == pytest.approx([0.18, 0.005], rel=1e-5)
+    assert logits.argmax(-1).tolist() == [1, 1]
+
+
+def test_a_stopped_teacher_is_the_beginning_of_the_whole_training() -> None:
+    """Its rate at any step is that of the whole schedule there: after half of 10 epochs, that of 5 of 20."""
+    setting = TeacherEpochs("digits", "mlp:32", "mlp:16", (10, 20), Training(epochs=20, schedule="cosine"), TINY)
+    stopped, whole = setting._stopped(100, 10), setting._stopped(100, 20)
+    assert stopped["epochs"] == 10 and stopped["schedule"](0.5) == pytest.approx(whole["schedule"](0.25))
+    assert stopped["schedule"](1.0) == pytest.approx(0.5)
 
 
 def test_teacher_epochs_and_accuracy_curves() -> None:
-    found = by_row(TeacherEpochs("digits", "mlp:32", "mlp:16", (1, 10), TINY, TINY), "10 epochs")
-    assert found["Teacher"] > 0.6
+    setting = TeacherEpochs("digits", "mlp:32", "mlp:16", (1, 10), replace(TINY, epochs=10), TINY)
+    found = by_row(setting, "10 epochs")
+    assert found["Teacher"] > 0.6 and set(found) == {"Teacher", "Student", HARD}
+    assert set(by_row(setting, "1 epochs")) == {"Teacher", "Student"}
     scores = by_row(AccuracyCurves(DISTIL, (100,)))
     assert len(scores) == 6 and max(scores.values()) < 0.5
     assert scores["Isotonic regression"] < scores["Constant"]

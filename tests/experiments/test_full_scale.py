@@ -53,11 +53,11 @@ def test_a_setting_with_noisy_labels_runs(tiny_cifar10: None, name: str, methods
     setting: Any = experiment.parts[0].full
     small = replace(setting, methods=methods, training=once(setting.training), watched=10 if setting.watched else 0,
                     gold=(2,) if setting.gold[0] else (0,), rows=20, finetune=1, test_rows=10)  # fmt: skip
-    assert [cell.row for cell in small.measure("40%", 0)] == list(methods)
+    assert [cell.row for cell in small.measure("40%", 0) if ":" not in cell.row] == list(methods)
 
 
 def test_the_kernel_of_a_deep_net(tiny_cifar10: None) -> None:
     setting: Any = find("air_fig02").parts[0].full
     cells = replace(setting, training=once(setting.training), batch=8, rows=20).measure(setting.columns[0], 0)
-    assert [cell.row for cell in cells] == [f"{level:.0%} flipped" for level in setting.noise]
+    assert {f"{level:.0%} flipped" for level in setting.noise} < {cell.row for cell in cells}
     assert all(0 <= cell.value <= 1 for cell in cells)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.claims import MEASURES
+from experiments.engines.noisy import EXTRAS
 from experiments.experiment import PAPERS, Experiment, Part, reductions
 from experiments.registry import FOLDERS, all_experiments, find
 from experiments.sweep import key, net
@@ -19,7 +20,7 @@ SCALES = ("reduced", "full")
 WANTED = {
     "000": {f"Figure {number}" for number in range(1, 17)},
     "001": {f"Table {number}" for number in range(1, 9)} | {f"Figure {number}" for number in range(1, 9)},
-    "002": {"Table 1, MLP", "Table 1, ResNet"},
+    "002": {"Table 1, MLP", "Table 1, ResNet", "Figure 1", "Appendix A"},
     "003": {"Figure 1", "Figure 2", "Figure 4", "Figure 5", "Table 1"},
     "004": {f"Figure {number}" for number in range(2, 8)} | {"Table 1", "Table 2"},
 }
@@ -55,7 +56,8 @@ def test_names_resolve_at_both_scales(name: str) -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_nets_can_be_built(name: str) -> None:
     """On the meta device: shapes without memory or random numbers."""
-    shapes = {"imagenet": (3, 224, 224), "celeba": (3, 64, 64), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28)}
+    shapes = {"imagenet": (3, 224, 224), "celeba": (3, 64, 64), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28),
+              "fashion_mnist_binary": (1, 28, 28), "fashion_mnist_32": (1, 32, 32)}  # fmt: skip
     for scale in SCALES:
         for sweep in EXPERIMENTS[name].sweeps(scale):
             base = getattr(sweep, "base", sweep)
@@ -73,7 +75,7 @@ def rows_of(part: Part, scale: str) -> set[str] | None:
     if not methods or hasattr(sweep, "base"):
         return None
     names = {getattr(method, "label", method) for method in methods}
-    return names | {"Teacher", "Gold only"} | {f"{method}: others taken for the background" for method in names}
+    return names | {"Teacher", "Gold only"} | {f"{method}: {what}" for method in names for what in EXTRAS}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
