@@ -90,19 +90,25 @@ def larger_lead(
     return Claim(text, higher, lower, times=2, effect=effect, same_as=same_as)
 
 
-def with_effect(claim: Claim, printed: Mapping[str, Sequence[str]]) -> Claim:
-    """The claim with the paper's own effect: its printed rows' difference, averaged over columns, if above 0."""
-    names = {*claim.higher, *claim.lower}
-    if claim.effect is not None or not claim.lower or claim.measure != "last" or not names <= set(printed):
+def with_effect(claim: Claim, printed: Mapping[str, Sequence[str]], columns: Sequence[str] = ()) -> Claim:
+    """The claim with the paper's own effect, if that is above 0: the difference of its printed cells."""
+    if claim.effect is not None or not claim.lower or claim.measure != "last":
         return claim
-    sides = [_mean([_printed(printed[name]) for name in side]) for side in (claim.higher, claim.lower)]
-    effect = round(claim.times * (sides[0] - sides[1]), 2)
+    sides = [[_printed(name, printed, columns) for name in side] for side in (claim.higher, claim.lower)]
+    if any(value is None for side in sides for value in side):
+        return claim
+    higher, lower = (_mean([value for value in side if value is not None]) for side in sides)
+    effect = round(claim.times * (higher - lower), 2)
     return replace(claim, effect=effect) if effect > 0 else claim
 
 
-def _printed(values: Sequence[str]) -> float:
-    """The mean of cells like "63.53 ± 0.29"."""
-    return _mean([float(found[0]) for value in values if (found := re.match(r"\d+(\.\d+)?", value))])
+def _printed(name: str, printed: Mapping[str, Sequence[str]], columns: Sequence[str]) -> float | None:
+    """The mean of a row's cells like "63.53 ± 0.29", or its one cell; None where the paper prints no such."""
+    row, _, column = name.partition("@")
+    cells = dict(zip(columns, printed.get(row, ()), strict=False)).get(column, "") if column else printed.get(row, ())
+    found = [re.match(r"\d+(\.\d+)?", cell) for cell in ([cells] if isinstance(cells, str) else cells)]
+    values = [float(match[0]) for match in found if match]
+    return _mean(values) if values else None
 
 
 @dataclass(frozen=True)

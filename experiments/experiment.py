@@ -41,7 +41,8 @@ class Part:
 
     def judged(self) -> list[Claim]:
         """The claims with the paper's own effects, as far as its table prints them."""
-        return [with_effect(claim, self.published.rows) for claim in self.claims] if self.published else [*self.claims]
+        table = self.published
+        return [with_effect(claim, table.rows, table.columns) for claim in self.claims] if table else [*self.claims]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,11 @@ def test_the_papers_effect_is_read_from_its_table() -> None:
     assert with_effect(Claim("", ["SLaM"], ["Vanilla"]), printed).effect == pytest.approx(2.535, abs=0.006)
     assert with_effect(Claim("", ["SLaM"], ["Vanilla"], effect=1.0), printed).effect == 1.0
     assert with_effect(Claim("", ["Vanilla"], ["SLaM"]), printed).effect is None
-    assert with_effect(Claim("", ["SLaM@5"], ["Vanilla@5"]), printed).effect is None
+    assert with_effect(Claim("", ["SLaM@5"], ["Vanilla@5"]), printed, ["7", "9"]).effect is None
+    assert with_effect(Claim("", ["SLaM@9"], ["Vanilla@9"]), printed, ["7", "9"]).effect == pytest.approx(1.78)
+    # 66.82 − 63.53 − (75.01 − 73.23) = 1.51.
+    shrinks = larger_lead("", "SLaM", "Vanilla", at="7", than_at="9")
+    assert with_effect(shrinks, printed, ["7", "9"]).effect == pytest.approx(1.51)
 
 
 def test_measures_of_the_curve() -> None:

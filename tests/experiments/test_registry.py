@@ -95,6 +95,17 @@ def test_claims_speak_of_what_is_measured(name: str) -> None:
                 assert len(values) == len(part.published.columns), row
 
 
+def test_claims_that_are_shown_again_are_counted_where_they_point() -> None:
+    """There, on the same setting, a claim about the same cells is decided."""
+    for experiment in EXPERIMENTS.values():
+        for part in experiment.parts:
+            for claim in part.claims:
+                if claim.same_as:
+                    same = [one for one in EXPERIMENTS[claim.same_as].parts if key(one.reduced) == key(part.reduced)]
+                    said = [(list(one.higher), list(one.lower)) for two in same for one in two.claims if one.counted]
+                    assert (list(claim.higher), list(claim.lower)) in said, f"{experiment.name}: {claim.text}"
+
+
 def test_the_paper_figures_name_our_rows() -> None:
     """Quoted rows are ours too, or are listed as not reproduced."""
     for experiment in EXPERIMENTS.values():
