@@ -14,7 +14,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import predict
 from understudy.objective import Context, Weight
 from understudy.training.recipe import Recipe
-from understudy.training.unseen import ask_unseen, looks_memorised
+from understudy.training.unseen import ask_unseen, copies_for, looks_memorised
 
 MARKED = torch.arange(40) % 4 == 0
 
@@ -127,7 +127,8 @@ def test_only_rows_that_were_trained_on_are_asked_of_copies() -> None:
     said = ask_unseen(student, gold, pretrained_on, seed=0)
     own = predict(student, SubsetRows(gold.rows, torch.arange(40)))
     assert said[MARKED].equal(own[MARKED]) and bool((said[~MARKED] == 1 / 3).all())
-    assert len(asked) == 5 and all(len(part) == 24 and not bool(part.estimate_only.any()) for part in asked)
+    assert copies_for(gold) == len(asked) == 5 and copies_for(problem(marked=True)[0]) == 0
+    assert all(len(part) == 24 and not bool(part.estimate_only.any()) for part in asked)
 
 
 class _Constant(nn.Module):

@@ -23,7 +23,7 @@ from understudy.maths.alignment.aligner import Aligner
 from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, once
 from understudy.training.effect import effect_of, warn_if_idle
 from understudy.training.recipe import Recipe
-from understudy.training.unseen import FOLDS, ask_unseen, looks_memorised, memorised_warning
+from understudy.training.unseen import ask_unseen, copies_for, looks_memorised, memorised_warning
 
 # Pool rows on which a student is held against what it says of gold.
 LOOKED_AT = 2000
@@ -177,7 +177,8 @@ class StudentLearner:
     def _unseen(self) -> Tensor:
         """What copies that were pretrained without them say of the rows that estimate."""
         assert self.gold is not None and self.pretrained_on is not None
-        self.facts["cross_fitted_folds"] = FOLDS
+        if copies := copies_for(self.gold):
+            self.facts["cross_fitted_folds"] = copies
         return ask_unseen(
             self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=self.recipe.pass_batch_size
         )

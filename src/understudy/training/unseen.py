@@ -27,6 +27,12 @@ MEMORISED = 0.95
 """Gold rows that the student is right on, at least, before anybody suspects that it knows them by heart."""
 
 
+def copies_for(gold: Gold) -> int:
+    """How many copies of a student pretrained on gold it takes to ask about its rows; 0 where all estimate only."""
+    seen = int((~gold.estimate_only[gold.estimate_rows()]).sum())
+    return min(FOLDS, seen) if seen > 1 else 0
+
+
 def ask_unseen(
     student: nn.Module, gold: Gold, pretrained_on: Callable[[Gold], nn.Module], *, seed: int, batch_size: int = 1024
 ) -> Tensor:
@@ -37,9 +43,8 @@ def ask_unseen(
     rows, training = gold.estimate_rows(), gold.training_rows()
     said = predict(student, SubsetRows(gold.rows, rows), batch_size=batch_size)
     seen = (~gold.estimate_only[rows]).nonzero().squeeze(1)
-    if len(seen) < 2:
-        return said
-    for _, fold in fold_rows(gold.y[rows[seen]], min(FOLDS, len(seen)), seed):
+    copies = copies_for(gold)
+    for _, fold in fold_rows(gold.y[rows[seen]], copies, seed) if copies else ():
         held_out = rows[seen[fold]]
         copy = pretrained_on(gold.take(training[~torch.isin(training, held_out)]))
         said[seen[fold]] = predict(copy, SubsetRows(gold.rows, held_out), batch_size=batch_size)
