@@ -10,6 +10,7 @@ never done here.
 """
 
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -69,6 +70,15 @@ class Distillation:
             return tuple(f"T = {value:g}" for value in self.temperatures)
         return tuple(f"{count:,}" for count in self.labelled)
 
+    @property
+    def rows_of(self) -> tuple[Any, ...]:
+        """What the rows are, whatever they are dealt to."""
+        return self.data, self.side, self.tokenizer, self.length, self.rows, self.drawn
+
+    def build_student(self) -> nn.Module:
+        data = self.load()
+        return net(self.student, data.shape, data.classes)()
+
     def load(self) -> Data:
         if self.data == "imdb":
             from experiments.engines.text import tokens
@@ -100,7 +110,13 @@ class Distillation:
         gold, of_both = _training_rows(dealt.gold), _training_rows(dealt.gold) + len(dealt.pool)
         steps = self.training.epochs_for(of_both) * -(-of_both // self.training.batch_size)
         alone = replace(self.training, epochs=0, steps=steps)
-        return us.train(dealt.start, dealt.gold, None, us.vanilla(), seed=seed, **alone.options(gold)).student
+
+        def train() -> nn.Module:
+            return us.train(dealt.start, dealt.gold, None, us.vanilla(), seed=seed, **alone.options(gold)).student
+
+        pretraining = asdict(self.pretraining) if self.pretraining else None
+        rows_of = (len(dealt.gold), self.validation, self.estimate_only, *self.rows_of)
+        return kept(self.build_student, train, self.student, asdict(alone), pretraining, seed, *rows_of)
 
     def check(self) -> None:
         known([*LOADERS, "imdb"], self.data)
@@ -129,11 +145,9 @@ def deal(setting: Distillation, labelled: int, seed: int) -> Dealt:
         def train() -> nn.Module:
             return us.train(build, own_gold, None, us.vanilla(), seed=seed, **training.options(len(own_gold))).student
 
-        rows_of = (setting.data, setting.side, setting.tokenizer, setting.length, setting.rows, setting.drawn)
-        return kept(build, train, text, asdict(training), seed, labelled, *rows_of)
+        return kept(build, train, text, asdict(training), seed, labelled, *setting.rows_of)
 
     teacher = fitted(setting.teacher, setting.teacher_training, seed + TEACHER_SEED)
-    student = net(setting.student, data.shape, data.classes)
     x_validation, x_pool = rows(data.x, validation), rows(data.x, unlabelled)
     estimating = us.Gold(
         x_validation, data.y[validation], us.teach(teacher, x_validation), estimate_only=setting.estimate_only
@@ -148,7 +162,7 @@ def deal(setting: Distillation, labelled: int, seed: int) -> Dealt:
         followed=us.Gold(rows(data.x_test, followed), data.y_test[followed]) if len(followed) else None,
         truth=data.y[unlabelled],
         teacher=teacher,
-        start=fitted(setting.student, setting.pretraining, seed) if setting.pretraining else student,
+        start=fitted(setting.student, setting.pretraining, seed) if setting.pretraining else setting.build_student,
         looks=setting.passes,
     )
 
