@@ -246,7 +246,7 @@ def test_a_pool_of_shards(blobs: Path) -> None:
         ("--classes 1", "write how many there are (2 or more), or their names"),
         ("--text review", "all.npz has no column 'review'"),
         ("--image a --text b", "not from both"),
-        ("--votes mean", "majority, dawid_skene"),
+        ("--votes mean", "majority, dawid_skene, gold"),
         ("--patience 2", "patience stops on the select rows"),
         ("--missing zero", "missing is 'zero'; choose one of error, mean"),
     ],

@@ -9,8 +9,10 @@ import pyarrow.csv
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
 import understudy as us
+from understudy import cli
 from understudy.data.weighing import weigh_by_gold, weighed
 from understudy.labels.votes import Votes
 from understudy.maths.source_confusion import cross_posterior
@@ -178,3 +180,18 @@ def test_files(tmp_path: Path) -> None:
     spoken = (votes[:80] >= 0).any(1)
     expected = Votes(votes[80:], 2, by=us.fit_votes(votes[:80][spoken], y[:80][spoken], 2))
     assert labels.top1().equal(expected.top1())
+
+
+def test_one_line_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y, votes = _rules(200)
+    pool = {"id": np.arange(200), "a": x[:, 0].numpy(), "b": x[:, 1].numpy()}
+    pool |= {f"teacher_vote_{j}": votes[:, j].numpy() for j in range(5)}
+    pa.csv.write_csv(pa.table(pool), "pool.csv")
+    pa.csv.write_csv(pa.table({"id": np.arange(80), "label": y[:80].numpy()}), "gold.csv")
+    line = (
+        "train --gold gold.csv --pool pool.csv --votes gold --method slam --student linear --epochs 1 --quiet --out run"
+    )
+    result = CliRunner().invoke(cli.app, line.split())
+    assert result.exit_code == 0, result.output
+    assert us.Run.load(Path("run")).facts["estimate_rows"] == int((votes[:80] >= 0).any(1).sum())
