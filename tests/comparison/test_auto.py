@@ -14,6 +14,7 @@ from understudy.comparison.auto import Pilot, _choice, candidates, why_chosen
 from understudy.comparison.cells import alone
 from understudy.comparison.executors import InProcess
 from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.reconciling.crossfit import CrossFit
 from understudy.training.recipe import Recipe
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
@@ -136,14 +137,29 @@ def test_the_short_list_suits_the_labels() -> None:
 
 def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
     gold, pool, test = blobs(0.45)
-    run = us.auto(student, gold, pool, test=test, out=tmp_path / "run", **FAST)
+    run = us.auto(student, gold, pool, test=test, out=tmp_path / "run", **FAST | {"epochs": 12})
     said = run.config["auto"]
-    assert said["choice"] != "vanilla" and said["pilot_rows"] == 300
+    assert said["choice"] == "reconciled" and said["pilot_rows"] == 300
     rows = {one["method"]: one for one in said["candidates"]}
-    assert rows["vanilla"]["rows"] == 60 and rows[said["choice"]]["gain"] > rows[said["choice"]]["error"]
-    plain = us.train(student, gold, pool, us.vanilla(), test=test, epochs=4, lr=0.02, batch_size=64, progress=False)
+    assert rows["vanilla"]["rows"] == 60 and rows["vanilla"]["gain"] < -rows["vanilla"]["error"]
+    assert {"teacher's word", "neighbours", "linear", "gold only"} <= {one["name"] for one in said["witnesses"]}
+    plain = us.train(student, gold, pool, us.vanilla(), test=test, epochs=12, lr=0.02, batch_size=64, progress=False)
     assert run.history[-1]["test_accuracy"] > plain.history[-1]["test_accuracy"] + 0.05
     assert us.Run.load(tmp_path / "run").config["auto"] == said
+    # The pilot has seen the whole pool, and made the labels that the method makes by itself from the same members.
+    assert run.facts["reconciled.log_loss"] < 0.5
+    right = run.columns["reconciled.label"] == (torch.arange(100, 400) % 3)
+    wrong = pool.teacher is not None and pool.teacher.top1() == (torch.arange(100, 400) % 3)
+    assert right.double().mean() > torch.as_tensor(wrong).double().mean() + 0.2
+
+
+def test_without_reconciling_one_method_is_chosen() -> None:
+    gold, pool, test = blobs(0.45)
+    run = us.auto(student, gold, pool, reconcile=False, **FAST)
+    said = run.config["auto"]
+    rows = {one["method"]: one for one in said["candidates"]}
+    assert said["choice"] not in ("vanilla", "reconciled") and not said["witnesses"]
+    assert rows[said["choice"]]["gain"] > rows[said["choice"]]["error"]
     alone = said["choice"] == "gold only"
     again = us.train(
         student, gold, None if alone else pool, candidates(gold, pool)[said["choice"]], epochs=4, lr=0.02, test=test,
@@ -156,36 +172,34 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     gold, pool, test = blobs(0.45)
     told: Any = {"test": test, **FAST}
     whole = us.auto(student, gold, pool, out=tmp_path / "whole", **told)
-    done, real = [], Pilot.predict
+    done, real = [], CrossFit.testify
 
-    def predict(self: Pilot, part: tuple[str, int]) -> Any:
+    def testify(self: CrossFit, part: tuple[str, int]) -> Any:
         if len(done) == 5:
             raise KeyboardInterrupt
         done.append(part)
         return real(self, part)
 
-    monkeypatch.setattr(Pilot, "predict", predict)
+    monkeypatch.setattr(CrossFit, "testify", testify)
     with pytest.raises(KeyboardInterrupt):
         us.auto(student, gold, pool, out=tmp_path / "run", **told)
-    assert len(list((tmp_path / "run" / "pilot" / "cells").iterdir())) == 5
+    assert len(list((tmp_path / "run" / "pilot" / "parts").iterdir())) == 5
     with pytest.raises(us.UnderstudyError, match="go on with resume=True"):
         us.auto(student, gold, pool, out=tmp_path / "run", **told)
-    with pytest.raises(us.UnderstudyError, match="was begun with another lr"):
+    with pytest.raises(us.UnderstudyError, match="was begun with another recipe"):
         us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told | {"lr": 0.5})
     again: list[Any] = []
-    monkeypatch.setattr(Pilot, "predict", lambda self, part: again.append(part) or real(self, part))
+    monkeypatch.setattr(CrossFit, "testify", lambda self, part: again.append(part) or real(self, part))
     stopping = AUTO.train_method
 
     def stop(*parts: Any, **options: Any) -> us.Run:
-        if "out" not in options:  # a part of the pilot
-            return stopping(*parts, **options)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(AUTO, "train_method", stop)
     with pytest.raises(KeyboardInterrupt):
         us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
     monkeypatch.setattr(AUTO, "train_method", stopping)
-    assert again and not set(again) & set(done), "a finished part is not run again"
+    assert ("reconciled", 3) in again and not set(again) & set(done), "a finished part is not run again"
     again.clear()
     resumed = us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told)
     assert not again and resumed.config["auto"] == whole.config["auto"]
@@ -198,14 +212,14 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, Recipe(epochs=1), 0, tmp_path)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, Recipe(epochs=1), 4, 300, False, tmp_path)
     pilot.run(InProcess())
-    (part, *_) = sorted((tmp_path / "pilot" / "cells").iterdir())
+    (part, *_) = sorted((tmp_path / "pilot" / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
     with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
         pilot.run(InProcess())
     np.save(part, np.zeros((2, 3)))
-    with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 15 rows"):
+    with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 315 rows"):
         pilot.run(InProcess())
 
 
@@ -226,12 +240,17 @@ def test_the_choice_in_words() -> None:
     assert "; gold only was ahead, but no better than the teacher" in str(
         why_chosen(run(vanilla | {"ruled_out": "gold only"}))
     )
+    believed = [{"name": "gce", "weight": 0.5}, {"name": "linear", "weight": 0.0}]
+    rows = [*rows, rows[0] | {"method": "reconciled"}]
+    reconciled = said | {"choice": "reconciled", "candidates": rows, "witnesses": believed}
+    assert why_chosen(run(reconciled)) == f"reconciled: no other method is surely ahead {where}; believed: gce 0.50"
+    assert "over reconciled" in str(why_chosen(run(reconciled | {"choice": "slam"})))
     assert why_chosen(run(said | {"candidates": []})) == "slam, because gold is too small to choose by"
 
 
 def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    with pytest.raises(us.UnderstudyError, match="pilot, gold only: device 'nowhere' is unknown"):
+    with pytest.raises(us.UnderstudyError, match="gold only, trained without .*: device 'nowhere' is unknown"):
         us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"device": "nowhere"})
     assert not (tmp_path / "run").exists()
     us.auto(student, gold, pool, out=tmp_path / "run", folds=np.int64(4), **FAST)  # type: ignore[arg-type]
@@ -252,19 +271,20 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
 
 def test_good_labels_stay_with_vanilla() -> None:
     gold, pool, _ = blobs(0.0)
-    run = us.auto(student, gold, pool, methods=["slam", "forward"], **FAST)
+    run = us.auto(student, gold, pool, methods=["slam", "forward"], reconcile=False, **FAST)
     assert run.config["auto"]["choice"] == "vanilla"
 
 
 def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() -> None:
     gold, pool, _ = blobs(0.3)
     gold.chosen[:12] = True
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, 4, Recipe(epochs=1), 0)
-    assert pilot.run(InProcess())["vanilla"].rows == 48
-    asked = torch.cat([held_out for _, held_out in pilot.parts])
-    assert sorted(asked.tolist()) == list(range(12, 60))
-    for train_rows, held_out in pilot.parts:
-        assert not set(train_rows.tolist()) & set(held_out.tolist()) and set(range(12)) <= set(train_rows.tolist())
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, Recipe(epochs=1), 4, 300, False)
+    assert pilot.run(InProcess())[0]["vanilla"].rows == 48
+    folds = [pilot.members.fold(number) for number in range(4)]
+    assert sum(len(fold.held_out) for fold in folds) == 48 and (pilot.members.gold_fold[:12] == -1).all()
+    for fold in folds:
+        assert len(fold.gold) + len(fold.held_out) == 60 and int(fold.gold.chosen.sum()) == 12
+        assert len(fold.learned) == 225
 
 
 def test_too_little_gold_is_said() -> None:

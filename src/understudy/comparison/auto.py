@@ -1,28 +1,24 @@
-"""``us.auto``: a cheap pilot on a slice of the pool decides the method, then the student is trained in full.
+"""``us.auto``: a pilot asks several students about gold rows they have not seen; they are reconciled, or one is chosen.
 
     run = us.auto(student, gold, pool, epochs=30)
-    run.config["auto"]         # what the pilot saw, and what it chose
+    run.config["auto"]         # what the pilot saw, what it chose, and whom it believed how far
 
-The pilot trains every candidate on a slice of the pool and three quarters of gold, and asks it about
-the last quarter; after four such folds every gold row has been predicted by students that never saw it.
-Candidates that are clearly behind leave after each fold. With a folder, finished parts are kept there: a pilot that was
-stopped goes on where it was. ``judge.py`` has the rule by which the predictions decide; vanilla has the benefit of the
-doubt.
+The pilot trains every candidate on a part of the pool and three quarters of gold, and asks it about the rest; after
+four such folds every gold row has been predicted by students that never saw it. Candidates that are clearly behind
+leave after each fold. What all of them, the rows' neighbours and the teacher say is weighed on gold and becomes the
+pool's *reconciled* labels (``reconciling/``); a student trained on these is one more candidate, judged on the same rows
+by labels that were made without them. It has the benefit of the doubt: another candidate is taken only where it is
+surely ahead (``judge.py``). With a folder, finished parts are kept there: a pilot that was stopped goes on.
 """
 
-import math
 import shutil
-import tempfile
-import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from io import BytesIO
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from understudy.comparison.cells import (
@@ -30,32 +26,33 @@ from understudy.comparison.cells import (
     Methods,
     Student,
     candidates,
+    initial_student,
     named_methods,
     shared_settings,
     train_method,
 )
-from understudy.comparison.compare import CompareFolder
 from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
 from understudy.comparison.judge import Candidate, choose, judge, still_racing
-from understudy.comparison.outcome import GOLD_ONLY, VANILLA
+from understudy.comparison.outcome import GOLD_ONLY, RECONCILED, VANILLA
 from understudy.data.examples import Gold, Pool, drop_unlabelled
-from understudy.data.splits import fold_rows, random_rows
-from understudy.data.weighing import weighed
-from understudy.errors import UnderstudyError, UnderstudyWarning, warn
+from understudy.errors import UnderstudyError, warn
+from understudy.methods import METHODS
+from understudy.methods.reconciled import Reconcile
 from understudy.objective import Objective
-from understudy.store.files import locked, read_json, write_bytes
-from understudy.store.progress import ProgressBar
+from understudy.reconciling.crossfit import CrossFit, Testimony
+from understudy.reconciling.members import Member, Trained, TrainedOn, flat_members
+from understudy.reconciling.reconcile import ReconciledPool, labels_of_folds, reconciled_pool
+from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
+from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, SharedOptions, plain, takes
 from understudy.training.run import Run, usable_folder
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
-Part = tuple[str, int]
-"""(candidate, fold)."""
 
 
 @dataclass
@@ -63,90 +60,76 @@ class Pilot:
     student: Student
     gold: Gold
     pool: Pool
-    """The slice that the pilot sees."""
     objectives: dict[str, Objective]
-    folds: int
     recipe: Recipe
-    seed: int
+    folds: int
+    rows: int
+    """How many pool rows train the candidates."""
+    reconcile: bool = True
     out: Path | None = None
     """The run's folder."""
 
-    def run(self, executor: Executor, *, progress: bool = False) -> dict[str, Candidate]:
-        """Every candidate beside vanilla; nobody where gold is too small to tell."""
-        # Rows chosen by active learning are no sample of anything: they train, and judge nobody.
-        random = (~self.gold.chosen).nonzero().squeeze(1)
-        needed = max(FEWEST_ROWS, self.folds)
-        if len(random) < needed:
+    def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], ReconciledPool | None]:
+        """Every candidate beside the one that has the benefit of the doubt; nobody where gold is too small to tell."""
+        random, needed = int((~self.gold.chosen).sum()), max(FEWEST_ROWS, self.folds)
+        if random < needed:
             warn(
-                f"{len(random)} gold rows are too few to choose a method by ({needed} or more are needed); "
+                f"{random} gold rows are too few to choose a method by ({needed} or more are needed); "
                 "vanilla is trained"
             )
-            return {}
-        self.parts = self._parts(random)
-        with tempfile.TemporaryDirectory() as scratch, locked(self.out or Path(scratch)):
-            folder = CompareFolder((self.out or Path(scratch)) / FOLDER)
-            with folder.begun(self.settings(), self.objectives):
-                return self._race(folder, executor, progress)
+            return {}, None
+        with nullcontext() if self.out is None else locked(self.out):
+            said = self.members.run(executor, race=self._race, progress=progress)
+            made, predictions = None, {name: probs for name, probs in said.gold.items() if name in self.objectives}
+            if self.reconcile:
+                made = reconciled_pool(self.members, said)
+                predictions |= self._judged(said).run(executor, progress=progress).gold
+        return judge(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), made
 
-    def _race(self, folder: CompareFolder, executor: Executor, progress: bool) -> dict[str, Candidate]:
-        predictions: dict[str, Tensor] = {}
-        racing = list(self.objectives)
-        with ProgressBar("pilot", len(racing) * self.folds, shown=progress) as bar:
-            for fold in range(self.folds):
-                files = {(name, fold): folder.cells.file((name, fold), ".npy") for name in racing}
-                left = [part for part, file in files.items() if not file.exists()]
-                bar.skip(len(files) - len(left))
-                with closing(executor.map(self.predict, left)) as results:
-                    for number, probs in results:
-                        content = BytesIO()
-                        np.save(content, probs, allow_pickle=False)
-                        write_bytes(files[left[number]], content.getvalue())
-                        bar.advance(f"{left[number][0]}, fold {fold + 1}")
-                for (name, _), file in files.items():
-                    probs = _read(file, len(self.parts[fold][1]))
-                    every = predictions.setdefault(name, torch.full((len(self.gold), probs.shape[1]), math.nan))
-                    every[self.parts[fold][1]] = torch.from_numpy(probs)
-                racing = still_racing({name: predictions[name] for name in racing}, self.gold.y)
-                bar.total = bar.done + len(racing) * (self.folds - fold - 1)
-        return judge(predictions, self.gold.y)
+    @cached_property
+    def members(self) -> CrossFit:
+        """The candidates, and whoever can testify beside them."""
+        members: dict[str, Member] = {
+            name: Trained(objective, alone=name == GOLD_ONLY) for name, objective in self.objectives.items()
+        }
+        if self.reconcile:
+            members |= flat_members(self.gold, self.pool, self.classes, METHODS[VANILLA](), self.recipe)
+        return self._crossfit(members, self._folder)
 
-    def predict(self, part: Part) -> Any:
-        """What a candidate, trained without a fold of gold, says of its rows."""
-        name, fold = part
-        train_rows, held_out = self.parts[fold]
-        gold = self.gold.take(train_rows)
-        recipe = replace(self.recipe, seed=self.seed + fold, refine=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnderstudyWarning)  # the training in full says it again
-            try:
-                run = train_method(name, self.student, gold, self.pool, self.objectives[name], recipe, progress=False)
-            except UnderstudyError as error:
-                raise UnderstudyError(f"pilot, {name}: {error}") from error
-        return run.predict(self.gold.take(held_out).rows).numpy()
+    def _judged(self, said: Testimony) -> CrossFit:
+        """The student on reconciled labels, as one more candidate."""
+        student = TrainedOn(METHODS[VANILLA](), labels_of_folds(self.members, said))
+        return self._crossfit({RECONCILED: student}, None if self._folder is None else self._folder / RECONCILED)
 
-    def _parts(self, random: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Per fold the gold rows that train, and those that are asked about."""
-        chosen = self.gold.chosen.nonzero().squeeze(1)
-        return [
-            (torch.cat([random[rest], chosen]), random[held_out])
-            for rest, held_out in fold_rows(self.gold.y[random], self.folds, self.seed)
-        ]
+    def _crossfit(self, members: dict[str, Member], folder: Path | None) -> CrossFit:
+        return CrossFit(
+            self.student, self.gold, self.pool, members, self.recipe, self.classes, folds=self.folds, rows=self.rows,
+            seed=self.recipe.seed, folder=folder,
+        )  # fmt: skip
+
+    @cached_property
+    def classes(self) -> int:
+        return check_outputs(initial_student(self.student, 0), self.gold, drop_unlabelled(self.pool)[0])
+
+    @property
+    def _folder(self) -> Path | None:
+        return None if self.out is None else self.out / FOLDER
+
+    @property
+    def sees_all(self) -> bool:
+        assert self.pool.teacher is not None
+        return self.rows >= int(self.pool.teacher.labelled().sum())
+
+    def _race(self, predictions: dict[str, Tensor]) -> list[str]:
+        """Who is clearly behind leaves, but for those who only testify, and gold alone, which errs in its own way."""
+        running = {name: probs for name, probs in predictions.items() if name in self.objectives}
+        going_on = {GOLD_ONLY, *still_racing(running, self.gold.y)}
+        return [name for name in predictions if name in going_on or name not in self.objectives]
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to go on."""
-        return shared_settings(
-            self.student, self.recipe, gold=self.gold, pool=self.pool, seed=self.seed, folds=self.folds
-        )
-
-
-def _read(file: Path, rows: int) -> Any:
-    try:
-        probs = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
-    if probs.ndim != 2 or len(probs) != rows:
-        raise UnderstudyError(f"{file} has shape {probs.shape} for {rows} rows; remove it to run that part again")
-    return probs
+        told = {"seed": self.recipe.seed, "folds": self.folds, "rows": self.rows, "reconcile": int(self.reconcile)}
+        return shared_settings(self.student, self.recipe, gold=self.gold, pool=self.pool, **told)
 
 
 @takes(SharedOptions)
@@ -156,7 +139,8 @@ def auto(
     pool: Pool,
     *,
     methods: Methods | None = None,
-    pilot_rows: int = 5000,
+    reconcile: bool = True,
+    pilot_rows: int = 20_000,
     pilot_epochs: int | None = None,
     folds: int = 4,
     seed: int = 0,
@@ -173,14 +157,15 @@ def auto(
     progress: bool = True,
     **options: Unpack[SharedOptions],
 ) -> Run:
-    """Choose the method by a pilot on gold, then train with it as ``us.train`` would.
+    """Reconcile the labels, or choose the method, by a pilot on gold; then train as ``us.train`` would.
 
-    ``methods``: what to choose from, as for ``us.compare`` (None: a short list that suits the labels). The pilot sees
-    ``pilot_rows`` rows of the pool, for ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds``
-    parts of gold, over ``workers`` processes or by an ``executor``. The test and select rows are not looked at by the
-    pilot. With ``out``, pilot and training can both be stopped and resumed. ``callbacks`` see the training in full.
+    ``methods``: what to choose from, as for ``us.compare`` (None: a short list that suits the labels). ``reconcile``:
+    whether labels made of everybody's word are a candidate too. The pilot sees ``pilot_rows`` rows of the pool, for
+    ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds`` parts of gold, over ``workers`` processes
+    or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
+    both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    recipe = Recipe.shared(options, "auto")
+    recipe = replace(Recipe.shared(options, "auto"), seed=seed)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
@@ -188,35 +173,49 @@ def auto(
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
-    known = weighed(labelled, gold)
-    objectives = candidates(gold, known) if methods is None else named_methods(methods, known)[0]
+    objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
     if pilot_rows < 1:
         raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
-    slice_ = labelled.take(random_rows(len(labelled), pilot_rows, seed).sort().values)
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
-    pilot_recipe = replace(recipe, epochs=short, patience=None)
-    pilot = Pilot(student, gold, slice_, objectives, folds, pilot_recipe, seed, folder)
-    decision = None if folder is None else _earlier(folder, pilot)
+    short_recipe = replace(recipe, epochs=short, patience=None, refine=False, finetune_epochs=0)
+    pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
+    decision, made = None if folder is None else _earlier(folder, pilot), None
     if decision is None:
-        judged = pilot.run(executor, progress=progress)
-        choice, ruled_out = _choice(judged, weighed(gold, gold), sees_all=len(slice_) == len(labelled))
-        table = [{name: value for name, value in asdict(one).items() if value == value} for one in judged.values()]
+        judged, made = pilot.run(executor, progress=progress)
+        choice, ruled_out = _choice(judged, gold, sees_all=pilot.sees_all)
         decision = {
-            "choice": choice, "ruled_out": ruled_out, "pilot_rows": len(slice_), "folds": folds, "candidates": table,
+            "choice": choice, "ruled_out": ruled_out, "folds": folds,
+            "pilot_rows": min(pilot_rows, len(labelled)), "candidates": _table(judged.values()),
+            "witnesses": [] if made is None else _table(made.witnesses, "probs"),
             "settings": {} if folder is None else pilot.settings(),
         }  # fmt: skip
     choice = decision["choice"]
-    if choice not in objectives:
+    if choice not in objectives and choice != RECONCILED:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
-    recipe = replace(recipe, seed=seed, ema=ema, checkpoint_every=checkpoint_every)
+    objective = objectives.get(choice) or METHODS[RECONCILED]()
+    if choice == RECONCILED:
+        objective = objective.replace(relabel=Reconcile(folds, pilot_rows, made))
     run = train_method(
-        choice, student, gold, pool, objectives[choice], recipe, test=test, select=select, out=folder,
-        resume=folder is not None, notes={**(notes or {}), "auto": decision}, callbacks=callbacks, progress=progress,
+        choice, student, gold, pool, objective, replace(recipe, ema=ema, checkpoint_every=checkpoint_every), test=test,
+        select=select, out=folder, resume=folder is not None, notes={**(notes or {}), "auto": decision},
+        callbacks=callbacks, progress=progress,
     )  # fmt: skip
     if folder is not None:
         # The run's config has what the pilot found; its parts are not needed again.
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return run
+
+
+def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
+    """Dataclasses as JSON can hold them: numbers that are none are left out."""
+    return [
+        {
+            each.name: value
+            for each in fields(one)
+            if each.name not in without and (value := getattr(one, each.name)) == value
+        }
+        for one in found
+    ]
 
 
 def why_chosen(run: Run) -> str | None:
@@ -228,12 +227,18 @@ def why_chosen(run: Run) -> str | None:
     if not by_name:
         return f"{choice}, because gold is too small to choose by"
     chosen, rival = by_name[choice], decision.get("ruled_out")
+    reference = RECONCILED if RECONCILED in by_name else VANILLA
     where = f"on {chosen['rows']:,} gold rows in a pilot on {decision['pilot_rows']:,} pool rows"
-    if choice == VANILLA:
+    if choice == reference:
         reason = f"{choice}: no other method is surely ahead {where}"
     else:
         score = f"{signed(chosen['gain'])} ± {100 * chosen['error']:.1f} points"
-        reason = f"{choice}: score {score} over {VANILLA} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
+        reason = f"{choice}: score {score} over {reference} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
+    if choice == RECONCILED:
+        believed = [
+            f"{one['name']} {one['weight']:.2f}" for one in decision.get("witnesses", []) if one["weight"] > 0.005
+        ]
+        reason += f"; believed: {', '.join(believed)}"
     if rival is not None:
         closer = "whom the whole pool brings the others closer to"
         reason += f"; {rival} was ahead, but no better than the teacher, {closer}"
@@ -255,7 +260,8 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
     """Whom to take, and who was ahead but ruled out."""
     if not judged:
         return VANILLA, None
-    choice = choose(judged)
+    reference = RECONCILED if RECONCILED in judged else VANILLA
+    choice = choose(judged, reference)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
         rows, labels = gold.estimates()
@@ -263,5 +269,5 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
         if labels is not None and len(rows):
             teacher = float((labels.top1() == gold.y[rows]).double().mean())
         if judged[GOLD_ONLY].accuracy <= teacher:
-            return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}), GOLD_ONLY
+            return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}, reference), GOLD_ONLY
     return choice, None

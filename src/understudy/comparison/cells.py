@@ -35,6 +35,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.objective import Context, Objective
 from understudy.options import read_options
+from understudy.reconciling.members import alone
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
@@ -175,13 +176,6 @@ def train_method(
     if method == GOLD_ONLY:
         return train(student, gold, None, objective, **options, **alone(recipe, gold, pool).arguments())
     return train(student, gold, pool, objective, **options, **recipe.arguments())
-
-
-def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
-    """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
-    assert pool.teacher is not None
-    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // max(1, len(gold.training_rows()))
-    return replace(recipe, gold_repeat=max(1, passes))
 
 
 class Job:

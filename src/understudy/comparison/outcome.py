@@ -20,7 +20,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.proportions import holm
 from understudy.training.run import Run
 
-TEACHER, GOLD_ONLY, VANILLA = "teacher", "gold only", "vanilla"
+TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
 
 
 @dataclass(frozen=True)

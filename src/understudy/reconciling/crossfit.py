@@ -28,7 +28,7 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, random_rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, warn
 from understudy.reconciling.members import Fold, Member, Student
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs
@@ -68,6 +68,8 @@ class CrossFit:
     """How many pool rows train members; None: all that have a label."""
     seed: int = 0
     folder: Path | None = None
+    needed: tuple[str, ...] = ("gold only", "vanilla")
+    """Members whose failure is everybody's; another one is left out."""
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < 1:
@@ -111,12 +113,12 @@ class CrossFit:
         )  # fmt: skip
 
     def testify(self, part: Part) -> Any:
-        """What a member says of a fold's gold rows and of the pool, ``(held out + N, C)`` float32."""
+        """What a member says of a fold's gold rows and of the pool, ``(held out + N, C)`` float32; why it cannot."""
         name, number = part
         try:
             return self.members[name].testify(self.fold(number)).float().numpy()
         except UnderstudyError as error:
-            raise UnderstudyError(f"{name}, trained without a part of gold: {error}") from error
+            return str(error)
 
     def run(self, executor: Any, *, race: Race | None = None, progress: bool = False) -> Testimony:
         """``executor``: whoever has ``map`` (``comparison/executors.py``). ``race``: who goes on after each fold."""
@@ -133,12 +135,17 @@ class CrossFit:
                 bar.skip(len(files) - len(left))
                 with closing(executor.map(self.testify, left)) as results:
                     for place, probs in results:
+                        name = left[place][0]
+                        bar.advance(f"{name}, fold {number + 1}")
+                        if isinstance(probs, str):
+                            self._leave_out(name, probs)
+                            racing.remove(name)
+                            continue
                         content = BytesIO()
                         np.save(content, probs, allow_pickle=False)
                         write_bytes(files[left[place]], content.getvalue())
-                        bar.advance(f"{left[place][0]}, fold {number + 1}")
-                for (name, _), file in files.items():
-                    self._file(said, name, number, file)
+                for name in racing:
+                    self._file(said, name, number, files[name, number])
                 if race is not None:
                     racing = race({name: said.gold[name] for name in racing})
                 bar.total = bar.done + len(racing) * (self.folds - number - 1)
@@ -146,6 +153,12 @@ class CrossFit:
             if name not in racing:
                 del said.pool[name], said.of_fold[name]
         return said
+
+    def _leave_out(self, name: str, why: str) -> None:
+        """One member that cannot be trained on a part of the data does not end the others."""
+        if name in self.needed:
+            raise UnderstudyError(f"{name}, trained without a part of gold: {why}")
+        warn(f"{name} is left out: trained without a part of gold, {why}")
 
     def _file(self, said: Testimony, name: str, number: int, file: Path) -> None:
         """Enter what a member said of a fold."""
@@ -170,18 +183,24 @@ class CrossFit:
                 write_json(file, {"format": FORMAT, "settings": settings})
             stored = read_json(file, format=FORMAT)["settings"]
             check_same(stored, settings, folder)
-            yield Jobs(folder / "parts")
+            parts = Jobs(folder / "parts")
+            try:
+                yield parts
+            except Exception:
+                if not parts.folder.exists():  # what failed before its first part may be begun again otherwise
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for work to go on."""
         data = {"gold": fingerprint(self.gold), "pool": fingerprint(self.pool)}
-        told = {"recipe": fingerprint(self.recipe.settings()), "folds": self.folds, "rows": self.rows, "seed": self.seed}
+        told = {
+            "recipe": fingerprint(self.recipe.settings()),
+            "folds": self.folds,
+            "rows": self.rows,
+            "seed": self.seed,
+        }
         return data | told | {f"member {name}": fingerprint(member) for name, member in self.members.items()}
-
-    def forget(self) -> None:
-        """Remove the finished parts."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _read(file: Path, rows: int, classes: int) -> Any:

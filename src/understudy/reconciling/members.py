@@ -27,6 +27,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, SparseRows, SubsetRows
 from understudy.errors import UnderstudyWarning
 from understudy.labels.base import Labels
+from understudy.labels.forms import Soft
 from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.objective import Objective
@@ -91,6 +92,20 @@ class Trained:
                 student, fold.gold, None if self.alone else pool, self.objective, progress=False, **recipe.arguments()
             )
         return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedOn:
+    """The user's student on labels made for each fold, ``(N, C)`` each."""
+
+    objective: Objective
+    labels: list[Tensor]
+
+    def testify(self, fold: Fold) -> Tensor:
+        gold, probs = copy.copy(fold.gold), self.labels[fold.number]
+        gold.teacher, gold.teacher_rows = None, gold.teacher_rows[:0]
+        pool = Pool.of(fold.pool.rows, Soft(probs), fold.pool.ids)
+        return Trained(self.objective).testify(replace(fold, gold=gold, pool=pool))
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,21 @@ def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
     return ReconciledPool.made(pool.rows, opinion(scores.pool).exp().float(), pool.ids, witnesses, opinion)
 
 
+def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
+    """For each fold the pool's labels ``(N, C)`` as they would be without its gold rows: to judge a student by them.
+
+    They are made of the fold's own members, which learned from most of the pool rows they label here: such labels are
+    a little worse than the real ones, which no member has learned from.
+    """
+    labels = []
+    for number in range(fitted.folds):
+        rows = fitted.judges[fitted.gold_fold[fitted.judges] != number]
+        of_pool = {name: words[number] for name, words in said.of_fold.items()}
+        scores = Scores.of(fitted, said.gold, of_pool, rows)
+        labels.append(scores.opinion()(scores.pool).exp().float())
+    return labels
+
+
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Log-scores of all witnesses on some gold rows and on the pool."""
