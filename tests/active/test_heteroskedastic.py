@@ -63,7 +63,21 @@ def test_noisy_class(images: tuple[Tensor, Tensor]) -> None:
     assert rows(made.x[~made.original]) == rows(x[y == 1])
     _, copies = made.x[~made.original].flatten(1).unique(dim=0, return_counts=True)
     assert int(copies.max() - copies.min()) <= 1  # 1,800 rows from 50 images
-    assert int(torch.bincount(made.y[~made.original], minlength=10).min()) > 130
+    # Labelled, then repeated: every image has one label, whatever class it was.
+    _, image = made.x[~made.original].flatten(1).unique(dim=0, return_inverse=True)
+    labels = made.y[~made.original]
+    per_image = [labels[image == number].unique().tolist() for number in range(50)]
+    assert all(len(seen) == 1 for seen in per_image) and len({seen[0] for seen in per_image}) > 6
+
+
+def test_noisy_class_where_every_copy_draws_its_own_label(images: tuple[Tensor, Tensor]) -> None:
+    x, y = images
+    made, once = heteroskedastic("noisy_class", x, y, own_labels=True), heteroskedastic("noisy_class", x, y)
+    labels = made.y[~made.original]
+    assert int(torch.bincount(labels, minlength=10).min()) > 130  # 1,800 uniform labels: 180 ± 13
+    assert sorted(made.x.flatten(1).tolist()) == sorted(once.x.flatten(1).tolist())
+    _, image = made.x[~made.original].flatten(1).unique(dim=0, return_inverse=True)
+    assert min(len(labels[image == number].unique()) for number in range(50)) > 5
 
 
 def test_rows_are_shuffled(images: tuple[Tensor, Tensor]) -> None:

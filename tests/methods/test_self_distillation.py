@@ -54,6 +54,15 @@ def test_a_schedule_replaces_the_adaptive_share() -> None:
         torch.testing.assert_close(target, torch.tensor([[alpha, 1 - alpha]]))
 
 
+def test_a_soft_target_is_sharpened_where_no_temperature_is_given() -> None:
+    """T = ½ squares the odds: (3/4, 1/4) becomes (9, 1) / 10; the best class has no temperature."""
+    step = Step(Outputs(torch.tensor([[math.log(3.0), 0.0]])), torch.tensor([[1.0, 0.0]]), torch.arange(1))
+    target = us.self_distillation(1.0, target="soft").target(step)
+    torch.testing.assert_close(target, torch.tensor([[0.9, 0.1]]))
+    with pytest.raises(us.UnderstudyError, match="pass target='soft'"):
+        us.self_distillation(target_temperature=0.5)
+
+
 def test_soft_labels_blend_too() -> None:
     step = Step(Outputs(torch.tensor([[5.0, 0.0]])), torch.tensor([[0.7, 0.3]]), torch.arange(1))
     torch.testing.assert_close(us.self_distillation(0.5).target(step), torch.tensor([[0.85, 0.15]]))

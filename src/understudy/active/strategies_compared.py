@@ -21,8 +21,9 @@ Heteroskedastic Distributions" (section 2), over any set of images.
 | noisy_diverse | images of 100 solid colours; every colour has 3 labels of its own, each image draws one of them |
 | noisy_class | the images of one class with uniform labels, repeated; no row with that class's true label remains |
 
-Labels of the noise are drawn once per row: asking twice gives the same answer. In noisy_class every copy of an image
-draws its own, and the original rows are those of the other classes. Rows are shuffled. Whether a row is noise can be
+Labels of the noise are drawn once per row: asking twice gives the same answer. In noisy_class an image draws its label,
+then is repeated with it, as the paper has it; with ``own_labels`` every copy draws its own. The original rows are those
+of the other classes. Rows are shuffled. Whether a row is noise can be
 seen from its features, never from its label, which is what tells this from noise spread evenly over a set.
 """
 
@@ -71,8 +72,9 @@ def heteroskedastic(
     colours: int = 100,
     labels_per_colour: int = 3,
     noisy_class: int = 1,
+    own_labels: bool = False,
 ) -> Heteroskedastic:
-    """``classes``: how many there are, where y does not show all."""
+    """``classes``: how many there are, where y does not show all. ``own_labels``: see above, noisy_class."""
     if kind not in KINDS:
         raise UnderstudyError(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     if x.ndim != 4 or len(x) != len(y):
@@ -93,8 +95,11 @@ def heteroskedastic(
     count = 0 if kind == "clean" else round(len(kept_y) * noisy_share / (1 - noisy_share))
     if kind == "noisy_class":
         # Every image about equally often: whole copies, then a random part of one more.
-        copies = [source[torch.randperm(len(source), generator=generator)] for _ in range(count // len(source) + 1)]
-        noise_x = x[torch.cat(copies)[:count]]
+        copies = [torch.randperm(len(source), generator=generator) for _ in range(count // len(source) + 1)]
+        image = torch.cat(copies)[:count]
+        noise_x = x[source[image]]
+        if not own_labels:
+            noise_y = torch.randint(classes, (len(source),), generator=generator)[image]
     elif kind == "noisy_diverse":
         noise_x, noise_y = _solid_colours(count, x, classes, colours, labels_per_colour, generator)
     else:
@@ -249,14 +254,22 @@ def benchmark(
     epochs: int = 20,
     batch_size: int = 64,
     lr: float = 1e-3,
+    until_accuracy: float | None = None,
+    ema_warmup: bool = True,
+    own_labels: bool = False,
     on_done: Callable[[Cell], None] = lambda cell: None,
 ) -> Benchmark:
-    """Every kind × strategy × seed that is not in ``out`` yet; returns all of these cells."""
+    """Every kind × strategy × seed that is not in ``out`` yet; returns all of these cells.
+
+    ``until_accuracy=0.99`` ends a round's training as the paper's protocol does (``epochs`` then is the most it takes),
+    ``ema_warmup=False`` is its Equation 1.
+    """
     held_out = test if isinstance(test, Gold) else Gold(*test)
     size = rows or len(y)
     settings = {
         "rows": size, "noisy_share": noisy_share, "start": start, "batch": batch, "budget": budget,
-        "epochs": epochs, "batch_size": batch_size, "lr": lr,
+        "epochs": epochs, "batch_size": batch_size, "lr": lr, "until_accuracy": until_accuracy,
+        "ema_warmup": ema_warmup, "own_labels": own_labels,
     }  # fmt: skip
     jobs = Jobs(Path(out), ("kind", "strategy", "seed"), settings)
     cells = []
@@ -269,11 +282,12 @@ def benchmark(
                 if not jobs.missing([key]):
                     cells.append(Cell(**jobs.read(key)))
                     continue
-                data = data or _deal(kind, x, y, size, noisy_share, seed)
+                data = data or _deal(kind, x, y, size, noisy_share, seed, own_labels)
                 clock, folder = time.perf_counter(), jobs.file(key, "")
                 loop = Loop(
                     student, data.x, data.y, strategy, out=folder, start=start, batch=batch, budget=budget,
-                    epochs=epochs, batch_size=batch_size, lr=lr, seed=seed, test=held_out, progress=False,
+                    epochs=epochs, batch_size=batch_size, lr=lr, until_accuracy=until_accuracy, ema_warmup=ema_warmup,
+                    seed=seed, test=held_out, progress=False,
                 )  # fmt: skip
                 with warnings.catch_warnings():
                     # Alarms are the point here; they are counted.
@@ -287,9 +301,13 @@ def benchmark(
     return Benchmark(cells)
 
 
-def _deal(kind: str, x: Tensor, y: Tensor, rows: int, noisy_share: float, seed: int) -> Heteroskedastic:
-    drawn = random_rows(len(y), rows, seed)
-    return heteroskedastic(kind, x[drawn], y[drawn], noisy_share=noisy_share, seed=seed, classes=int(y.max()) + 1)
+def _deal(
+    kind: str, x: Tensor, y: Tensor, rows: int, noisy_share: float, seed: int, own_labels: bool
+) -> Heteroskedastic:
+    drawn, classes = random_rows(len(y), rows, seed), int(y.max()) + 1
+    return heteroskedastic(
+        kind, x[drawn], y[drawn], noisy_share=noisy_share, seed=seed, classes=classes, own_labels=own_labels
+    )
 
 
 def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor, seconds: float) -> Cell:

@@ -3,18 +3,24 @@
 Goldberger & Ben-Reuven, "Training Deep Neural-Networks Using a Noise Adaptation Layer" (ICLR 2017), their simple
 model: a softmax layer maps truth to label, ``ce(q, Tᵀ f)`` with ``T[i, ·] = softmax(W[i, ·])`` trained and saved with
 the student and absent from ``predict``. Nothing but its start ties T to the noise, so the start matters:
-``T = (1 − s) T₀ + s / C`` with T₀ the identity (``init="identity"``) or the teacher's confusion on gold
-(``init="confusion"``), s the smoothing, without which W would begin at −∞. The papers do not give s.
+``T = (1 − s) T₀ + s / C``, s the smoothing, without which W would begin at −∞ (the papers do not give s), and T₀
+
+    init="identity"      the identity
+    init="confusion"     the teacher's confusion on gold
+    init="predictions"   a pretrained net's confusion with the labels, T₀[i, j] = Σ_t q_t(j) p_t(i) / Σ_t p_t(i): p is
+                         ``noisy_probs``, its predictions of the pool rows, and q their labels. That is the start of
+                         Goldberger & Ben-Reuven (section 3) and of Ren et al.'s S-model +Conf; it needs no gold.
 
     us.train(student, us.Gold(x_gold, y, teacher=labels_gold), us.Pool(x, labels), us.s_model("confusion"), epochs=30)
 """
 
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
 from understudy.methods.forward import transition_on_gold
@@ -45,17 +51,23 @@ class SModelLink(Link):
     name: str = "s_model"
 
     def __post_init__(self) -> None:
-        if self.init not in ("identity", "confusion"):
-            raise UnderstudyError(f"s_model(init={self.init!r}): use 'identity' or 'confusion' (estimated on gold)")
+        if self.init not in ("identity", "confusion", "predictions"):
+            raise UnderstudyError(
+                f"s_model(init={self.init!r}): use 'identity', 'confusion' (estimated on gold) or 'predictions'"
+            )
         if not 0 < self.smoothing <= 1:
             raise UnderstudyError(
                 f"s_model(smoothing={self.smoothing}) must lie in (0, 1]; at 0 the layer cannot learn"
             )
 
-    def module(self, context: Context) -> nn.Module:
-        start = torch.eye(context.classes, dtype=torch.float64)
+    def start(self, context: Context) -> Tensor:
+        """T₀."""
         if self.init == "confusion":
-            start = transition_on_gold(context, hard=self.hard, who="s_model(init='confusion')")
+            return transition_on_gold(context, hard=self.hard, who="s_model(init='confusion')")
+        return torch.eye(context.classes, dtype=torch.float64)
+
+    def module(self, context: Context) -> nn.Module:
+        start = self.start(context)
         return TransitionLayer(((1 - self.smoothing) * start + self.smoothing / context.classes).float())
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
@@ -64,10 +76,55 @@ class SModelLink(Link):
         return forward_correction(logits, layer.transition())
 
 
-s_model_link = SModelLink
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PretrainedLink(SModelLink):
+    """The layer that starts at a pretrained net's confusion."""
+
+    noisy_probs: Any
+
+    def start(self, context: Context) -> Tensor:
+        where = "s_model(noisy_probs=…)"
+        probs = context.per_row(to_tensor(self.noisy_probs, where).double(), where)
+        if probs.shape != (len(context.pool), context.classes):
+            raise UnderstudyError(
+                f"{where} has shape {tuple(probs.shape)}; give ({len(context.pool)}, {context.classes})"
+            )
+        labels = context.teacher.dense(torch.arange(len(context.teacher)), context.classes).double()
+        if self.hard:
+            labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()
+        missing = (probs.sum(0) <= 0).nonzero().squeeze(1).tolist()
+        if missing:
+            raise UnderstudyError(f"{where} never names class {missing[0]}; use init='identity'")
+        return probs.T @ labels / probs.sum(0).unsqueeze(1)
+
+
+def s_model_link(
+    *,
+    init: str = "identity",
+    smoothing: float = 0.1,
+    noisy_probs: Any = None,
+    hard: bool = False,
+    name: str = "s_model",
+) -> SModelLink:
+    """The layer as a slot."""
+    if (init == "predictions") != (noisy_probs is not None):
+        raise UnderstudyError(
+            "s_model(init='predictions') starts from noisy_probs=, and no other init does: pass both, noisy_probs="
+            "run.predict(pool.x) of a net trained with us.vanilla()"
+        )
+    if noisy_probs is None:
+        return SModelLink(init=init, smoothing=smoothing, hard=hard, name=name)
+    return PretrainedLink(init=init, smoothing=smoothing, hard=hard, name=name, noisy_probs=noisy_probs)
 
 
 @method
-def s_model(init: str = "identity", *, smoothing: float = 0.1, hard: bool = False, **slots: Unpack[Slots]) -> Objective:
-    link = s_model_link(init=init, smoothing=smoothing, hard=hard)
+def s_model(
+    init: str = "identity",
+    *,
+    smoothing: float = 0.1,
+    noisy_probs: Any = None,
+    hard: bool = False,
+    **slots: Unpack[Slots],
+) -> Objective:
+    link = s_model_link(init=init, smoothing=smoothing, noisy_probs=noisy_probs, hard=hard)
     return Objective(name="s_model", target=TeacherTarget(hard=hard), link=link, **slots)

@@ -5,10 +5,15 @@ Overparameterized Neural Network" (2019), Algorithm 1. The target at step t is
 
     α_t y + (1 − α_t) h(f),        1 − α_t = clip(λ · batch accuracy against the given labels, 0, 1)
 
-detached, with h the student's best class (default) or its softmax at ``target_temperature``. While the student
-agrees with few labels it learns from them; the more it agrees, the more it keeps to itself, so that the wrong labels
-are never memorised and training need not be stopped early. No gold is needed. The paper's λ on Fashion-MNIST: 0.6,
-1, 1, 1.4, 1.6 at 0, 20, 40, 60, 80% symmetric noise. ``schedule`` gives α of training progress (0 … 1) instead.
+detached, with h the student's best class or, with ``target="soft"``, its softmax at a low ``target_temperature``, 0.5
+where it is not given. The paper names both ("hardmax or softmax with a low temperature") and no temperature; hardmax,
+named first, is the default here. With λ > 1 at 60% noise and more it can drop a class for good (a class that is never
+the best one gets no target any more), which the soft target does not: look at ``worst_class`` in the metrics.
+
+While the student agrees with few labels it learns from them; the more it agrees, the more it keeps to itself, so that
+the wrong labels are never memorised and training need not be stopped early. No gold is needed. The paper's λ on
+Fashion-MNIST: 0.6, 1, 1, 1.4, 1.6 at 0, 20, 40, 60, 80% symmetric noise. ``schedule`` gives α of training progress (0
+… 1) instead.
 
     us.train(student, None, us.Pool(x, noisy_labels), us.self_distillation(strength=1.0), epochs=40)
 """
@@ -27,6 +32,7 @@ from understudy.options import Slots, method
 
 __all__ = ["self_distillation", "self_distillation_target"]
 
+LOW_TEMPERATURE = 0.5
 Alpha = Callable[[float], float]
 
 
@@ -65,7 +71,7 @@ def self_distillation_target(
     strength: float = 1.0,
     schedule: Alpha | None = None,
     target: str = "hard",
-    target_temperature: float = 1.0,
+    target_temperature: float | None = None,
     hard: bool = False,
     name: str = "self_distillation",
 ) -> Target:
@@ -74,6 +80,14 @@ def self_distillation_target(
         raise UnderstudyError(f"self_distillation(strength={strength}) must not be negative; the paper uses 0.6 to 1.6")
     if target not in ("hard", "soft"):
         raise UnderstudyError(f"self_distillation(target={target!r}): use 'hard' (the best class) or 'soft'")
+    if target_temperature is not None and target == "hard":
+        raise UnderstudyError(
+            f"self_distillation(target_temperature={target_temperature}): the best class has none; pass target='soft'"
+        )
+    # Hard targets were always written down with temperature 1.
+    target_temperature = (
+        (LOW_TEMPERATURE if target == "soft" else 1.0) if target_temperature is None else target_temperature
+    )
     if not target_temperature > 0:
         raise UnderstudyError(f"self_distillation(target_temperature={target_temperature}) must be greater than 0")
     if schedule is not None:
@@ -100,7 +114,7 @@ def self_distillation(
     *,
     schedule: Alpha | None = None,
     target: str = "hard",
-    target_temperature: float = 1.0,
+    target_temperature: float | None = None,
     hard: bool = False,
     **slots: Unpack[Slots],
 ) -> Objective:
