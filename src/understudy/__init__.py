@@ -12,6 +12,7 @@ from understudy.acquisition.select import select
 from understudy.auditing.audit import audit
 from understudy.comparison.auto import auto
 from understudy.comparison.compare import compare
+from understudy.comparison.reconcile import reconcile
 from understudy.data import augment, noise
 from understudy.data.builtin import digits
 from understudy.data.examples import Gold, Pool
@@ -80,6 +81,7 @@ __all__ = [
     "noise",
     "read_answers",
     "read_examples",
+    "reconcile",
     "select",
     "split",
     "stochastic_passes",

@@ -51,10 +51,7 @@ Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]
 
 def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:
     """Name -> objective, baselines first; and what had to be left out."""
-    asked = from_text(methods) if not isinstance(methods, Mapping) else _built(methods)
-    for name in (TEACHER, GOLD_ONLY):
-        if name in asked:
-            raise UnderstudyError(f"{name!r} is always compared; call this method something else")
+    asked = named_objectives(methods)
     baselines = {GOLD_ONLY: METHODS["vanilla"](), VANILLA: asked.get(VANILLA) or METHODS["vanilla"]()}
     notes = []
     if CONFIDENT not in asked:
@@ -63,6 +60,15 @@ def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], l
         else:
             notes.append("confident (keep only confident labels) is left out: all pool labels are equally sure.")
     return baselines | asked, notes
+
+
+def named_objectives(methods: Methods) -> dict[str, Objective]:
+    """What was asked for, by name."""
+    asked = _built(methods) if isinstance(methods, Mapping) else from_text(methods)
+    for name in (TEACHER, GOLD_ONLY):
+        if name in asked:
+            raise UnderstudyError(f"{name!r} is always compared; call this method something else")
+    return asked
 
 
 def from_text(methods: Sequence[str]) -> dict[str, Objective]:
