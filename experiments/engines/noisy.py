@@ -156,6 +156,8 @@ class NoisyLabels:
     """The class that labels flip to, seed by seed."""
     extras: tuple[str, ...] = ()
     """What else is said of each method, as rows "method: what"."""
+    curves: bool = True
+    """Whether the test rows are looked at after every epoch, or once."""
     without_noise: tuple[str, ...] | None = None
     """The methods of the column in which nothing is flipped; None: all."""
     test_rows: int | None = None
@@ -232,7 +234,7 @@ class NoisyLabels:
             steps = options["epochs"] * -(-len(flipped.pool) // self.training.batch_size)
             rounds = max(1, steps * self.training.batch_size // len(flipped.gold))
             return us.train(self._build(), flipped.gold, None, us.vanilla(), **options | {"epochs": rounds})
-        options |= {"test": flipped.test, "select": flipped.watched}
+        options |= {"test": flipped.test if self.curves else None, "select": flipped.watched}
         objective = METHODS[method](flipped)
         return us.train(self._build(), flipped.gold, flipped.pool, objective, gold_repeat=0, **options)
 

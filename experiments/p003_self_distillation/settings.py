@@ -4,6 +4,8 @@ Reduced: 2,000 rows, an MLP with two layers of 256 and 40 epochs of Adam, in whi
 labels it was given, wrong ones included. The paper's λ for the noise level and data set.
 """
 
+from typing import Any
+
 from experiments.engines.noisy import NoisyLabels
 from experiments.sweep import Training
 
@@ -23,12 +25,14 @@ def paper(data: str, noise: tuple[float, ...], strengths: tuple[float, ...], met
     return NoisyLabels(data, NET, "symmetric", noise, methods, TRAINING, strengths=strengths, extras=(WORST,))
 
 
-def reduced(data: str, noise: tuple[float, ...], strengths: tuple[float, ...], side: int | None = None) -> NoisyLabels:
+def reduced(
+    data: str, noise: tuple[float, ...], strengths: tuple[float, ...], methods: tuple[str, ...], **more: Any
+) -> NoisyLabels:
     return NoisyLabels(
-        data, "mlp:256,256", "symmetric", noise, METHODS, SHORT,
-        strengths=strengths, rows=2_000, test_rows=3_000, side=side, extras=(WORST, MEMORISED),
+        data, "mlp:256,256", "symmetric", noise, methods, SHORT,
+        strengths=strengths, rows=2_000, test_rows=2_000, extras=(WORST, MEMORISED), **more,
     )  # fmt: skip
 
 
-FASHION = reduced("fashion_mnist", (0.4, 0.6), (1.0, 1.4))
+FASHION = reduced("fashion_mnist", (0.4, 0.6), (1.0, 1.4), METHODS)
 """Table 1's second half, whose trainings Figure 4 shows again."""

@@ -31,6 +31,7 @@ FASHION_MNIST = Published(
         "Self-distillation": ["95.21", "94.58", "93.78", "92.63", "89.21"],
     },
 )
+CLAIMED = tuple(name for name in METHODS if name != "GCE")
 OURS, GCE = "Self-distillation, low temperature,", "GCE, truncated"
 
 
@@ -53,7 +54,7 @@ EXPERIMENT = Experiment(
     what="test accuracy under symmetric noise, without early stopping and without clean rows",
     parts=[
         Part("CIFAR-10", paper("cifar10_centred", NOISE, (1.0, 1.0, 1.0, 1.5, 1.5), METHODS),
-             reduced("cifar10", (0.4,), (1.0,), side=16),
+             reduced("cifar10", (0.4,), (1.0,), CLAIMED, curves=False, side=16),
              [above("Co-teaching", "Co-teaching", "40%", 9.95), above("GCE", GCE, "40%", 3.2), *plain("40%")], CIFAR10),
         Part("Fashion-MNIST", paper("fashion_mnist_32", NOISE, (0.6, 1.0, 1.0, 1.4, 1.6), METHODS), FASHION,
              [above("Co-teaching", "Co-teaching", "40%", 6.95), above("GCE", GCE, "40%", 1.18),
