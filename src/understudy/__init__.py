@@ -34,6 +34,7 @@ from understudy.methods import METHODS, PUBLIC
 from understudy.objective import Objective
 from understudy.tables.read import read_examples
 from understudy.training.callbacks import Callback
+from understudy.training.defaults import suitable_student
 from understudy.training.ema import EMA
 from understudy.training.l2 import l2_of_c
 from understudy.training.loop import train
@@ -85,6 +86,7 @@ __all__ = [
     "select",
     "split",
     "stochastic_passes",
+    "suitable_student",
     "teach",
     "teacher_features",
     "train",

@@ -80,7 +80,7 @@ def test_same_as_calling_the_library(folder: Path) -> None:
     examples = read_examples(gold="gold.parquet", pool="pool.parquet")
     run = us.train(
         lambda: us.models.mlp(inputs=4, classes=CLASSES, hidden=(8,)), examples.gold, examples.pool, us.weighted(),
-        epochs=2, lr=0.01, seed=3, pretrain_epochs=1, progress=False,
+        epochs=2, lr=0.01, schedule="cosine", seed=3, pretrain_epochs=1, progress=False,
     )  # fmt: skip
     for name, value in us.Run.load("run").student.state_dict().items():
         torch.testing.assert_close(value, run.student.state_dict()[name], rtol=0, atol=0)

@@ -17,6 +17,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.store.console import collected_warnings, complain
 from understudy.tables.read import Examples
+from understudy.training.recipe import AUTO, LBFGS
 
 
 @takes_options("seed", "ema", "checkpoint_every")
@@ -32,7 +33,7 @@ def compare_command(
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
     select_share: Annotated[float, typer.Option(help="Without --select: this share of gold picks the epoch.")] = 0.2,
-    student: shared.Student = "mlp:128,128",
+    student: shared.Student = AUTO,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
     ] = None,
@@ -51,9 +52,9 @@ def compare_command(
     Examples:
 
     `understudy compare --gold gold.parquet --pool pool.parquet --test test.parquet --methods slam,weighted,forward
-    --seeds 5 --epochs 30 --out runs/compare`
+    --seeds 5 --out runs/compare`
 
-    `understudy compare --gold gold.csv --pool reviews.csv --text review --student linear --epochs 20 --out runs/texts`
+    `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is refused before files are read
@@ -65,6 +66,7 @@ def compare_command(
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.outputs(examples)
+        student, recipe = shared.suited(student, examples, recipe)
         build = partial(models.from_text, student, shape=examples.shape, classes=classes)  # can be sent to processes
         try:
             comparison = compare(
@@ -76,12 +78,14 @@ def compare_command(
             done = len(list((out / "cells").glob("[!.]*.json")))
             complain(f"stopped: {done} trainings are finished and kept; the same command goes on from there")
             raise typer.Exit(130) from stop
+    how = "trained to convergence" if recipe["optimizer"] == LBFGS else f"{recipe['epochs']} epochs"
+    how = f"{how}, student {student}"
     facts = [
         ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
         ("Optimizer", shared.optimizer_fact(recipe)),
         ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
     ]
-    _publish(out, comparison, examples, f"{recipe['epochs']} epochs, student {student}", facts, warnings, classes)
+    _publish(out, comparison, examples, how, facts, warnings, classes)
 
 
 def _publish(

@@ -47,7 +47,7 @@ def select_command(
 
     `understudy select runs/first pool.parquet --strategy badge -n 100 --labelled gold.parquet --out batch.csv`
 
-    `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --epochs 30 --out runs/second`
+    `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --out runs/second`
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     wants_ema = needs_ema(strategy)

@@ -23,13 +23,16 @@ from torch import nn
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
+from understudy.featurise.encoder import Encoded
 from understudy.featurise.featuriser import FeatureOptions
 from understudy.inference.passes import predict
 from understudy.store.arrow import Array
 from understudy.tables.labelling import ClassNames
 from understudy.tables.read import Examples, read_examples, rows_for
 from understudy.tables.table import read_table
-from understudy.training.recipe import Recipe, known
+from understudy.training.defaults import LINEAR, NET, fill_in, recipe_for, suits_linear
+from understudy.training.lbfgs import ITERATIONS
+from understudy.training.recipe import AUTO, LBFGS, Recipe, known
 from understudy.training.run import Run
 
 FILES, FEATURES = "Files", "Features"
@@ -39,7 +42,9 @@ TEST = typer.Option(help="Rows that are only looked at.", show_default=False, ri
 SELECT = typer.Option(help="Gold rows that pick an epoch.", show_default=False, rich_help_panel=FILES)
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)]
 Selected = Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")]
-Student = Annotated[str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…")]
+Student = Annotated[
+    str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…; or auto: what suits the features.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Column = Annotated[
     list[str] | None,
@@ -142,8 +147,28 @@ class DataOptions:
         return self.classes if isinstance(self.classes, int) else max(examples.classes, 2)
 
 
+SUITED = ("epochs", "lr", "optimizer", "weight_decay", "schedule")
+"""Options that follow from the student and the number of rows where they are not typed."""
+
+
+def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The student by its name, and the recipe with nothing left open: what was typed, else what suits the features."""
+    parts = [part for part in (examples.pool, examples.gold) if part is not None]
+    if student == AUTO:
+        frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
+        student = LINEAR if suits_linear(parts[0].rows, frozen=frozen) else NET
+    # A learning rate or a schedule says that it is for steps on batches.
+    of_steps = any(recipe[name] is not None for name in ("lr", "schedule", "clip"))
+    optimizer = recipe["optimizer"] or ("adam" if of_steps else None)
+    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=recipe["batch_size"])
+    defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
+    return student, fill_in(fill_in(recipe, suitable), defaults)
+
+
 def optimizer_fact(recipe: Mapping[str, Any]) -> str:
     """How a report tells of it."""
+    if recipe["optimizer"] == LBFGS:
+        return f"{LBFGS}, all rows at once, at most {recipe['epochs']} × {ITERATIONS} steps"
     return f"{recipe['optimizer']}, {recipe['lr']:g}, {recipe['schedule']}, batches of {recipe['batch_size']}"
 
 
@@ -187,14 +212,18 @@ def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     option = known(each)
     default = inspect.Parameter.empty if each.default is MISSING else each.default
     default = False if option.typed is bool and default is None else default
+    typed, text = (
+        (option.typed | None, f"{option.help} Without: what suits.") if name in SUITED else (option.typed, option.help)
+    )
+    default = None if name in SUITED else default
     shown = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=option.help,
+        help=text,
         min=int(option.least) if option.whole and option.least is not None else None,
         show_default=default is not None,
         rich_help_panel=option.panel,
     )
-    kind: Any = Annotated[option.typed, shown]
+    kind: Any = Annotated[typed, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +38,6 @@ def train_command(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
     data: DataOptions,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over gold and pool.", show_default=False)] = None,
     gold: Annotated[list[str] | None, shared.GOLD] = None,
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
@@ -48,7 +47,7 @@ def train_command(
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
     ] = None,
-    student: shared.Student = "mlp:128,128",
+    student: shared.Student = AUTO,
     quiet: shared.Quiet = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out; everything else is remembered.")
@@ -78,15 +77,15 @@ def train_command(
 
     Examples:
 
-    `understudy train --gold gold.parquet --pool pool.parquet --epochs 30 --out runs/first`
+    `understudy train --gold gold.parquet --pool pool.parquet --out runs/first`
 
     `understudy train --gold gold.csv --pool reviews.jsonl --text review --column teacher_label=llm_answer
-    --student linear --epochs 20 --out runs/reviews`
+    --out runs/reviews`
 
     `understudy train --gold gold.npz --pool pool.npz --test test.npz --method slam --option lower_bound=0.6
     --student mlp:256,256 --lr 0.003 --schedule cosine --pretrain 10 --epochs 60 --out runs/second`
 
-    `understudy train --gold gold.npz --pool pool.npz --method auto --option pilot_rows=2000 --epochs 30
+    `understudy train --gold gold.npz --pool pool.npz --method auto --option pilot_rows=2000
     --out runs/third`
 
     `understudy train --resume --out runs/second`
@@ -95,12 +94,10 @@ def train_command(
         _check_alone(context)
         run_training(TrainRequest.load(out), progress=not quiet, resume=True)
         return
-    if epochs is None:
-        raise UnderstudyError("how long to train is missing; add --epochs, e.g. --epochs 30")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
         out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
-        data=data, method=method, options=option or [], student=student, recipe={"epochs": epochs, **recipe},
+        data=data, method=method, options=option or [], student=student, recipe=recipe,
     )  # fmt: skip
     usable_folder(out)
     run_training(request, progress=not quiet)
@@ -166,6 +163,11 @@ class TrainRequest:
         named = {role: name for role, name in files.items() if name is not None}
         return cls(out=folder, files=named, data=data, recipe=recipe, **asked)
 
+    def suited(self, examples: Examples) -> "TrainRequest":
+        """With nothing left open."""
+        student, recipe = shared.suited(self.student, examples, self.recipe)
+        return replace(self, student=student, recipe=recipe)
+
     def facts(self) -> dict[str, Any]:
         """What the report tells of it."""
         text = self.data.text
@@ -195,6 +197,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         examples = request.data.read(request.gold, **request.files)
         examples.leaks().warn()
         classes = request.data.outputs(examples)
+        request = request.suited(examples)
         build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
         ema = _average(build, device) if request.recipe["ema"] else None
         # What a run began with stays; the training checks whether the files are still the same.
@@ -220,11 +223,17 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         pool=examples.pool,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=warnings,
-        settings=request.facts() | ({} if chosen is None else {"Chosen": chosen}),
+        settings=request.facts() | _penalty(run) | ({} if chosen is None else {"Chosen": chosen}),
     )
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
     _print_result(run, out)
+
+
+def _penalty(run: Run) -> dict[str, str]:
+    chosen = run.config.get("l2")
+    how = "" if chosen is None else "least loss on gold rows left out" if chosen["losses"] else "no gold to choose on"
+    return {} if chosen is None else {"Penalty": f"C = {chosen['c']:g}, {how}"}
 
 
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:

@@ -94,6 +94,10 @@ class SparseRows(Rows):
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), int(self.matrix.shape[1])
+
     def take(self, index: Tensor) -> Tensor:
         return torch.from_numpy(self.take_sparse(index).toarray()).to(torch.get_default_dtype())
 

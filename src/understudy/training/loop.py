@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -24,10 +25,13 @@ from understudy.objective import Batch, Columns, Objective
 from understudy.store.files import locked
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
+from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
 from understudy.training.ema import EMA
+from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c
 from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.learner import check_outputs
-from understudy.training.recipe import Recipe, RecipeOptions, make_optimizer, takes
+from understudy.training.recipe import AUTO, Recipe, RecipeOptions, make_optimizer, takes
+from understudy.training.recipe import LBFGS as LBFGS_NAME
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
 from understudy.training.state import (
@@ -59,8 +63,9 @@ def train(
 ) -> Run:
     """Train a student on gold ∪ pool under an objective.
 
-    ``student``: a module (copied) or a function that builds one (called under ``seed``). ``pool=None`` trains on gold
-    alone, ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as
+    ``student``: a module (copied) or a function that builds one (called under ``seed``). ``epochs`` may be left out:
+    about 2,500 steps, or with ``optimizer="lbfgs"`` until converged (``training/defaults.py``). ``pool=None`` trains on
+    gold alone, ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as
     selected, and with ``patience`` training stops after that many epochs without a better one; with ``until_accuracy``
     it stops once that share of the training rows' own labels is predicted (eval mode). ``gold_repeat`` shows
     each gold row that often per epoch (0: gold steers, but does not train), ``gold_weight`` multiplies its loss.
@@ -75,6 +80,8 @@ def train(
     ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/recipe.py``.
     """
     started = time.perf_counter()
+    if options.get("epochs") is None:
+        options["epochs"] = _epochs_for(gold, pool, options)
     recipe = Recipe(**options)
     if callbacks:
         check_callbacks(callbacks)
@@ -97,6 +104,14 @@ def train(
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
+        chosen: dict[str, Any] = {}
+        if recipe.weight_decay == AUTO:
+            c, losses = choose_c(
+                partial(_fitted_with, student, pool, objective, recipe), gold, rows=session.rows,
+                classes=session.classes, seed=recipe.seed,
+            )  # fmt: skip
+            recipe = replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes))
+            chosen = {"l2": {"c": c, "losses": losses}}
         config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
@@ -111,7 +126,7 @@ def train(
             )  # fmt: skip
             session = Session(student, _silent(gold), relabelled.pool, objective.replace(relabel=None), **told)
             session.facts |= relabelled.facts
-        config = {**(notes or {}), **config}
+        config = {**(notes or {}), **config, **chosen}
         checkpoints = Checkpoints(folder, config.get("settings", {}), every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
         training.run(resume=resume, progress=progress)
@@ -123,6 +138,25 @@ def train(
             drop_checkpoints(folder)
         training.show("on_end", run.facts)
     return run
+
+
+def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) -> int:
+    if options.get("optimizer") == LBFGS_NAME:
+        return LBFGS_EPOCHS
+    rows = sum(len(part) for part in (gold, pool) if isinstance(part, Gold | Pool))
+    return suitable_epochs(max(rows, 1), options.get("batch_size", 128))
+
+
+def _fitted_with(
+    student: nn.Module, pool: Pool | None, objective: Objective, recipe: Recipe, gold: Gold,
+    start: nn.Module | None, weight_decay: float,
+) -> nn.Module:  # fmt: skip
+    """The student as a short training on these gold rows and the pool leaves it."""
+    short = replace(
+        recipe, weight_decay=weight_decay, epochs=min(recipe.epochs, EPOCHS_TO_CHOOSE), refine=False, patience=None,
+        until_accuracy=None, pretrain_epochs=0, finetune_epochs=0, ema=None, checkpoint_every=None,
+    )  # fmt: skip
+    return train(start or student, gold, pool, objective, progress=False, **short.arguments()).student
 
 
 def _check_gold_trains(gold: Gold | None) -> None:
@@ -263,11 +297,11 @@ class Training:
         if recipe.takes_all_rows:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
-            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.weight_decay)
+            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty)
             return minimiser, minimiser
         optimizer = make_optimizer(
             recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
-            weight_decay=recipe.weight_decay, momentum=recipe.momentum,
+            weight_decay=recipe.penalty, momentum=recipe.momentum,
         )  # fmt: skip
         return optimizer, OptimizerState(optimizer)
 

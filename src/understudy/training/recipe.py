@@ -64,7 +64,7 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
         ) from error
 
 
-LBFGS = "lbfgs"
+LBFGS, AUTO = "lbfgs", "auto"
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 Schedules = str | Schedule | Sequence[tuple[float, float]]
@@ -93,15 +93,14 @@ class SessionOptions(BatchOptions, total=False):
     refine: bool
 
 
-class SharedOptions(BatchOptions, total=False):
-    """Those that all trainings of a comparison, a pilot or an active-learning loop share."""
+class StudentOptions(BatchOptions, total=False):
+    """Those and the ones that say how a student learns, but for how long."""
 
-    epochs: Required[int]
     lr: float
     patience: int | None
     until_accuracy: float | None
     optimizer: str
-    weight_decay: float
+    weight_decay: float | str
     momentum: float
     schedule: Schedules
     pretrain_epochs: int
@@ -112,9 +111,16 @@ class SharedOptions(BatchOptions, total=False):
     compile: bool
 
 
-class RecipeOptions(SessionOptions, SharedOptions, total=False):
+class SharedOptions(StudentOptions, total=False):
+    """Those that all trainings of a comparison, a pilot or an active-learning loop share."""
+
+    epochs: Required[int]
+
+
+class RecipeOptions(SessionOptions, StudentOptions, total=False):
     """All of them, as keyword arguments of ``us.train``."""
 
+    epochs: int
     ema: EMA | None
     checkpoint_every: int | None
 
@@ -133,6 +139,8 @@ class Option:
     above: float | None = None
     most: float | None = None
     whole: bool = False
+    word: str | None = None
+    """What it may be instead of a number."""
     may_differ: bool = False
     """Whether a resumed training may be told otherwise: it changes no result."""
 
@@ -159,9 +167,10 @@ class Recipe:
         "adam", help="adam, adamw or sgd; or lbfgs: all rows at once, until converged; an epoch is 20 of its steps.",
         typed=str,
     )  # fmt: skip
-    weight_decay: float = option(
-        0.0, help="Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0
-    )
+    weight_decay: float | str = option(
+        0.0, help="Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0,
+        word=AUTO,
+    )  # fmt: skip
     momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
     schedule: Schedules = option("constant", help="constant, cosine, step, papers-cifar or papers-imagenet.", typed=str)
     gold_repeat: int = option(
@@ -212,6 +221,15 @@ class Recipe:
             if self.takes_all_rows and getattr(self, name) is not None:
                 raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
 
+        if self.weight_decay == AUTO and not self.takes_all_rows:
+            raise UnderstudyError("weight_decay='auto' is chosen for optimizer='lbfgs'; pass a number for any other")
+
+    @property
+    def penalty(self) -> float:
+        """The weight decay as a number, chosen where it was to be."""
+        assert not isinstance(self.weight_decay, str)
+        return self.weight_decay
+
     @property
     def takes_all_rows(self) -> bool:
         """Whether a step is made on all rows at once, so that ``batch_size``, ``lr`` and ``schedule`` say nothing."""
@@ -236,7 +254,7 @@ class Recipe:
     @classmethod
     def shared(cls, options: SharedOptions, function: str) -> "Recipe":
         """What the trainings of a ``function`` share; each of them has its own seed."""
-        if other := options.keys() - SharedOptions.__annotations__.keys():
+        if other := options.keys() - get_type_hints(SharedOptions).keys():
             raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
         return cls(**options)
 
@@ -284,6 +302,8 @@ def _check_seed(seed: Any) -> None:
 
 def _check_limits(each: "Field[Any]", value: Any) -> None:
     option, or_none = known(each), ", or None" if each.default is None else ""
+    if option.word is not None and value == option.word:
+        return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if option.above is not None and not (is_number and value > option.above):
         raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")

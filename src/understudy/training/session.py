@@ -241,6 +241,12 @@ class Session:
             self.scorer.prepare(epoch)
             self.prepared += 1
 
+    @property
+    def rows(self) -> int:
+        """Of an epoch."""
+        golds = 0 if self.trains is None else len(self.trains) * self.recipe.gold_repeat
+        return golds + (0 if self.pool is None else self.pool.size)
+
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
         return [*self.student.parameters(), *self.module_parameters()]

@@ -1,0 +1,80 @@
+"""What suits the features: a student, and how it is trained, where nobody said otherwise.
+
+    build, options = us.suitable_student(pool, classes=3)          # rows, a pool, gold, or an array
+    run = us.train(build, gold, pool, us.slam(), **options)
+
+On sparse text, on the vectors of a frozen encoder, and on wide vectors of which there are few, a regularised linear
+student trained to convergence is hard to beat; on numbers and small images a net is better. How long a net trains is a
+number of *steps*: a small table needs more epochs than a large one for the same, and a learning rate that falls to
+nothing makes short trainings end well.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy import models
+from understudy.data.examples import Gold, Pool
+from understudy.data.rows import Rows, as_rows
+from understudy.errors import UnderstudyError
+from understudy.training.recipe import AUTO, LBFGS
+
+__all__ = ["suitable_student"]
+
+LINEAR, NET = "linear", "mlp:128,128"
+STEPS, FEWEST, MOST = 2500, 10, 200
+"""Of a net, and the epochs that they become at least and at most."""
+LBFGS_EPOCHS = 50
+"""A bound: training ends when it is converged, mostly in the first three."""
+WIDE, ROWS_PER_FEATURE = 256, 10
+"""Vectors of so many numbers, and fewer rows than so many for each, are for a linear student."""
+
+
+def suitable_epochs(rows: int, batch_size: int = 128) -> int:
+    """Epochs that make about ``STEPS`` steps."""
+    return min(max(math.ceil(STEPS / math.ceil(rows / batch_size)), FEWEST), MOST)
+
+
+def suits_linear(rows: Rows, *, frozen: bool = False) -> bool:
+    """Whether a linear student suits these features. ``frozen``: they are the vectors of an encoder."""
+    shape = row_shape(rows)
+    if rows.is_sparse or frozen:
+        return True
+    return len(shape) == 1 and shape[0] >= WIDE and len(rows) < ROWS_PER_FEATURE * shape[0]
+
+
+def row_shape(rows: Rows) -> tuple[int, ...]:
+    first = rows.take(torch.arange(1))
+    if not isinstance(first, Tensor):
+        raise UnderstudyError("rows of several tensors suit a net that is made for them; build the student yourself")
+    return tuple(first.shape[1:])
+
+
+def recipe_for(student: str, rows: int, *, optimizer: str | None = None, batch_size: int = 128) -> dict[str, Any]:
+    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer``: where it is given."""
+    if optimizer == LBFGS or (optimizer is None and student.partition(":")[0] == LINEAR):
+        return {"epochs": LBFGS_EPOCHS, "optimizer": LBFGS, "weight_decay": AUTO}
+    return {"epochs": suitable_epochs(rows, batch_size), "lr": 3e-3, "schedule": "cosine"}
+
+
+def suitable_student(
+    examples: Any, classes: int, *, rows: int | None = None, frozen: bool = False
+) -> tuple[Callable[[], nn.Module], dict[str, Any]]:
+    """A function that builds a student for these features, and the options of ``us.train`` that suit it.
+
+    ``rows``: how many will train, where they are more than these; ``frozen``: whether the features are an encoder's
+    vectors.
+    """
+    given = examples.rows if isinstance(examples, Pool | Gold) else as_rows(examples, "examples")
+    text, count = LINEAR if suits_linear(given, frozen=frozen) else NET, rows or len(given)
+    options = recipe_for(text, count)
+    return partial(models.from_text, text, shape=row_shape(given), classes=classes), options
+
+
+def fill_in(options: Mapping[str, Any], suitable: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given as it is; what was not (None) as it suits."""
+    return {**options, **{name: value for name, value in suitable.items() if options.get(name) is None}}

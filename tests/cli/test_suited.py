@@ -1,0 +1,74 @@
+"""Without --student and --epochs: what suits the features, told in the run, the request and the report."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import understudy as us
+from understudy.cli.commands import app
+
+WORDS = {"pos": ["good", "fine", "great", "lovely", "splendid"], "neg": ["bad", "poor", "dull", "awful", "dreary"]}
+
+
+def run_command(*args):
+    result = CliRunner().invoke(app, list(args))
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+
+    def lines(rows, column):
+        said = [("pos", "neg")[k % 2] for k in range(rows)]
+        texts = [" ".join(draw.choice(WORDS[word], 4)) for word in said]
+        return f"text,number,{column}\n" + "".join(
+            f"{text},{draw.normal() + (word == 'pos')},{word}\n" for text, word in zip(texts, said, strict=True)
+        )
+
+    Path("gold.csv").write_text(lines(24, "label"))
+    Path("pool.csv").write_text(lines(60, "teacher_label"))
+    Path("test.csv").write_text(lines(20, "label"))
+    return tmp_path
+
+
+FILES = ("--gold", "gold.csv", "--pool", "pool.csv", "--method", "vanilla", "--quiet", "--out", "run")
+
+
+def test_text_is_for_a_linear_student(folder):
+    run_command("train", *FILES, "--test", "test.csv", "--text", "text")
+    run, request = us.Run.load("run"), json.loads(Path("run/request.json").read_text())
+    assert request["student"] == "linear" and request["optimizer"] == "lbfgs" and request["weight_decay"] == "auto"
+    assert run.config["optimizer"] == "lbfgs" and run.metrics()["last"]["accuracy"] == 1.0
+    report = Path("run/report.html").read_text()
+    assert "linear" in report and f"C = {run.config['l2']['c']:g}" in report
+    run_command("train", "--resume", "--out", "run")
+
+
+def test_numbers_are_for_a_net_and_steps(folder):
+    run_command("train", *FILES, "--use", "number", "--epochs", "2")
+    request = json.loads(Path("run/request.json").read_text())
+    given = {name: request[name] for name in ("student", "epochs", "optimizer", "schedule", "lr", "weight_decay")}
+    assert given == {
+        "student": "mlp:128,128", "epochs": 2, "optimizer": "adam", "schedule": "cosine", "lr": 3e-3,
+        "weight_decay": 0.0,
+    }  # fmt: skip
+
+
+def test_a_learning_rate_is_for_steps_on_batches(folder):
+    run_command("train", *FILES, "--text", "text", "--lr", "0.1", "--epochs", "3")
+    config = us.Run.load("run").config
+    assert (config["optimizer"], config["lr"], config["epochs"]) == ("adam", 0.1, 3)
+
+
+def test_compare_takes_the_same_student(folder):
+    run_command(
+        "compare", *FILES[:4], "--text", "text", "--methods", "vanilla", "--seeds", "1", "--workers", "1", "--quiet",
+        "--out", "both",
+    )  # fmt: skip
+    assert "trained to convergence, student linear" in Path("both/report.html").read_text()

@@ -1,0 +1,113 @@
+"""What suits the features, and the penalty chosen on gold."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import understudy as us
+from understudy.errors import UnderstudyError
+from understudy.training.defaults import fill_in, recipe_for, suitable_epochs
+from understudy.training.l2 import GRID, choose_c
+
+
+def test_epochs_follow_the_number_of_steps():
+    """1,280 rows are 10 steps an epoch: 250 epochs would make 2,500, and 200 are the most; 128,000 rows: 2.5, 10."""
+    assert suitable_epochs(1280) == 200 and suitable_epochs(128_000) == 10
+    assert suitable_epochs(6400) == 50 and suitable_epochs(6400, batch_size=64) == 25
+
+
+@pytest.mark.parametrize(
+    ("x", "frozen", "name"),
+    [
+        (sparse.csr_matrix((50, 3000), dtype=np.float32), False, "linear"),
+        (np.zeros((50, 384), np.float32), False, "linear"),
+        (np.zeros((50, 64), np.float32), False, "mlp:128,128"),
+        (np.zeros((50, 64), np.float32), True, "linear"),
+        (np.zeros((50, 28, 28), np.float32), False, "mlp:128,128"),
+        (np.zeros((3000, 256), np.float32), False, "mlp:128,128"),
+    ],
+    ids=["text", "wide", "numbers", "encoder", "images", "wide and many"],
+)
+def test_student_suits_the_features(x, frozen, name):
+    build, options = us.suitable_student(x, 3, frozen=frozen)
+    assert build.args == (name,)
+    assert options == recipe_for(name, x.shape[0])
+    assert build()(torch.from_numpy(x[:2].toarray() if sparse.issparse(x) else x[:2])).shape == (2, 3)
+
+
+def test_what_is_given_wins():
+    suitable = recipe_for("mlp:8", 1280)
+    assert fill_in({"epochs": 7, "lr": None, "clip": 1.0}, suitable) == suitable | {"epochs": 7, "clip": 1.0}
+    assert recipe_for("mlp:8", 100, optimizer="lbfgs")["optimizer"] == "lbfgs"
+    assert "optimizer" not in recipe_for("linear", 100, optimizer="adam")
+
+
+def test_train_without_epochs():
+    x, y = torch.randn(200, 4), torch.arange(200) % 2
+    run = us.train(us.models.linear(4, 2), None, us.Pool(x, y), us.vanilla(), batch_size=1, lr=1e-4, progress=False)
+    assert run.config["epochs"] == 13 == len(run.history)
+    run = us.train(us.models.linear(4, 2), None, us.Pool(x, y), us.vanilla(), optimizer="lbfgs", progress=False)
+    assert run.config["epochs"] == 50 > len(run.history)
+
+
+class Fixed(torch.nn.Module):
+    """Says the same of every row: log p = (0, −3 + |log10(C) − 1|) before the softmax, so that C = 10 is best."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.tensor([0.0, 3 - abs(np.log10(c) - 1)]))
+
+    def forward(self, x):
+        return self.logits.expand(len(x), 2)
+
+
+def test_the_least_loss_of_rows_left_out_chooses():
+    """Every fold is fitted once per C, from the strongest penalty on, without its rows; log(1 + e⁻³) is the loss."""
+    gold = us.Gold(torch.arange(30.0).unsqueeze(1), torch.ones(30, dtype=torch.long))
+    seen = []
+
+    def fit(part, start, weight_decay):
+        c = 2 / (weight_decay * 100)
+        seen.append((round(c, 6), start is None, frozenset(part.rows.take(torch.arange(len(part))).flatten().tolist())))
+        return Fixed(c)
+
+    c, losses = choose_c(fit, gold, rows=100, classes=2, seed=0)
+    assert c == 10 and losses["10"] == pytest.approx(np.log1p(np.exp(-3)), abs=1e-6)
+    assert [entry[0] for entry in seen] == list(GRID) * 3
+    assert [entry[1] for entry in seen] == [True, False, False, False] * 3
+    assert {len(entry[2]) for entry in seen} == {20} and len({entry[2] for entry in seen}) == 3
+
+
+def test_chosen_penalty_is_told_and_resumed(tmp_path):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(300, 40)).astype(np.float32)
+    y = (x[:, 0] + draw.logistic(size=300) > 0).astype(int)
+    gold, pool = us.Gold(x[:60], y[:60]), us.Pool(x[60:], torch.tensor(y[60:]))
+    given = {"optimizer": "lbfgs", "weight_decay": "auto", "progress": False}
+    run = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", **given)
+    chosen = run.config["l2"]
+    assert chosen["c"] == float(min(chosen["losses"], key=chosen["losses"].get))
+    assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 300, 2)
+    again = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", resume=True, **given)
+    assert again.config["l2"] == chosen
+
+
+def test_without_gold_it_is_scikit_learns_own():
+    x, y = torch.randn(50, 3), torch.arange(50) % 2
+    run = us.train(
+        us.models.linear(3, 2),
+        None,
+        us.Pool(x, y),
+        us.vanilla(),
+        optimizer="lbfgs",
+        weight_decay="auto",
+        progress=False,
+    )
+    assert run.config["l2"] == {"c": 1.0, "losses": {}} and run.config["weight_decay"] == us.l2_of_c(1, 50, 2)
+
+
+def test_auto_is_for_lbfgs():
+    with pytest.raises(UnderstudyError, match="chosen for optimizer='lbfgs'"):
+        us.train(us.models.linear(3, 2), None, us.Pool(torch.randn(9, 3), torch.arange(9) % 2), us.vanilla(),
+                 weight_decay="auto")  # fmt: skip
