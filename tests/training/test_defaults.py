@@ -12,9 +12,15 @@ from understudy.training.l2 import GRID, choose_c
 
 
 def test_epochs_follow_the_number_of_steps():
-    """1,280 rows are 10 steps an epoch: 250 epochs would make 2,500, and 200 are the most; 128,000 rows: 2.5, 10."""
-    assert suitable_epochs(1280) == 200 and suitable_epochs(128_000) == 10
-    assert suitable_epochs(6400) == 50 and suitable_epochs(6400, batch_size=64) == 25
+    """1,280 rows are 10 steps an epoch: 40 epochs make 400. 200 epochs are the most, 10 the fewest."""
+    assert suitable_epochs(1280) == 40 and suitable_epochs(1280, batch_size=64) == 20
+    assert suitable_epochs(128) == 200 and suitable_epochs(128_000) == 10
+
+
+def test_few_steps_are_larger_ones():
+    """100 rows are one step an epoch: 200 steps at twice the rate of 400; 2 epochs would ask for 200 times as much."""
+    assert recipe_for("mlp:8", 100) == {"epochs": 200, "lr": 2e-3, "schedule": "cosine"}
+    assert recipe_for("mlp:8", 100, epochs=2)["lr"] == 3e-3 and recipe_for("mlp:8", 10_000)["lr"] == 1e-3
 
 
 @pytest.mark.parametrize(
@@ -45,8 +51,8 @@ def test_what_is_given_wins():
 
 def test_train_without_epochs():
     x, y = torch.randn(200, 4), torch.arange(200) % 2
-    run = us.train(us.models.linear(4, 2), None, us.Pool(x, y), us.vanilla(), batch_size=1, lr=1e-4, progress=False)
-    assert run.config["epochs"] == 13 == len(run.history)
+    run = us.train(us.models.linear(4, 2), None, us.Pool(x, y), us.vanilla(), batch_size=8, lr=1e-4, progress=False)
+    assert run.config["epochs"] == 16 == len(run.history)
     run = us.train(us.models.linear(4, 2), None, us.Pool(x, y), us.vanilla(), optimizer="lbfgs", progress=False)
     assert run.config["epochs"] == 50 > len(run.history)
 

@@ -5,8 +5,15 @@
 
 On sparse text, on the vectors of a frozen encoder, and on wide vectors of which there are few, a regularised linear
 student trained to convergence is hard to beat; on numbers and small images a net is better. How long a net trains is a
-number of *steps*: a small table needs more epochs than a large one for the same, and a learning rate that falls to
-nothing makes short trainings end well.
+number of *steps*: a small table needs more epochs than a large one for the same. They are few, because a net that goes
+on learns wrong labels by heart, and the learning rate falls to nothing, so that a short training ends well. Accuracy of
+an MLP after Adam's 1e-3 with a cosine, seed 0 (before: 10 epochs at a constant rate):
+
+    labels                          before   300 steps     600    1,200   2,500
+    digits, a weak teacher's          82.1        83.2    83.1     83.4    82.9
+    Fashion-MNIST, a weak teacher's   73.6        74.3    74.9     75.3    75.1
+    MNIST, 40% wrong, uniform         85.8        86.7    83.7     72.4    65.9
+    MNIST, 40% wrong, by instance     83.7        86.5    83.0     72.0
 """
 
 import math
@@ -26,8 +33,10 @@ from understudy.training.recipe import AUTO, LBFGS
 __all__ = ["suitable_student"]
 
 LINEAR, NET = "linear", "mlp:128,128"
-STEPS, FEWEST, MOST = 2500, 10, 200
+STEPS, FEWEST, MOST = 400, 10, 200
 """Of a net, and the epochs that they become at least and at most."""
+RATE, FASTEST = 1e-3, 3e-3
+"""The learning rate, and the most it becomes where steps are fewer."""
 LBFGS_EPOCHS = 50
 """A bound: training ends when it is converged, mostly in the first three."""
 WIDE, ROWS_PER_FEATURE = 256, 10
@@ -54,11 +63,16 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     return tuple(first.shape[1:])
 
 
-def recipe_for(student: str, rows: int, *, optimizer: str | None = None, batch_size: int = 128) -> dict[str, Any]:
-    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer``: where it is given."""
+def recipe_for(
+    student: str, rows: int, *, optimizer: str | None = None, epochs: int | None = None, batch_size: int = 128
+) -> dict[str, Any]:
+    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer`` and ``epochs``: where
+    they are given."""
     if optimizer == LBFGS or (optimizer is None and student.partition(":")[0] == LINEAR):
         return {"epochs": LBFGS_EPOCHS, "optimizer": LBFGS, "weight_decay": AUTO}
-    return {"epochs": suitable_epochs(rows, batch_size), "lr": 3e-3, "schedule": "cosine"}
+    epochs = epochs or suitable_epochs(rows, batch_size)
+    steps = epochs * math.ceil(rows / batch_size)
+    return {"epochs": epochs, "lr": min(max(RATE, RATE * STEPS / steps), FASTEST), "schedule": "cosine"}
 
 
 def suitable_student(

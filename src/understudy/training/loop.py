@@ -64,7 +64,7 @@ def train(
     """Train a student on gold ∪ pool under an objective.
 
     ``student``: a module (copied) or a function that builds one (called under ``seed``). ``epochs`` may be left out:
-    about 2,500 steps, or with ``optimizer="lbfgs"`` until converged (``training/defaults.py``). ``pool=None`` trains on
+    about 400 steps, or with ``optimizer="lbfgs"`` until converged (``training/defaults.py``). ``pool=None`` trains on
     gold alone, ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as
     selected, and with ``patience`` training stops after that many epochs without a better one; with ``until_accuracy``
     it stops once that share of the training rows' own labels is predicted (eval mode). ``gold_repeat`` shows
