@@ -110,7 +110,11 @@ def test_without_gold_it_is_scikit_learns_own():
         weight_decay="auto",
         progress=False,
     )
-    assert run.config["l2"] == {"c": 1.0, "losses": {}} and run.config["weight_decay"] == us.l2_of_c(1, 50, 2)
+    assert (
+        run.config["l2"]["c"] == 1.0
+        and not run.config["l2"]["losses"]
+        and run.config["weight_decay"] == us.l2_of_c(1, 50, 2)
+    )
 
 
 def test_auto_is_for_lbfgs():

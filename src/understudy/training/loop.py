@@ -106,12 +106,7 @@ def train(
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
         chosen: dict[str, Any] = {}
         if recipe.weight_decay == AUTO:
-            c, losses = choose_c(
-                partial(_fitted_with, student, pool, objective, recipe), gold, rows=session.rows,
-                classes=session.classes, seed=recipe.seed,
-            )  # fmt: skip
-            recipe = replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes))
-            chosen = {"l2": {"c": c, "losses": losses}}
+            recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session)
         config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
@@ -147,8 +142,25 @@ def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) ->
     return suitable_epochs(max(rows, 1), options.get("batch_size", 128))
 
 
+def _with_chosen_l2(
+    recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, session: Session
+) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe with its penalty, and what the config tells of the choice."""
+    objective = session.objective.replace(relabel=None)  # new labels are made once, for the training itself
+    fit = partial(_fitted_with, student, pool, recipe)
+    told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed}
+    try:
+        c, losses = choose_c(partial(fit, objective), gold, **told)
+    except UnderstudyError:
+        # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
+        objective = Objective(name="vanilla")
+        c, losses = choose_c(partial(fit, objective), gold, **told)
+    chosen = {"c": c, "losses": losses, "under": objective.name}
+    return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
+
+
 def _fitted_with(
-    student: nn.Module, pool: Pool | None, objective: Objective, recipe: Recipe, gold: Gold,
+    student: nn.Module, pool: Pool | None, recipe: Recipe, objective: Objective, gold: Gold,
     start: nn.Module | None, weight_decay: float,
 ) -> nn.Module:  # fmt: skip
     """The student as a short training on these gold rows and the pool leaves it."""
@@ -156,7 +168,8 @@ def _fitted_with(
         recipe, weight_decay=weight_decay, epochs=min(recipe.epochs, EPOCHS_TO_CHOOSE), refine=False, patience=None,
         until_accuracy=None, pretrain_epochs=0, finetune_epochs=0, ema=None, checkpoint_every=None,
     )  # fmt: skip
-    return train(start or student, gold, pool, objective, progress=False, **short.arguments()).student
+    start = student if start is None else start
+    return train(start, gold, pool, objective, progress=False, **short.arguments()).student
 
 
 def _check_gold_trains(gold: Gold | None) -> None:
