@@ -37,10 +37,9 @@ def test_every_option_says_what_it_does() -> None:
         assert text.endswith((".", "…")) and len(text) > 5, name
 
 
-@pytest.mark.parametrize("given", [{"lrr": 0.1}, {}])
-def test_a_misspelt_or_missing_option_is_an_error(given: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"lrr|epochs"):
-        us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), **given)
+def test_a_misspelt_option_is_an_error() -> None:
+    with pytest.raises(TypeError, match="lrr"):
+        us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lrr=0.1)  # type: ignore[call-arg]
 
 
 def test_a_session_refuses_what_only_a_loop_can_use() -> None:
