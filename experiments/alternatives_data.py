@@ -240,7 +240,7 @@ VECTORS: dict[str, Deal] = {
     "TREC, rules, MiniLM": partial(rules, name="weak_trec", gold_rows=200, vectors="minilm"),
     "YouTube, rules, MiniLM": partial(rules, name="weak_youtube", gold_rows=100, vectors="minilm"),
     "CIFAR-10, real model": picture_teacher,
-    "CIFAR-10, confusions": partial(picture_teacher, temperature=4.0),
+    "CIFAR-10, confusions": partial(picture_teacher, temperature=3.0),
 }
 TEN: dict[str, Deal] = {f"{name} (ten)": deal for name, deal in auto_data.SETTINGS.items()}
 SETTINGS: dict[str, Deal] = WORDS | VECTORS | TEN
