@@ -55,7 +55,7 @@ def test_numbers_are_for_a_net_and_steps(folder):
     request = json.loads(Path("run/request.json").read_text())
     given = {name: request[name] for name in ("student", "epochs", "optimizer", "schedule", "lr", "weight_decay")}
     assert given == {
-        "student": "mlp:128,128", "epochs": 2, "optimizer": "adam", "schedule": "cosine", "lr": 3e-3,
+        "student": "mlp:128,128", "epochs": 2, "optimizer": "adam", "schedule": "cosine", "lr": 1e-3,
         "weight_decay": 0.0,
     }  # fmt: skip
 

@@ -12,15 +12,9 @@ from understudy.training.l2 import GRID, choose_c
 
 
 def test_epochs_follow_the_number_of_steps():
-    """1,280 rows are 10 steps an epoch: 40 epochs make 400. 200 epochs are the most, 10 the fewest."""
-    assert suitable_epochs(1280) == 40 and suitable_epochs(1280, batch_size=64) == 20
-    assert suitable_epochs(128) == 200 and suitable_epochs(128_000) == 10
-
-
-def test_few_steps_are_larger_ones():
-    """100 rows are one step an epoch: 200 steps at twice the rate of 400; 2 epochs would ask for 200 times as much."""
-    assert recipe_for("mlp:8", 100) == {"epochs": 200, "lr": 2e-3, "schedule": "cosine"}
-    assert recipe_for("mlp:8", 100, epochs=2)["lr"] == 3e-3 and recipe_for("mlp:8", 10_000)["lr"] == 1e-3
+    """2,560 rows are 20 steps an epoch: 20 epochs make 400. 30 epochs are the most, 10 the fewest."""
+    assert suitable_epochs(2560) == 20 and suitable_epochs(2560, batch_size=100) == 16
+    assert suitable_epochs(128) == 30 and suitable_epochs(128_000) == 10
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,7 @@ def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple
     # A learning rate or a schedule says that it is for steps on batches.
     of_steps = any(recipe[name] is not None for name in ("lr", "schedule", "clip"))
     optimizer = recipe["optimizer"] or ("adam" if of_steps else None)
-    suitable = recipe_for(
-        student, sum(map(len, parts)), optimizer=optimizer, epochs=recipe["epochs"], batch_size=recipe["batch_size"]
-    )
+    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=recipe["batch_size"])
     defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
     return student, fill_in(fill_in(recipe, suitable), defaults)
 

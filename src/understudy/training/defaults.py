@@ -14,6 +14,8 @@ an MLP after Adam's 1e-3 with a cosine, seed 0 (before: 10 epochs at a constant 
     Fashion-MNIST, a weak teacher's   73.6        74.3    74.9     75.3    75.1
     MNIST, 40% wrong, uniform         85.8        86.7    83.7     72.4    65.9
     MNIST, 40% wrong, by instance     83.7        86.5    83.0     72.0
+
+A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 after 30 epochs, 69.2 after 60.
 """
 
 import math
@@ -33,10 +35,10 @@ from understudy.training.recipe import AUTO, LBFGS
 __all__ = ["suitable_student"]
 
 LINEAR, NET = "linear", "mlp:128,128"
-STEPS, FEWEST, MOST = 400, 10, 200
+STEPS, FEWEST, MOST = 400, 10, 30
 """Of a net, and the epochs that they become at least and at most."""
-RATE, FASTEST = 1e-3, 3e-3
-"""The learning rate, and the most it becomes where steps are fewer."""
+RATE = 1e-3
+"""Three times as much is better on two clean settings, and 2 to 12 points worse where labels are wrong."""
 LBFGS_EPOCHS = 50
 """A bound: training ends when it is converged, mostly in the first three."""
 WIDE, ROWS_PER_FEATURE = 256, 10
@@ -63,16 +65,11 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     return tuple(first.shape[1:])
 
 
-def recipe_for(
-    student: str, rows: int, *, optimizer: str | None = None, epochs: int | None = None, batch_size: int = 128
-) -> dict[str, Any]:
-    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer`` and ``epochs``: where
-    they are given."""
+def recipe_for(student: str, rows: int, *, optimizer: str | None = None, batch_size: int = 128) -> dict[str, Any]:
+    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer``: where it is given."""
     if optimizer == LBFGS or (optimizer is None and student.partition(":")[0] == LINEAR):
         return {"epochs": LBFGS_EPOCHS, "optimizer": LBFGS, "weight_decay": AUTO}
-    epochs = epochs or suitable_epochs(rows, batch_size)
-    steps = epochs * math.ceil(rows / batch_size)
-    return {"epochs": epochs, "lr": min(max(RATE, RATE * STEPS / steps), FASTEST), "schedule": "cosine"}
+    return {"epochs": suitable_epochs(rows, batch_size), "lr": RATE, "schedule": "cosine"}
 
 
 def suitable_student(
