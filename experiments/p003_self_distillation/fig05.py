@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=0.3,
+    minutes=0.2,
     remarks=[
         "Labels are centred first. Uncentred, as the paper has them, a student that always answers the larger given "
         "class gains information too (last row): without centring the figure says nothing of what was learned.",

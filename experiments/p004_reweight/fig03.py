@@ -30,5 +30,5 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=0.5,
+    minutes=0.4,
 )  # fmt: skip

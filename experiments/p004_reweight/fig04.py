@@ -35,6 +35,6 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=2,
+    minutes=1.5,
     remarks=[FLIP_REMARKS[0]],
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from experiments.claims import Claim
 from experiments.experiment import Experiment, Part
 from experiments.p004_reweight.settings import OURS, TAKEN, background, reduced_table1, reduced_table2, uniform
-from experiments.p004_reweight.table1 import METHODS as TABLE1_METHODS
+from experiments.p004_reweight.table1 import CLAIMED
 
 METHODS = ("Baseline", OURS)
 
@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
         Part(
             "UniformFlip",
             uniform("cifar10", 100, METHODS),
-            reduced_table1("cifar10", TABLE1_METHODS),
+            reduced_table1("cifar10", CLAIMED),
             [Claim("Learning to reweight confuses less", [OURS], ["Baseline"], same_as="reweight_table1")],
         ),
         Part(
