@@ -63,8 +63,7 @@ class Active:
                 out=Path(folder) / "cells", kinds=[kind], strategies=self.strategies, seeds=[seed], rows=self.rows,
                 noisy_share=self.noisy_share, start=self.start, batch=self.batch, budget=self.budget,
                 epochs=self.epochs, batch_size=self.batch_size, lr=self.lr,
-                **({"until_accuracy": self.until_accuracy} if self.until_accuracy else {}),
-                **({} if self.ema_warmup else {"ema_warmup": False}),
+                until_accuracy=self.until_accuracy, ema_warmup=self.ema_warmup,
             )  # fmt: skip
         cells = []
         for cell in found.cells:

@@ -6,8 +6,8 @@ Ren et al. (2018), 4.2. Reported is the last epoch, after fine-tuning where ther
 
 A method is trained once: +ES takes one of its epochs, and +FT goes on from there on gold alone at the small constant
 ``finetune_lr``, which is what ``us.train(finetune_epochs=…, finetune_lr=…)`` does in one call. "S-Model +Conf" starts
-from the confusion of the pre-trained baseline, as the paper has it: the classes it predicted for the training rows, at
-the epoch that ``watched`` chose, against the labels they were given.
+from the confusion of the pre-trained baseline, as the paper has it: the classes it predicts for the ``watched`` rows
+against the labels they were given. On its training rows a baseline that has learned them by heart confuses nothing.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Flipped:
     background: int
     classes: int
     baseline: Tensor | None = None
-    """(N,) what the pre-trained baseline predicted for the pool rows, where a method starts from it."""
+    """What the pre-trained baseline predicts for the watched rows, where a method starts from it."""
 
     @property
     def said(self) -> Tensor:
@@ -78,8 +78,8 @@ class FromBaseline(SModelLink):
 
 
 def s_model_from_baseline(data: Flipped) -> Objective:
-    assert data.baseline is not None
-    link = FromBaseline(confusion=shares(data.baseline, data.said, data.classes))
+    assert data.baseline is not None and data.watched is not None
+    link = FromBaseline(confusion=shares(data.baseline, data.watched.y, data.classes))
     return Objective(name="s_model", target=TeacherTarget(), link=link)
 
 
@@ -219,9 +219,10 @@ class NoisyLabels:
 
     def _run(self, method: str, flipped: Flipped, runs: dict[str, us.Run], seed: int) -> us.Run:
         """A method's training, made once."""
-        if method == "S-Model +Conf" and flipped.baseline is None:
-            baseline = self._run("Baseline", flipped, runs, seed).selected()
-            flipped = replace(flipped, baseline=predict(baseline, flipped.pool.rows).argmax(1))
+        if method == "S-Model +Conf":
+            assert flipped.watched is not None
+            baseline = self._run("Baseline", flipped, runs, seed).student
+            flipped = replace(flipped, baseline=predict(baseline, flipped.watched.rows).argmax(1))
         if method not in runs:
             runs[method] = self._train(method, flipped, seed)
         return runs[method]

@@ -56,8 +56,8 @@ UNCLAIMED = ("Random", "Reed soft +ES", "Reed hard +ES", "S-Model")
 FLIP_REMARKS = (
     "Gold rows steer and fine-tune, they are not in the reweighted pool: as in the paper's released code; its 3.1 "
     "counts them among the training rows (`us.l2rw(gold_in_pool=True)`).",
-    "S-Model +Conf starts from the confusion of the baseline, at the epoch that held-out noisy rows choose, with the "
-    "labels given to the training rows.",
+    "S-Model +Conf starts from the confusion of the pre-trained baseline's predictions with the given labels, counted "
+    "on the held-out noisy rows: those of its training rows it knows by heart.",
 )
 
 

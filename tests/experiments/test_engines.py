@@ -191,6 +191,8 @@ def test_active_rows_have_accuracy_and_clean_picks() -> None:
     found = by_row(setting, "Noisy-Blank")
     assert set(found) == {"random", "badge", "random, clean picks", "badge, clean picks"}
     assert found["badge, clean picks"] > 0.5 > found["random, clean picks"]
+    papers = replace(setting, strategies=("s_badge",), until_accuracy=0.99, ema_warmup=False)
+    assert set(by_row(papers, "Noisy-Class")) == {"s_badge", "s_badge, clean picks"}
 
 
 def test_the_highest_losses_by_hand_and_that_they_are_the_noise() -> None:
