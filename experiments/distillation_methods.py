@@ -4,7 +4,7 @@ The protocols are those of ``experiments.fashion_mnist`` (*paper* and *honest*),
 settings of its main option; the one with the best mean accuracy on 300 gold rows kept for this choice is reported, with
 its test accuracy at the last epoch and at the epoch those rows chose. ``oracle`` keeps the labels that
 are right, which only the truth can tell: a comparison, not a method, and no upper bound (it still copies how sure the
-teacher is). VID and UPS work on what an MLP teacher without dropout has: its features, and one pass.
+teacher is). VID and UPS work on what an MLP teacher without dropout has: its logits, and one pass.
 
     python -m experiments.distillation_methods --setting honest     # 16 methods × 3 options × 3 seeds: 20 minutes
     python -m experiments.distillation_methods --setting paper      # 30 minutes; one core each
@@ -20,7 +20,6 @@ import understudy as us
 from experiments.fashion_mnist import HONEST, PAPER, RECIPE, Dealt, Setting, deal, student_net
 from experiments.table import comparison_table, publish
 from understudy.comparison.outcome import Comparison, Outcome
-from understudy.objective import Term
 
 SEEDS = 3
 Options = dict[str, us.Objective]
@@ -28,12 +27,6 @@ Options = dict[str, us.Objective]
 
 def methods(dealt: Dealt) -> dict[str, Options]:
     """name -> label of the option -> objective."""
-    features = us.teacher_features(dealt.teacher, dealt.pool.x)
-    features = (features - features.mean(0)) / features.std(0).clamp(min=1e-3)
-
-    def vid(strength: float) -> tuple[Term, ...]:
-        return (us.vid_term(features, strength),)
-
     return {
         "vanilla": {f"T={t}": us.vanilla(temperature=t) for t in (1.0, 2.0, 4.0)},
         "vanilla, hard labels": {"": us.vanilla(hard=True)},
@@ -42,11 +35,11 @@ def methods(dealt: Dealt) -> dict[str, Options]:
         "taylor": {f"degree {d}": us.taylor(d) for d in (2, 4, 8)},
         "poly": {f"ε={e}": us.poly(e) for e in (-0.5, 1.0, 2.0)},
         "ups": {f"τp={p}": us.ups(positive_above=p) for p in (0.5, 0.7, 0.9)},
-        "vid": {f"λ={s}": us.vid(features, s) for s in (1e-4, 1e-3, 1e-2)},
+        "vid": {f"λ={s}": us.vid(strength=s) for s in (0.01, 0.1, 1.0)},
         "fidelity": {f"β={b}": us.fidelity(b) for b in (0.5, 1.0, 2.0)},
         "confident": {f"share {s}": us.confident(s) for s in (0.25, 0.5, 0.75)},
         "weighted × fidelity": {f"β={b}": us.weighted(weight=us.fidelity_weight(b)) for b in (0.5, 1.0, 2.0)},
-        "weighted × vid": {f"λ={s}": us.weighted(terms=vid(s)) for s in (1e-4, 1e-3, 1e-2)},
+        "weighted × vid": {f"λ={s}": us.weighted(terms=(us.vid_term(strength=s),)) for s in (0.01, 0.1, 1.0)},
         "slam × fidelity": {f"β={b}": us.slam(weight=us.fidelity_weight(b)) for b in (0.5, 1.0, 2.0)},
         "slam × temperature": {f"T={t}": us.slam(temperature=t) for t in (0.5, 2.0, 4.0)},
         "slam × taylor": {f"degree {d}": us.slam(loss=us.taylor_loss(d)) for d in (2, 4, 8)},
