@@ -50,6 +50,6 @@ EXPERIMENT = Experiment(
             PUBLISHED,
         )
     ],
-    minutes=1.0,
+    minutes=0.6,
     remarks=[KEPT_OUT],
 )  # fmt: skip

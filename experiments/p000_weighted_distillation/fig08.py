@@ -37,6 +37,6 @@ EXPERIMENT = Experiment(
         Part("Soft labels", PAPER, REDUCED, [BETTER], SOFT),
         Part("Hard labels", replace(PAPER, hard=True), replace(REDUCED, hard=True), [BETTER], HARD),
     ],
-    minutes=1.2,
+    minutes=0.5,
     remarks=[KEPT_OUT],
 )

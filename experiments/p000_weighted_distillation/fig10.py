@@ -61,7 +61,7 @@ EXPERIMENT = Experiment(
             ("CIFAR-100", "cifar100", None, CLAIMS[:1], CIFAR100),
         ]
     ],
-    minutes=0.5,
+    minutes=0.6,
     remarks=[
         "The validation rows train every student, as in the paper's C.3; the weights that are estimated again after an "
         "epoch are then read off rows that the student has fitted.",

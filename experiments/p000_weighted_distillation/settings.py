@@ -16,7 +16,7 @@ IMAGENET_LABELS = (64_058, 128_116)
 # data set -> the label counts of its stand-in
 FEW_LABELS = {
     "svhn": (100, 300), "cifar10": (300, 1_000), "cifar100": (1_000, 3_000), "celeba": (1_000,),
-    "imagenet": (640, 1_280),
+    "imagenet": (640,),
 }  # fmt: skip
 FOLLOWED = 2_000
 

@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=0.1,
+    minutes=0.3,
     remarks=[
         "The paper shows one pair of curves and says that isotonic regression is more stable and robust; the number of "
         "neighbours, which it does not give, is chosen here on the same rows by leaving one out.",

@@ -40,6 +40,6 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=0.6,
+    minutes=0.7,
     remarks=[PLOTTED],
 )  # fmt: skip

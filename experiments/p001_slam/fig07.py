@@ -51,6 +51,6 @@ EXPERIMENT = Experiment(
             claims(LEAD_IN_TABLE_4),
         ),
     ],
-    minutes=0.8,
+    minutes=0.9,
     remarks=[PLOTTED],
 )

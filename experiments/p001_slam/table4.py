@@ -58,5 +58,5 @@ EXPERIMENT = Experiment(
             PUBLISHED,
         )
     ],
-    minutes=1.0,
+    minutes=1.8,
 )

@@ -84,6 +84,6 @@ EXPERIMENT = Experiment(
             PUBLISHED,
         )
     ],
-    minutes=2,
+    minutes=2.0,
     remarks=["The paper's lead on VID, 0.09 points, is smaller than its spread and no claim to decide."],
 )

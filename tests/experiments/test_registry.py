@@ -134,7 +134,7 @@ def test_reductions_name_every_field_that_differs() -> None:
     part = EXPERIMENTS["slam_table1"].parts[0]
     found = {what: (before, after) for what, before, after in reductions(part.full, part.reduced)}
     assert found["data"] == ("cifar10", "fashion_mnist")
-    assert found["training.epochs"] == ("200", "10")
+    assert found["training.epochs"] == ("200", "8")
     assert found["unlabelled"] == ("no limit", "8,000")
     assert "validation" in found and "pretraining.schedule" in found
     assert found["methods: VID, options"][1] == "0.1, 1", "methods are named one by one, and only where they differ"
