@@ -31,6 +31,6 @@ EXPERIMENT = Experiment(
             PUBLISHED,
         )
     ],
-    minutes=2.5,
+    minutes=2.3,
     remarks=REMARKS,
 )  # fmt: skip

@@ -18,6 +18,8 @@ BINARY_TRAINING = Training(epochs=60, lr=0.1, optimizer="sgd", weight_decay=5e-4
 SHORT = Training(epochs=40, batch_size=100, schedule="cosine")
 HARD, SOFT = "Self-distillation", "Self-distillation, T = 0.5"
 METHODS = ("Baseline", "Co-teaching", "GCE", "GCE, truncated", HARD, SOFT)
+REDUCED_METHODS = tuple(name for name in METHODS if name != "GCE")
+"""No claim speaks of the untruncated loss."""
 WORST, MEMORISED = "recall of the worst class", "given labels repeated on the training rows"
 
 
@@ -34,5 +36,5 @@ def reduced(
     )  # fmt: skip
 
 
-FASHION = reduced("fashion_mnist", (0.4, 0.6), (1.0, 1.4), METHODS)
+FASHION = reduced("fashion_mnist", (0.4, 0.6), (1.0, 1.4), REDUCED_METHODS)
 """Table 1's second half, whose trainings Figure 4 shows again."""

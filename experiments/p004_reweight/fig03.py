@@ -19,7 +19,7 @@ EXPERIMENT = Experiment(
             "CIFAR-10",
             ExampleWeights("cifar10", RESNET, 0.4, 10, replace(RESNET_TRAINING, steps=40_000, schedule="constant"),
                            backgrounds=BACKGROUNDS["cifar10"], seeds=5),
-            ExampleWeights("fashion_mnist", "mlp:256,256", 0.4, 10, replace(LONG, epochs=30, schedule="constant"),
+            ExampleWeights("fashion_mnist", "mlp:256,256", 0.4, 10, replace(LONG, epochs=25, schedule="constant"),
                            rows=2_000, watched=1_000, backgrounds=BACKGROUNDS["cifar10"]),
             # Histograms without figures: that many weights of flipped rows vanish is read as 30 points at least.
             [

@@ -44,7 +44,7 @@ EXPERIMENT = Experiment(
         )
         for place, (data, (title, per_class)) in enumerate(SETS.items())
     ],
-    minutes=2.2,
+    minutes=1.8,
     not_reproduced=["MentorNet and MentorNet +FT, whose figures the paper quotes (`us.mentornet_pd` is the predefined "
                     "curriculum only)"],
     remarks=[FLIP_REMARKS[0]],
