@@ -14,9 +14,10 @@ With a folder, finished parts are kept there: what was stopped goes on where it 
 import math
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -28,13 +29,15 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, random_rows
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import UnderstudyError, UnderstudyWarning, warn
+from understudy.objective import Objective
 from understudy.reconciling.members import Fold, Member, Student
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
 from understudy.store.settings import check_same, fingerprint
-from understudy.training.recipe import Recipe
+from understudy.training.loop import train
+from understudy.training.recipe import AUTO, Recipe
 
 Part = tuple[str, int]
 """(member, fold)."""
@@ -104,10 +107,26 @@ class CrossFit:
         """How many pool rows train members."""
         return int((self.pool_fold >= 0).sum())
 
+    @cached_property
+    def c(self) -> tuple[float, float] | None:
+        """What a recipe leaves open of a linear student: its C on gold alone and with the pool, chosen on gold once for
+        all members. It is one number of many rows: what they say of a row hardly depends on that row through it."""
+        if self.recipe.weight_decay != AUTO:
+            return None
+        pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
+        told = replace(self.recipe, epochs=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnderstudyWarning)
+            alone, both = (
+                train(self.student, self.gold, each, Objective(name="vanilla"), progress=False, **told.arguments())
+                for each in (None, pool)
+            )
+        return alone.config["l2"]["c"], both.config["l2"]["c"]
+
     def fold(self, number: int) -> Fold:
         mine = self.gold_fold == number
         return Fold(
-            number=number, student=self.student, recipe=self.recipe, classes=self.classes,
+            number=number, student=self.student, recipe=self.recipe, classes=self.classes, c=self.c,
             gold=self.gold.take((~mine).nonzero().squeeze(1)), held_out=self.gold.take(mine.nonzero().squeeze(1)),
             pool=self.pool, learned=((self.pool_fold >= 0) & (self.pool_fold != number)).nonzero().squeeze(1),
         )  # fmt: skip
@@ -128,6 +147,7 @@ class CrossFit:
     def _run(self, parts: Jobs, executor: Any, race: Race | None, progress: bool) -> Testimony:
         said = Testimony({}, {}, {})
         racing = list(self.members)
+        _ = self.c  # here, and not in every process
         with ProgressBar("witnesses", len(racing) * self.folds, shown=progress) as bar:
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in racing}

@@ -33,7 +33,7 @@ from understudy.maths.source_confusion import fit_votes
 from understudy.objective import Objective
 from understudy.training.l2 import l2_of_c
 from understudy.training.loop import train
-from understudy.training.recipe import Recipe
+from understudy.training.recipe import AUTO, Recipe
 
 Student = nn.Module | Callable[[], nn.Module]
 # Of more columns a linear student has too many numbers, and of more rows neighbours take too long to find.
@@ -56,6 +56,8 @@ class Fold:
     """Every row; a member learns from ``learned`` alone."""
     learned: Tensor
     classes: int
+    c: tuple[float, float] | None = None
+    """scikit-learn's C for a linear student on gold alone and with the pool, where the recipe leaves it open."""
 
     @property
     def learned_pool(self) -> Pool:
@@ -83,6 +85,11 @@ class Trained:
     def testify(self, fold: Fold) -> Tensor:
         recipe = replace(fold.recipe, seed=fold.recipe.seed + fold.number, **self.options)
         pool = fold.learned_pool
+        if recipe.weight_decay == AUTO:
+            assert fold.c is not None
+            rows = len(fold.gold) + (0 if self.alone else len(pool))
+            penalty = l2_of_c(fold.c[0] if self.alone else fold.c[1], rows, fold.classes)
+            recipe = replace(recipe, weight_decay=penalty)
         if self.alone:
             recipe = alone(recipe, fold.gold, pool)
         student = copy.deepcopy(fold.student) if self.student is None else self.student
@@ -100,12 +107,15 @@ class TrainedOn:
 
     objective: Objective
     labels: list[Tensor]
+    c: float | None = None
+    """As ``Fold.c``, of this member alone."""
 
     def testify(self, fold: Fold) -> Tensor:
         gold, probs = copy.copy(fold.gold), self.labels[fold.number]
         gold.teacher, gold.teacher_rows = None, gold.teacher_rows[:0]
         pool = Pool.of(fold.pool.rows, Soft(probs), fold.pool.ids)
-        return Trained(self.objective).testify(replace(fold, gold=gold, pool=pool))
+        c = fold.c if self.c is None else (self.c, self.c)
+        return Trained(self.objective).testify(replace(fold, gold=gold, pool=pool, c=c))
 
 
 @dataclass(frozen=True)
