@@ -355,6 +355,8 @@ class Relabelled(NamedTuple):
     columns: Columns
     """Over its rows: what the labels were made of."""
     facts: dict[str, float]
+    c: float | None = None
+    """scikit-learn's C for a linear student on them, where the recipe left it open."""
 
 
 class Relabel(Protocol):

@@ -40,9 +40,9 @@ from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
 from understudy.methods.reconciled import Reconcile
 from understudy.objective import Objective
-from understudy.reconciling.crossfit import CrossFit, Testimony
-from understudy.reconciling.members import Member, Trained, TrainedOn, flat_members
-from understudy.reconciling.reconcile import ReconciledPool, labels_of_folds, reconciled_pool
+from understudy.reconciling.crossfit import CrossFit
+from understudy.reconciling.members import Member, Trained, flat_members
+from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
@@ -69,22 +69,24 @@ class Pilot:
     out: Path | None = None
     """The run's folder."""
 
-    def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], ReconciledPool | None]:
-        """Every candidate beside the one that has the benefit of the doubt; nobody where gold is too small to tell."""
+    def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], Reconcile]:
+        """Every candidate beside the one that has the benefit of the doubt, and the labels that were made; nobody where
+        gold is too small to tell."""
+        relabel = Reconcile(self.folds, self.rows)
         random, needed = int((~self.gold.chosen).sum()), max(FEWEST_ROWS, self.folds)
         if random < needed:
             warn(
                 f"{random} gold rows are too few to choose a method by ({needed} or more are needed); "
                 "vanilla is trained"
             )
-            return {}, None
+            return {}, relabel
         with nullcontext() if self.out is None else locked(self.out):
             said = self.members.run(executor, race=self._race, progress=progress)
-            made, predictions = None, {name: probs for name, probs in said.gold.items() if name in self.objectives}
+            predictions = {name: probs for name, probs in said.gold.items() if name in self.objectives}
             if self.reconcile:
-                made = reconciled_pool(self.members, said)
-                predictions |= self._judged(said).run(executor, progress=progress).gold
-        return judge(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), made
+                relabel.made = reconciled_pool(self.members, said)
+                predictions[RECONCILED], relabel.c = judged_student(self.members, said, executor, progress=progress)
+        return judge(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
 
     @cached_property
     def members(self) -> CrossFit:
@@ -95,11 +97,6 @@ class Pilot:
         if self.reconcile:
             members |= flat_members(self.gold, self.pool, self.classes, METHODS[VANILLA](), self.recipe)
         return self._crossfit(members, self._folder)
-
-    def _judged(self, said: Testimony) -> CrossFit:
-        """The student on reconciled labels, as one more candidate."""
-        student = TrainedOn(METHODS[VANILLA](), labels_of_folds(self.members, said))
-        return self._crossfit({RECONCILED: student}, None if self._folder is None else self._folder / RECONCILED)
 
     def _crossfit(self, members: dict[str, Member], folder: Path | None) -> CrossFit:
         return CrossFit(
@@ -179,14 +176,14 @@ def auto(
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
     short_recipe = replace(recipe, epochs=short, patience=None, refine=False, finetune_epochs=0)
     pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
-    decision, made = None if folder is None else _earlier(folder, pilot), None
+    decision, relabel = None if folder is None else _earlier(folder, pilot), Reconcile(folds, pilot_rows)
     if decision is None:
-        judged, made = pilot.run(executor, progress=progress)
+        judged, relabel = pilot.run(executor, progress=progress)
         choice, ruled_out = _choice(judged, gold, sees_all=pilot.sees_all)
         decision = {
             "choice": choice, "ruled_out": ruled_out, "folds": folds,
             "pilot_rows": min(pilot_rows, len(labelled)), "candidates": _table(judged.values()),
-            "witnesses": [] if made is None else _table(made.witnesses, "probs"),
+            "witnesses": [] if relabel.made is None else _table(relabel.made.witnesses, "probs"),
             "settings": {} if folder is None else pilot.settings(),
         }  # fmt: skip
     choice = decision["choice"]
@@ -194,7 +191,7 @@ def auto(
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
     objective = objectives.get(choice) or METHODS[RECONCILED]()
     if choice == RECONCILED:
-        objective = objective.replace(relabel=Reconcile(folds, pilot_rows, made))
+        objective = objective.replace(relabel=relabel)
     run = train_method(
         choice, student, gold, pool, objective, replace(recipe, ema=ema, checkpoint_every=checkpoint_every), test=test,
         select=select, out=folder, resume=folder is not None, notes={**(notes or {}), "auto": decision},

@@ -36,6 +36,7 @@ from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
 from understudy.store.settings import check_same, fingerprint
+from understudy.training.l2 import EPOCHS_TO_CHOOSE
 from understudy.training.loop import train
 from understudy.training.recipe import AUTO, Recipe
 
@@ -73,6 +74,8 @@ class CrossFit:
     folder: Path | None = None
     needed: tuple[str, ...] = ("gold only", "vanilla")
     """Members whose failure is everybody's; another one is left out."""
+    c: tuple[float, float] | None = None
+    """As ``Fold.c``; chosen where the recipe leaves the penalty open."""
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < 1:
@@ -107,14 +110,10 @@ class CrossFit:
         """How many pool rows train members."""
         return int((self.pool_fold >= 0).sum())
 
-    @cached_property
-    def c(self) -> tuple[float, float] | None:
-        """What a recipe leaves open of a linear student: its C on gold alone and with the pool, chosen on gold once for
-        all members. It is one number of many rows: what they say of a row hardly depends on that row through it."""
-        if self.recipe.weight_decay != AUTO:
-            return None
+    def _chosen_c(self) -> tuple[float, float]:
+        """On gold, once for all members: one number of many rows, through which no row says much of itself."""
         pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-        told = replace(self.recipe, epochs=1)
+        told = replace(self.recipe, epochs=EPOCHS_TO_CHOOSE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)
             alone, both = (
@@ -147,7 +146,8 @@ class CrossFit:
     def _run(self, parts: Jobs, executor: Any, race: Race | None, progress: bool) -> Testimony:
         said = Testimony({}, {}, {})
         racing = list(self.members)
-        _ = self.c  # here, and not in every process
+        if self.c is None and self.recipe.weight_decay == AUTO:
+            self.c = self._chosen_c()
         with ProgressBar("witnesses", len(racing) * self.folds, shown=progress) as bar:
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in racing}

@@ -24,14 +24,14 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, SparseRows, SubsetRows
+from understudy.data.rows import Rows
 from understudy.errors import UnderstudyWarning
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.objective import Objective
-from understudy.training.l2 import l2_of_c
+from understudy.training.l2 import l2_of_c, mean_square
 from understudy.training.loop import train
 from understudy.training.recipe import AUTO, Recipe
 
@@ -137,7 +137,7 @@ class Neighbours:
             ]
         )
         centre = None
-        if not isinstance(_base(pool.rows), SparseRows):
+        if not (pool.rows.is_sparse or gold.rows.is_sparse):
             centre = flat(pool.rows, learned).flatten(1).float().mean(0)
         known = _stacked([unit_rows(flat(gold.rows), centre), unit_rows(flat(pool.rows, learned), centre)])
         asked = _stacked([unit_rows(flat(fold.held_out.rows), centre), unit_rows(flat(pool.rows), centre)])
@@ -172,11 +172,11 @@ def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recip
     members: dict[str, Member] = {"neighbours": Neighbours()}
     if recipe.takes_all_rows:
         return members
-    squares = first.float().square().sum() if isinstance(first, Tensor) else first.multiply(first).sum()
+    length = mean_square(pool.rows)
     build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
 
     def linear(rows: int, alone: bool = False) -> Trained:
-        penalty = l2_of_c(C / (float(squares) / first.shape[0]), rows, classes)
+        penalty = l2_of_c(C / length, rows, classes)
         told = {"optimizer": "lbfgs", "weight_decay": penalty, "epochs": 5, "augment": None, "clip": None}
         return Trained(vanilla, alone=alone, student=build, options=told)
 
@@ -185,8 +185,7 @@ def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recip
 
 def is_flat(rows: Rows) -> bool:
     """Whether rows are numbers in memory, so that distances between them and weights for them make sense."""
-    base = _base(rows)
-    if isinstance(base, SparseRows):
+    if rows.is_sparse:
         return True
     if rows.collate is not None or rows.per_row or rows.on_disk or not len(rows):
         return False
@@ -197,13 +196,7 @@ def is_flat(rows: Rows) -> bool:
 def flat(rows: Rows, index: Tensor | None = None) -> Any:
     """Some rows (None: all) at once: a tensor, or a sparse matrix."""
     index = torch.arange(len(rows)) if index is None else index
-    if isinstance(rows, SubsetRows):
-        return flat(rows.base, rows.index[index])
-    return rows.matrix[index.numpy()] if isinstance(rows, SparseRows) else rows.take(index)
-
-
-def _base(rows: Rows) -> Rows:
-    return _base(rows.base) if isinstance(rows, SubsetRows) else rows
+    return rows.take_sparse(index) if rows.is_sparse else rows.take(index)
 
 
 def _stacked(parts: list[Any]) -> Any:

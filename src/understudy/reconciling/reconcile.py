@@ -16,7 +16,8 @@ cross-validated log-loss on gold than all of them together, it is taken alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,12 +28,16 @@ from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
-from understudy.objective import Columns
+from understudy.objective import Columns, Objective
 from understudy.reconciling.crossfit import CrossFit, Testimony
+from understudy.reconciling.members import TrainedOn
+from understudy.training.recipe import AUTO
 
 # A witness that has never seen a class err may still err: no word counts for more than 10,000 to 1.
 LEAST = 1e-4
 TEACHER, WORD = "teacher", "teacher's word"
+CLOSER = (1.0, 10.0, 100.0)
+"""Times the C for the pool's own labels: what is tried for reconciled ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +122,28 @@ def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
         scores = Scores.of(fitted, said.gold, of_pool, rows)
         labels.append(scores.opinion()(scores.pool).exp().float())
     return labels
+
+
+def judged_student(
+    fitted: CrossFit, said: Testimony, executor: Any, *, progress: bool = False
+) -> tuple[Tensor, float | None]:
+    """What students on such labels say of the gold rows held out, ``(n, C)``; and the C that served a linear one best,
+    where the recipe leaves it open: cleaner labels bear to be learned more closely than those of the pool."""
+    labels, vanilla = labels_of_folds(fitted, said), Objective(name="vanilla")
+    cs: tuple[float | None, ...] = (None,)
+    if fitted.recipe.weight_decay == AUTO and fitted.c is not None:
+        cs = tuple(fitted.c[1] * factor for factor in CLOSER)
+    members = {f"reconciled, C = {c}": TrainedOn(vanilla, labels, c) for c in cs}
+    folder = None if fitted.folder is None else fitted.folder / "reconciled"
+    judged = (
+        replace(fitted, members=members, folder=folder, needed=tuple(members)).run(executor, progress=progress).gold
+    )
+    losses = {
+        name: float(-_of(_log(probs[fitted.judges]), fitted.gold.y[fitted.judges]).mean())
+        for name, probs in judged.items()
+    }
+    best = min(members, key=lambda name: losses[name])
+    return judged[best], members[best].c
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
 from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
 from understudy.training.ema import EMA
-from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c
+from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
 from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.learner import check_outputs
 from understudy.training.recipe import AUTO, Recipe, RecipeOptions, make_optimizer, takes
@@ -104,15 +104,12 @@ def train(
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
-        chosen: dict[str, Any] = {}
-        if recipe.weight_decay == AUTO:
-            recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session)
-        config = {"objective": objective.name, "classes": session.classes, **recipe.as_config()}
+        settings: dict[str, Any] = {}
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
-            config["settings"] = settings_of(recipe, objective, student, session.classes, rows)
+            settings = settings_of(recipe, objective, student, session.classes, rows)
         if resume and folder is not None and (folder / "config.json").exists():
-            return _finished(folder, student, config["settings"], recipe.ema)
+            return _finished(folder, student, settings, recipe.ema)
         relabelled = None
         if objective.relabel is not None and pool is not None:
             relabelled = objective.relabel(
@@ -121,8 +118,15 @@ def train(
             )  # fmt: skip
             session = Session(student, _silent(gold), relabelled.pool, objective.replace(relabel=None), **told)
             session.facts |= relabelled.facts
-        config = {**(notes or {}), **config, **chosen}
-        checkpoints = Checkpoints(folder, config.get("settings", {}), every=recipe.checkpoint_every)
+        chosen: dict[str, Any] = {}
+        if recipe.weight_decay == AUTO:
+            c = None if relabelled is None else relabelled.c
+            recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session, c)
+        config = {
+            **(notes or {}), "objective": objective.name, "classes": session.classes, **recipe.as_config(), **chosen,
+            **({} if folder is None else {"settings": settings}),
+        }  # fmt: skip
+        checkpoints = Checkpoints(folder, settings, every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
         training.run(resume=resume, progress=progress)
         run = training.result(started)
@@ -143,12 +147,16 @@ def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) ->
 
 
 def _with_chosen_l2(
-    recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, session: Session
+    recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, session: Session, c: float | None
 ) -> tuple[Recipe, dict[str, Any]]:
-    """The recipe with its penalty, and what the config tells of the choice."""
-    objective = session.objective.replace(relabel=None)  # new labels are made once, for the training itself
+    """The recipe with its penalty, and what the config tells of the choice; ``c``: where somebody has chosen."""
+    objective = session.objective
+    if c is not None:
+        chosen = {"c": c, "losses": {}, "under": objective.name}
+        return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
     fit = partial(_fitted_with, student, pool, recipe)
-    told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed}
+    length = mean_square(session.pool.rows if session.pool is not None else cast(Gold, gold).rows)
+    told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed, "length": length}
     try:
         c, losses = choose_c(partial(fit, objective), gold, **told)
     except UnderstudyError:
