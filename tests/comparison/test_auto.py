@@ -250,7 +250,7 @@ def test_the_choice_in_words() -> None:
 
 def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    with pytest.raises(us.UnderstudyError, match="gold only, trained without .*: device 'nowhere' is unknown"):
+    with pytest.raises(us.UnderstudyError, match=r"gold only, trained without .*: device 'nowhere' is unknown"):
         us.auto(student, gold, pool, out=tmp_path / "run", **FAST | {"device": "nowhere"})
     assert not (tmp_path / "run").exists()
     us.auto(student, gold, pool, out=tmp_path / "run", folds=np.int64(4), **FAST)  # type: ignore[arg-type]

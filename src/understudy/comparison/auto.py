@@ -85,7 +85,7 @@ class Pilot:
             predictions = {name: probs for name, probs in said.gold.items() if name in self.objectives}
             if self.reconcile:
                 relabel.made = reconciled_pool(self.members, said)
-                predictions[RECONCILED], relabel.c = judged_student(self.members, said, executor, progress=progress)
+                predictions[RECONCILED] = judged_student(self.members, said, executor, progress=progress)
         return judge(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
 
     @cached_property

@@ -46,7 +46,7 @@ def reconcile(
     """A pool of the same rows whose labels are made of all witnesses, weighed on gold rows that none of them saw.
 
     ``methods``: by which members are trained beside gold alone (None: those of ``us.reconciled``), each on ``folds``
-    parts of gold and of ``rows`` labelled pool rows (None: all). Every row gets a label, also those without a teacher's.
+    parts of gold and of ``rows`` labelled pool rows (None: all). Rows without a teacher's label get one too.
     With ``out``, finished trainings are kept in that folder, and the same call goes on where it was stopped.
     """
     recipe = replace(Recipe.shared(options, "reconcile"), seed=seed)

@@ -26,8 +26,8 @@ from understudy.objective import Objective, Relabelled, TeacherTarget
 from understudy.options import Slots, method
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Member, Trained, flat_members
-from understudy.reconciling.reconcile import ReconciledPool, judged_student, reconciled_pool
-from understudy.training.recipe import AUTO, Recipe
+from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool, suitable_c
+from understudy.training.recipe import Recipe
 
 __all__ = ["reconciled"]
 
@@ -43,16 +43,14 @@ class Reconcile:
     folds: int = 4
     rows: int | None = 20_000
     made: ReconciledPool | None = None
-    """What somebody has made already,"""
-    c: float | None = None
-    """and the C that he found to suit a linear student on it."""
-    derived: ClassVar[tuple[str, ...]] = ("made", "c")
+    """What somebody has made already."""
+    derived: ClassVar[tuple[str, ...]] = ("made",)
 
     def __call__(
         self, student: Any, gold: Gold | None, pool: Pool, recipe: Recipe, *, classes: int, folder: Path | None,
         progress: bool,
     ) -> Relabelled:  # fmt: skip
-        made, c = self.made, self.c
+        made = self.made
         if made is None:
             if gold is None:
                 raise UnderstudyError("reconciled weighs witnesses on gold, but gold=None; pass gold")
@@ -60,11 +58,8 @@ class Reconcile:
             fitted = cross_fit(
                 student, gold, pool, members, recipe, classes=classes, folds=self.folds, rows=self.rows, folder=folder
             )
-            said = fitted.run(_Here(), progress=progress)
-            made = reconciled_pool(fitted, said)
-            if recipe.weight_decay == AUTO:
-                _, c = judged_student(fitted, said, _Here(), progress=progress)
-        return Relabelled(made, made.columns(), made.facts(), c)
+            made = reconciled_pool(fitted, fitted.run(_Here(), progress=progress))
+        return Relabelled(made, made.columns(), made.facts(), suitable_c(pool))
 
 
 class _Here:

@@ -11,8 +11,8 @@ softmax that predicts alike has the rows −w/2 and w/2, whose squares are half 
 ``"auto"`` takes the C of ``GRID``, divided by the rows' mean squared length (what a penalty does depends on the scale
 of what it weighs; TF-IDF rows have length 1), with the least log-loss on gold rows that did not train: each third of
 gold in turn is left out, and the rest and the pool are trained on as asked, from the strongest penalty to the weakest,
-each from where the one before ended. Accuracy would not tell: between neighbours of the grid a hundred rows rarely differ in it.
-Without gold it is C = 1 for rows of length 1.
+each from where the one before ended. Accuracy would not tell: between neighbours of the grid a hundred rows rarely
+differ in it. Without gold it is C = 1 for rows of length 1.
 """
 
 import warnings
