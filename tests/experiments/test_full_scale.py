@@ -58,6 +58,8 @@ def test_a_setting_with_noisy_labels_runs(tiny_cifar10: None, name: str, methods
 
 def test_the_kernel_of_a_deep_net(tiny_cifar10: None) -> None:
     setting: Any = find("air_fig02").parts[0].full
-    cells = replace(setting, training=once(setting.training), batch=8, rows=20).measure(setting.columns[0], 0)
+    # Two steps of ten random images at 0.1 end anywhere: BatchNorm's statistics are those of the start.
+    training = replace(once(setting.training), lr=1e-4)
+    cells = replace(setting, training=training, batch=8, rows=20).measure(setting.columns[0], 0)
     assert {f"{level:.0%} flipped" for level in setting.noise} < {cell.row for cell in cells}
     assert all(0 <= cell.value <= 1 for cell in cells)
