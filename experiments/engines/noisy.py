@@ -233,8 +233,8 @@ class NoisyLabels:
             assert flipped.gold is not None
             # As many steps as the others take, on the few rows there are.
             steps = options["epochs"] * -(-len(flipped.pool) // self.training.batch_size)
-            rounds = max(1, steps * self.training.batch_size // len(flipped.gold))
-            return us.train(self._build(), flipped.gold, None, us.vanilla(), **options | {"epochs": rounds})
+            options["epochs"] = self._gold_epochs(steps, flipped.gold)
+            return us.train(self._build(), flipped.gold, None, us.vanilla(), **options)
         options |= {"test": flipped.test if self.curves else None, "select": flipped.watched}
         objective = METHODS[method](flipped)
         return us.train(self._build(), flipped.gold, flipped.pool, objective, gold_repeat=0, **options)
@@ -242,8 +242,11 @@ class NoisyLabels:
     def _finetuned(self, student: nn.Module, flipped: Flipped, seed: int) -> nn.Module:
         assert flipped.gold is not None
         options = self.training.options(len(flipped.gold)) | {"lr": self.finetune_lr, "schedule": "constant"}
-        options["epochs"] = max(1, self.finetune * self.training.batch_size // len(flipped.gold))
+        options["epochs"] = self._gold_epochs(self.finetune, flipped.gold)
         return us.train(student, flipped.gold, None, us.vanilla(), seed=seed, **options).student
+
+    def _gold_epochs(self, steps: int, gold: us.Gold) -> int:
+        return max(1, steps // -(-len(gold) // self.training.batch_size))
 
     def _build(self) -> Callable[[], nn.Module]:
         data = load(self.data, side=self.side)

@@ -129,9 +129,10 @@ def test_fine_tuning_is_the_loops_own() -> None:
     flipped = setting.deal(0, 0)
     run = setting._train("Baseline", flipped, 0)
     ours = us.evaluate(setting._finetuned(run.student, flipped, 0), flipped.test)["accuracy"]
-    options = TINY.options(len(flipped.pool)) | {"finetune_epochs": 16, "finetune_lr": 1e-3, "gold_repeat": 0}
+    options = TINY.options(len(flipped.pool)) | {"finetune_epochs": 12, "finetune_lr": 1e-3, "gold_repeat": 0}
     loops = us.train(setting._build(), flipped.gold, flipped.pool, us.vanilla(), test=flipped.test, **options)
     assert ours > run.metrics()["last"]["accuracy"]
+    assert setting._gold_epochs(50, flipped.gold) == 12, "100 rows in batches of 32 are 4 steps"
     assert ours == pytest.approx(loops.metrics()["finetuned"]["accuracy"], abs=0.05)
 
 
