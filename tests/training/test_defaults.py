@@ -87,7 +87,10 @@ def test_chosen_penalty_is_told_and_resumed(tmp_path):
     given = {"optimizer": "lbfgs", "weight_decay": "auto", "progress": False}
     run = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", **given)
     chosen = run.config["l2"]
-    assert chosen["c"] == float(min(chosen["losses"], key=chosen["losses"].get))
+    assert chosen["c"] == pytest.approx(float(min(chosen["losses"], key=chosen["losses"].get)), rel=1e-5)
+    # Rows of squared length 40 in the mean: the grid is that of rows of length 1, divided by it.
+    length = float((torch.from_numpy(x[60:]) ** 2).sum(1).mean())
+    assert [float(c) * length for c in chosen["losses"]] == pytest.approx(GRID, rel=1e-4)
     assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 300, 2)
     again = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", resume=True, **given)
     assert again.config["l2"] == chosen
@@ -104,11 +107,9 @@ def test_without_gold_it_is_scikit_learns_own():
         weight_decay="auto",
         progress=False,
     )
-    assert (
-        run.config["l2"]["c"] == 1.0
-        and not run.config["l2"]["losses"]
-        and run.config["weight_decay"] == us.l2_of_c(1, 50, 2)
-    )
+    chosen = run.config["l2"]
+    assert chosen["c"] == pytest.approx(1 / float((x**2).sum(1).mean())) and not chosen["losses"]
+    assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 50, 2)
 
 
 def test_auto_is_for_lbfgs():
