@@ -35,6 +35,6 @@ EXPERIMENT = Experiment(
             ],
         )
     ],
-    minutes=1.7,
+    minutes=2,
     remarks=[FLIP_REMARKS[0]],
 )  # fmt: skip

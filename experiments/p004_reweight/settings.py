@@ -2,8 +2,8 @@
 
 Reduced: 2,000 noisy rows, an MLP with two layers of 256 and 50 epochs of Adam, in which the baseline repeats nine in
 ten of the labels it was given, wrong ones included: where nothing is memorised there is nothing to be robust against.
-CIFAR-10 at 16 × 16, whose accuracies are like those of CIFAR-100, has 1,500 rows and 40 epochs. Fine-tuning takes 100
-steps at a tenth of the learning rate; the paper's 5,000 steps begin from its decayed rate.
+CIFAR-10 at 16 × 16, whose accuracies are like those of CIFAR-100, has 1,500 rows and 40 epochs, and is memorised less.
+Fine-tuning takes 100 steps at a tenth of the learning rate; the paper's 5,000 steps begin from its decayed rate.
 """
 
 from typing import Any

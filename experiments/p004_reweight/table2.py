@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
         )
         for place, (data, title) in enumerate([("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")])
     ],
-    minutes=4,
+    minutes=4.7,
     remarks=[
         "+ES takes the epoch that held-out noisy rows choose; the paper's early-stopped runs also end at 60K steps.",
         *FLIP_REMARKS,
