@@ -32,6 +32,7 @@ from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.objective import Objective
 from understudy.reconciling.members import Fold, Member, Student
+from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
@@ -55,8 +56,8 @@ class Testimony:
     """``(n, C)`` each; NaN on rows a member was not asked about."""
     pool: dict[str, Tensor]
     """``(N, C)`` each, of the members that were asked in every fold."""
-    of_fold: dict[str, list[Tensor]]
-    """The same of every fold's member alone, ``(N, C)`` each: also of pool rows that it learned from."""
+    of_fold: dict[str, list[Array]]
+    """The same of every fold's member alone, ``(N, C)`` each: also of pool rows that it learned from. Left on disk."""
 
 
 @dataclass
@@ -184,10 +185,11 @@ class CrossFit:
         """Enter what a member said of a fold."""
         mine = self.gold_fold == number
         asked = int(mine.sum())
-        probs = torch.from_numpy(_read(file, asked + len(self.pool), self.classes))
-        said.gold.setdefault(name, torch.full((len(self.gold), self.classes), math.nan))[mine] = probs[:asked]
-        of_pool = probs[asked:]
-        said.of_fold.setdefault(name, []).append(of_pool)
+        probs = _read(file, asked + len(self.pool), self.classes)
+        of_gold = said.gold.setdefault(name, torch.full((len(self.gold), self.classes), math.nan))
+        of_gold[mine] = torch.tensor(probs[:asked])
+        said.of_fold.setdefault(name, []).append(probs[asked:])
+        of_pool = torch.tensor(probs[asked:])
         mean = said.pool.setdefault(name, torch.zeros(len(self.pool), self.classes))
         nobodys, own = self.pool_fold < 0, self.pool_fold == number
         mean[nobodys] += of_pool[nobodys] / self.folds
@@ -223,9 +225,10 @@ class CrossFit:
         return data | told | {f"member {name}": fingerprint(member) for name, member in self.members.items()}
 
 
-def _read(file: Path, rows: int, classes: int) -> Any:
+def _read(file: Path, rows: int, classes: int) -> Array:
+    """A map of the file: a pool's worth for every member and fold is too much to hold."""
     try:
-        probs = np.load(file, allow_pickle=False)
+        probs: Array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
     if probs.shape != (rows, classes):

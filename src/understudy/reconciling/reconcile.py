@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from understudy.data.checks import CHUNK
 from understudy.data.examples import Gold, Ids, Pool
 from understudy.data.rows import Rows
 from understudy.labels.base import Labels
@@ -89,7 +90,7 @@ class ReconciledPool(Pool):
 def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
     pool = fitted.pool
     scores = Scores.of(fitted, said.gold, said.pool, fitted.judges)
-    opinion = scores.opinion()
+    opinion = fit_opinion_pool(scores.gold, scores.y)
     alone = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False).log_loss for one in scores.gold]
     best = min(range(len(alone)), key=lambda number: alone[number])
     if scores.surely_better(best):
@@ -100,11 +101,11 @@ def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
     witnesses = [
         Witness(
             name, float(opinion.weights[number]), accuracy=_accuracy(scores.gold[number], scores.y),
-            log_loss=alone[number], probs=scores.pool[number].softmax(1).float(),
+            log_loss=alone[number], probs=scores.pool[number].softmax(1),
         )
         for number, name in enumerate(scores.names)
     ]  # fmt: skip
-    return ReconciledPool.made(pool.rows, opinion(scores.pool).exp().float(), pool.ids, witnesses, opinion)
+    return ReconciledPool.made(pool.rows, scores.labels(opinion), pool.ids, witnesses, opinion)
 
 
 def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
@@ -116,9 +117,9 @@ def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
     labels = []
     for number in range(fitted.folds):
         rows = fitted.judges[fitted.gold_fold[fitted.judges] != number]
-        of_pool = {name: words[number] for name, words in said.of_fold.items()}
+        of_pool = {name: torch.tensor(words[number]) for name, words in said.of_fold.items()}
         scores = Scores.of(fitted, said.gold, of_pool, rows)
-        labels.append(scores.opinion()(scores.pool).exp().float())
+        labels.append(scores.labels(fit_opinion_pool(scores.gold, scores.y)))
     return labels
 
 
@@ -145,8 +146,8 @@ class Scores:
     gold: Tensor
     """``(M, n, C)``."""
     y: Tensor
-    pool: Tensor
-    """``(M, N, C)``."""
+    pool: list[Tensor]
+    """``(N, C)`` each, float32."""
 
     @classmethod
     def of(cls, fitted: CrossFit, gold: Mapping[str, Tensor], pool: Mapping[str, Tensor], rows: Tensor) -> "Scores":
@@ -154,10 +155,12 @@ class Scores:
         words = teacher_scores(fitted.gold.take(rows), fitted.pool, fitted.gold_fold[rows], fitted.classes)
         words |= {name: (_log(gold[name][rows]), _log(probs)) for name, probs in pool.items()}
         on_gold, on_pool = zip(*words.values(), strict=True)
-        return cls(list(words), torch.stack(on_gold), fitted.gold.y[rows], torch.stack(on_pool))
+        return cls(list(words), torch.stack(on_gold), fitted.gold.y[rows], [scores.float() for scores in on_pool])
 
-    def opinion(self) -> OpinionPool:
-        return fit_opinion_pool(self.gold, self.y)
+    def labels(self, opinion: OpinionPool) -> Tensor:
+        """q of the pool, ``(N, C)`` float32, part by part: all witnesses' scores at once may be too much."""
+        parts = zip(*(scores.split(CHUNK) for scores in self.pool), strict=True)
+        return torch.cat([opinion(torch.stack(part)).exp().float() for part in parts])
 
     def surely_better(self, number: int) -> bool:
         """Whether one witness alone loses less than all of them together, by more than the gap's standard error."""
