@@ -62,6 +62,11 @@ class Case:
         self.labelled = self.labels.labelled().numpy()
         self._kept: dict[float, Array] = {}
 
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether rows are pixels, 8 × 8 or 28 × 28."""
+        return self.gold.shape[1] in (64, 784)
+
     def score(self, model: LogisticRegression) -> float:
         return float(model.score(self.test, self.y_test))
 
@@ -190,10 +195,12 @@ def gold_only(case: Case) -> float:
 
 
 def auto(case: Case) -> float:
-    """The setting's own student and recipe, the default candidates."""
+    """Pictures: the setting's own net and recipe. Texts and frozen vectors: the student that suits them by default."""
     given = case.given
-    options: Any = {"epochs": given.epochs, "seed": case.seed, "progress": False, "workers": 1, **given.recipe}
-    run = us.auto(given.student, given.gold, given.pool, **options)
+    student, options = given.student, {"epochs": given.epochs, **given.recipe}
+    if not case.shows_pictures:
+        student, options = us.suitable_student(given.pool, case.classes, frozen=True)
+    run = us.auto(student, given.gold, given.pool, seed=case.seed, progress=False, workers=1, **options)
     return float(us.evaluate(run.student, given.test)["accuracy"])
 
 
