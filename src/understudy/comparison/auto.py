@@ -33,7 +33,7 @@ from understudy.comparison.cells import (
 )
 from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
-from understudy.comparison.judge import Candidate, choose, judge, still_racing
+from understudy.comparison.judge import CAUTION, SURE, Candidate, choose, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY, RECONCILED, VANILLA
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError, warn
@@ -258,7 +258,8 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
     if not judged:
         return VANILLA, None
     reference = RECONCILED if RECONCILED in judged else VANILLA
-    choice = choose(judged, reference)
+    caution = SURE if reference == RECONCILED else CAUTION
+    choice = choose(judged, reference, caution=caution)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
         rows, labels = gold.estimates()
@@ -266,5 +267,6 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
         if labels is not None and len(rows):
             teacher = float((labels.top1() == gold.y[rows]).double().mean())
         if judged[GOLD_ONLY].accuracy <= teacher:
-            return choose({name: one for name, one in judged.items() if name != GOLD_ONLY}, reference), GOLD_ONLY
+            others = {name: one for name, one in judged.items() if name != GOLD_ONLY}
+            return choose(others, reference, caution=caution), GOLD_ONLY
     return choice, None

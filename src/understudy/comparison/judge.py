@@ -4,12 +4,13 @@ On 200 rows a 2-point difference in accuracy is invisible: its standard error is
 the *probability of the truth*, after one temperature per candidate, fitted on the same rows, has made the probabilities
 honest. It moves with the accuracy, and every row tells something, not only those whose class changes. A row's score is
 three parts of that and one part whether it was classified rightly, because a method may rank well and still be soft.
-Candidates are held against vanilla row by row; the one with the highest
+Candidates are held against a reference row by row; the one with the highest
 
     gain − caution · standard error
 
-is taken where that is above 0, else vanilla. A candidate whose gain is small or uncertain loses to vanilla, so the
-worst that luck can do is small.
+is taken where that is above 0, else the reference: the student on reconciled labels, or vanilla. A candidate whose gain
+is small or uncertain loses to it, so the worst that luck can do is small. Reconciled labels ask for more caution: in
+the pilot they are made by members that learned from most of the rows, and so a little worse than the real ones.
 
     judged = judge({"vanilla": probs, "slam": probs2}, y)
     choose(judged)
@@ -23,7 +24,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-CAUTION = 1.0
+CAUTION, SURE = 1.0, 2.0
+"""How many standard errors a candidate must be ahead of vanilla, and of reconciled labels."""
 SOFT = 0.75
 """The part of the truth's probability in a row's score; the rest is accuracy."""
 BEHIND = 1.5
@@ -43,9 +45,8 @@ class Candidate:
     error: float
     """Its standard error."""
 
-    @property
-    def cautious(self) -> float:
-        return self.gain - CAUTION * self.error
+    def cautious(self, caution: float = CAUTION) -> float:
+        return self.gain - caution * self.error
 
 
 def judge(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> dict[str, Candidate]:
@@ -65,9 +66,11 @@ def judge(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanill
     return judged
 
 
-def choose(judged: Mapping[str, Candidate], reference: str = "vanilla") -> str:
-    best = max(judged, key=lambda name: judged[name].cautious)
-    return best if judged[best].cautious > 0 else reference
+def choose(judged: Mapping[str, Candidate], reference: str = "vanilla", *, caution: float = CAUTION) -> str:
+    """Who left the race is behind somebody, whatever the few rows it was asked about say of it and the reference."""
+    finished = {name: one for name, one in judged.items() if one.rows == judged[reference].rows}
+    best = max(finished, key=lambda name: finished[name].cautious(caution))
+    return best if finished[best].cautious(caution) > 0 else reference
 
 
 def still_racing(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> list[str]:
