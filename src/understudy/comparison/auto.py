@@ -53,6 +53,7 @@ from understudy.training.run import Run, usable_folder
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
+WITNESSES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
 
 
 @dataclass
@@ -118,10 +119,14 @@ class Pilot:
         return self.rows >= int(self.pool.teacher.labelled().sum())
 
     def _race(self, predictions: dict[str, Tensor]) -> list[str]:
-        """Who is clearly behind leaves, but for those who only testify, and gold alone, which errs in its own way."""
+        """Who is clearly behind leaves, but for those whose word is worth having because they err each in their way."""
         running = {name: probs for name, probs in predictions.items() if name in self.objectives}
-        going_on = {GOLD_ONLY, *still_racing(running, self.gold.y)}
-        return [name for name in predictions if name in going_on or name not in self.objectives]
+        going_on = still_racing(running, self.gold.y)
+        return [
+            name
+            for name in predictions
+            if name in going_on or name not in self.objectives or (self.reconcile and name in WITNESSES)
+        ]
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a pilot to go on."""
