@@ -65,10 +65,8 @@ class RefinedLabels:
         self._waiting.clear()
         every, once = torch.cat(rows), torch.ones(sum(map(len, rows)))
         weighed = [part for part in weights if part is not None]
-        said = torch.cat(logits).float()
-        # A short last axis takes PyTorch four times as long as a short first one.
-        probs = said.t().contiguous().softmax(0).t() if said.shape[1] < 8 else said.softmax(-1)
-        self.probs.index_add_(0, every, probs.cpu())
+        # Batch by batch: how a row is rounded may depend on how many there are, and a checkpoint adds up fewer batches.
+        self.probs.index_add_(0, every, torch.cat([_softmax(part.float()) for part in logits]).cpu())
         self.weights.index_add_(0, every, torch.cat(weighed).float().cpu() if weighed else once)
         self.visits.index_add_(0, every, once)
 
@@ -98,6 +96,11 @@ class RefinedLabels:
             "refined.label": torch.where(seen, self.probs.argmax(1), label),
             "refined.weight": self.weights / self.visits.clamp(min=1),
         }
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    """Along a short last axis PyTorch takes up to seven times as long as along the first."""
+    return logits.t().softmax(0).t() if logits.shape[1] < 8 else logits.softmax(-1)
 
 
 def seed_torch(seed: int) -> None:
