@@ -12,12 +12,15 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.objective import Step, Weight
 
-from .test_contract import FEATURES, INPUTS, World, _build, each_method
+from .test_contract import FEATURES, INPUTS, World, _build
 
 EPOCHS, BATCH_SIZE, SEED = 3, 8, 3
 ADAM: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.01}
 """Its moments and the weight decay move a student even where no loss does, unless the step is left out."""
 State = dict[str, Any]
+
+# What makes labels by trainings of its own is no matter of steps.
+each_method = pytest.mark.parametrize("name", sorted(us.METHODS.keys() - {"reconciled"}))
 
 
 def student() -> nn.Module:
@@ -112,6 +115,11 @@ def test_a_saved_state_goes_on_to_the_same_bits(name: str, stop: int) -> None:
     optimizer.load_state_dict(state["optimizer"])
     finish(resumed, session, optimizer, start=state["epoch"])
     assert_same(resumed.state_dict(), whole.state_dict())
+
+
+def test_labels_made_by_trainings_are_not_a_session_s_matter() -> None:
+    with pytest.raises(us.UnderstudyError, match=r"which only us\.train does; make them with us\.reconcile"):
+        open_session(student(), us.reconciled())
 
 
 def test_the_loop_may_train_whatever_wraps_the_student() -> None:

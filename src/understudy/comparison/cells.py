@@ -245,11 +245,11 @@ class Job:
         parts = self.parts(cell.seed)
         recipe = replace(self.recipe, refine=False, seed=cell.seed)
         student: Student = self.student
-        if not self._cross_fits(cell, parts.gold):
-            recipe, student = replace(recipe, pretrain_epochs=0), self._student(cell)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
+                if not self._cross_fits(cell, parts.gold):
+                    recipe, student = replace(recipe, pretrain_epochs=0), self._student(cell)
                 run = train_method(
                     cell.method, student, parts.gold, self.pool, self.objectives[cell.method], recipe,
                     test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
