@@ -1,6 +1,7 @@
 """One thread everywhere, so that sums, timings and random draws do not depend on the machine."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+# What several test files share is a module beside them: ``from three_blobs import …``.
+TESTS = str(Path(__file__).parent)
+if TESTS not in sys.path:
+    sys.path.insert(0, TESTS)
 # Neither a deadline nor a word about slowness: a busy machine is no fault of the code.
 settings.register_profile(
     "understudy", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]

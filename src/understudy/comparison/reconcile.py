@@ -58,7 +58,7 @@ def reconcile(
     if methods is None:
         members = default_members(gold, pool, classes, recipe)
     else:
-        members = {GOLD_ONLY: Trained(METHODS[VANILLA](), alone=True)}
+        members = {GOLD_ONLY: Trained(METHODS[VANILLA](), alone=True)} if len(gold.training_rows()) else {}
         members |= {name: Trained(objective) for name, objective in named_objectives(methods).items()}
         members |= flat_members(gold, pool, classes, METHODS[VANILLA](), recipe)
     folder = None if out is None else Path(out)

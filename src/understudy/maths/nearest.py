@@ -1,6 +1,6 @@
 """What a row's nearest neighbours are labelled: a witness that trains nothing and memorises nothing.
 
-vote_of_neighbours(queries, references, labels, k=10)        # (n, C): mean label of the k most similar rows
+votes_of_neighbours(unit_rows(x), unit_rows(known), labels, [10])[10]     # (n, C): mean label of the 10 most similar
 """
 
 from collections.abc import Sequence

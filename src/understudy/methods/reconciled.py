@@ -89,11 +89,9 @@ def cross_fit(
 def default_members(gold: Gold, pool: Pool, classes: int, recipe: Recipe) -> dict[str, Member]:
     """Gold alone, the labels as they are, ways to bear wrong ones, the noise undone; and what needs no net."""
     plain = vanilla()
-    members: dict[str, Member] = {
-        GOLD_ONLY: Trained(plain, alone=True),
-        "vanilla": Trained(plain),
-        "gce": Trained(gce()),
-    }
+    # Where every gold row estimates only, nothing can be trained on gold.
+    members: dict[str, Member] = {GOLD_ONLY: Trained(plain, alone=True)} if len(gold.training_rows()) else {}
+    members |= {"vanilla": Trained(plain), "gce": Trained(gce())}
     # A minimum has no early predictions to learn from.
     if not recipe.takes_all_rows:
         members["self_distillation"] = Trained(self_distillation())

@@ -215,7 +215,7 @@ class CrossFit:
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for work to go on."""
-        data = {"gold": fingerprint(self.gold), "pool": fingerprint(self.pool)}
+        data = {name: fingerprint(getattr(self, name)) for name in ("student", "gold", "pool")}
         told = {
             "recipe": fingerprint(self.recipe.settings()),
             "folds": self.folds,

@@ -127,19 +127,20 @@ class Neighbours:
     def testify(self, fold: Fold) -> Tensor:
         gold, pool, learned = fold.gold, fold.pool, fold.learned
         assert pool.teacher is not None
+        trusted = gold.training_rows()
         if len(learned) > MOST_REFERENCES:
             order = torch.randperm(len(learned), generator=torch.Generator().manual_seed(fold.number))
             learned = learned[order[:MOST_REFERENCES]]
         labels = torch.cat(
             [
-                nn.functional.one_hot(gold.y, fold.classes).double(),
+                nn.functional.one_hot(gold.y[trusted], fold.classes).double(),
                 worth(pool.teacher.take(learned), gold, fold.classes),
             ]
         )
         centre = None
         if not (pool.rows.is_sparse or gold.rows.is_sparse):
             centre = flat(pool.rows, learned).flatten(1).float().mean(0)
-        known = _stacked([unit_rows(flat(gold.rows), centre), unit_rows(flat(pool.rows, learned), centre)])
+        known = _stacked([unit_rows(flat(gold.rows, trusted), centre), unit_rows(flat(pool.rows, learned), centre)])
         asked = _stacked([unit_rows(flat(fold.held_out.rows), centre), unit_rows(flat(pool.rows), centre)])
         return votes_of_neighbours(asked, known, labels, [self.k])[self.k]
 
@@ -180,7 +181,8 @@ def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recip
         told = {"optimizer": "lbfgs", "weight_decay": penalty, "epochs": 5, "augment": None, "clip": None}
         return Trained(vanilla, alone=alone, student=build, options=told)
 
-    return members | {"linear": linear(len(gold) + len(pool)), "linear, gold only": linear(len(gold), alone=True)}
+    members["linear"] = linear(len(gold) + len(pool))
+    return members | ({"linear, gold only": linear(len(gold), alone=True)} if len(gold.training_rows()) else {})
 
 
 def is_flat(rows: Rows) -> bool:

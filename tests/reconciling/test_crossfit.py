@@ -1,0 +1,180 @@
+"""Who is asked about what: nobody about rows it learned from, every row once; parts that are kept; who may fail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import understudy as us
+from three_blobs import CLASSES, RECIPE, student, world
+from understudy.comparison.executors import InProcess
+from understudy.reconciling.crossfit import CrossFit
+from understudy.reconciling.members import Fold, Trained
+from understudy.training.recipe import Recipe
+
+HERE = InProcess()
+
+
+@dataclass
+class Told:
+    """A member that says what it is told to, by the fold it is asked in."""
+
+    say: Callable[[Fold], Tensor]
+
+    def testify(self, fold: Fold) -> Tensor:
+        return self.say(fold)
+
+
+def number(fold: Fold) -> Tensor:
+    """Its fold's number, everywhere."""
+    return torch.full((len(fold.held_out) + len(fold.pool), CLASSES), float(fold.number))
+
+
+def crossfit(gold: us.Gold, pool: us.Pool, members: dict[str, Any], **options: Any) -> CrossFit:
+    return CrossFit(student, gold, pool, members, RECIPE, CLASSES, **{"folds": 4, "needed": ()} | options)
+
+
+def test_no_member_learns_from_rows_it_is_asked_about() -> None:
+    gold, pool, _ = world(ids=torch.arange(60))
+    pool = us.Pool(pool.x, pool.teacher, ids=torch.arange(100, 400))
+    fitted = crossfit(gold, pool, {})
+    asked: list[int] = []
+    for each in (fitted.fold(number) for number in range(4)):
+        assert gold.ids is not None and each.gold.ids is not None and each.held_out.ids is not None
+        assert not set(each.gold.ids) & set(each.held_out.ids)
+        assert set(each.gold.ids) | set(each.held_out.ids) == set(gold.ids)
+        mine = (fitted.pool_fold == each.number).nonzero().squeeze(1)
+        assert not set(each.learned.tolist()) & set(mine.tolist())
+        learned = each.learned_pool
+        assert learned.ids is not None and set(learned.ids) == {100 + row for row in each.learned.tolist()}
+        asked += each.held_out.ids.tolist()
+    assert sorted(asked) == list(range(60))
+    counts = torch.bincount(fitted.pool_fold)
+    assert counts.tolist() == [75] * 4
+    # Every fold has the classes' shares.
+    assert all(torch.bincount(fitted.fold(k).held_out.y).tolist() == [5, 5, 5] for k in range(4))
+
+
+def test_a_pool_row_has_its_own_folds_word_and_a_row_that_trains_nobody_the_mean() -> None:
+    gold, pool, _ = world()
+    assert isinstance(pool.teacher, us.Hard)
+    named = pool.teacher.labels.clone()
+    named[::5] = -1
+    pool = us.Pool(pool.x, us.Hard(named, classes=CLASSES))
+    fitted = crossfit(gold, pool, {"told": Told(number)}, rows=100)
+    assert fitted.learned == 100 and bool((fitted.pool_fold[::5] == -1).all())
+    said = fitted.run(HERE)
+    expected = torch.where(fitted.pool_fold < 0, 1.5, fitted.pool_fold.float())  # (0 + 1 + 2 + 3) / 4
+    torch.testing.assert_close(said.pool["told"], expected.unsqueeze(1).expand(-1, CLASSES))
+    torch.testing.assert_close(said.gold["told"][:, 0], fitted.gold_fold.float())
+    assert [float(words[0, 0]) for words in said.of_fold["told"]] == [0, 1, 2, 3]
+
+
+def test_chosen_rows_train_and_are_never_asked_about() -> None:
+    chosen = torch.arange(60) < 12
+    gold, pool, _ = world(chosen=chosen)
+    fitted = crossfit(gold, pool, {"told": Told(number)})
+    said = fitted.run(HERE).gold["told"]
+    assert said[:12].isnan().all() and not said[12:].isnan().any() and len(fitted.judges) == 48
+    assert all(int(fitted.fold(k).gold.chosen.sum()) == 12 for k in range(4))
+
+
+def test_rows_that_estimate_only_are_asked_about() -> None:
+    gold, pool, _ = world(estimate_only=torch.arange(60) < 30)
+    assert not crossfit(gold, pool, {"told": Told(number)}).run(HERE).gold["told"].isnan().any()
+
+
+def test_memorised_labels_reach_nobody_who_is_asked_about_them() -> None:
+    """Truth and labels are random: whoever is right about them more often than a guess has seen them."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 100, generator=draw)  # enough columns to know every row by
+    y = torch.randint(CLASSES, (300,), generator=draw)
+    gold = us.Gold(x[:150], y[:150], us.Hard(y[:150], classes=CLASSES))
+    pool = us.Pool(x[150:], us.Hard(y[150:], classes=CLASSES))
+    recipe = Recipe(epochs=2, optimizer="lbfgs")
+    members = {"gold only": Trained(us.vanilla(), alone=True), "vanilla": Trained(us.vanilla())}
+    fitted = CrossFit(us.models.linear(100, CLASSES), gold, pool, members, recipe, CLASSES)
+    said = fitted.run(HERE)
+    for name in members:
+        for words, truth in ((said.gold[name], gold.y), (said.pool[name], y[150:])):
+            assert float((words.argmax(1) == truth).double().mean()) < 0.45, name
+    # Where it learned from the row, it knows it.
+    learned = fitted.fold(0).learned
+    seen = said.of_fold["vanilla"][0][learned].argmax(1) == y[150:][learned]
+    assert float(seen.double().mean()) > 0.7
+
+
+def test_who_fails_is_left_out_with_a_word_and_whoever_is_needed_ends_it() -> None:
+    gold, pool, _ = world()
+
+    def fails(fold: Fold) -> Tensor:
+        if fold.number == 1:
+            raise us.UnderstudyError("no class 2 here")
+        return number(fold)
+
+    members = {"weak": Told(fails), "told": Told(number)}
+    with pytest.warns(us.UnderstudyWarning, match="weak is left out: trained without a part of gold, no class 2 here"):
+        said = crossfit(gold, pool, members).run(HERE)
+    assert list(said.pool) == ["told"] and list(said.of_fold) == ["told"]
+    with pytest.raises(us.UnderstudyError, match="weak, trained without a part of gold: no class 2 here"):
+        crossfit(gold, pool, members, needed=("weak",)).run(HERE)
+
+
+def test_who_leaves_the_race_is_asked_no_more() -> None:
+    gold, pool, _ = world()
+    asked: list[tuple[str, int]] = []
+
+    def say(name: str) -> Callable[[Fold], Tensor]:
+        return lambda fold: asked.append((name, fold.number)) or number(fold)  # type: ignore[func-returns-value]
+
+    members = {name: Told(say(name)) for name in ("slow", "quick")}
+    said = crossfit(gold, pool, members).run(HERE, race=lambda so_far: ["quick"])
+    assert asked == [("slow", 0), *(("quick", k) for k in range(4))]
+    assert list(said.pool) == ["quick"] and set(said.gold) == {"slow", "quick"}
+    assert int((~said.gold["slow"].isnan()).all(1).sum()) == 15
+
+
+def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path) -> None:
+    gold, pool, _ = world()
+    asked: list[int] = []
+
+    def counted(fold: Fold) -> Tensor:
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append(fold.number)
+        return number(fold)
+
+    member = Told(counted)
+    with pytest.raises(KeyboardInterrupt):
+        crossfit(gold, pool, {"told": member}, folder=tmp_path).run(HERE)
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["told-0.npy", "told-1.npy"]
+    asked[:] = []
+    member.say = counted
+    fitted = crossfit(gold, pool, {"told": member}, folder=tmp_path)
+    with pytest.raises(us.UnderstudyError, match="another folds"):
+        replace(fitted, folds=3).run(HERE)
+    with pytest.raises(us.UnderstudyError, match="another student"):
+        replace(fitted, student=us.models.linear(4, 3)).run(HERE)
+    with pytest.raises(us.UnderstudyError, match="another pool"):
+        replace(fitted, pool=pool.take(torch.arange(20))).run(HERE)
+    said = fitted.run(HERE)
+    assert asked == [2, 3]
+    whole = crossfit(gold, pool, {"told": Told(number)}).run(HERE)
+    assert said.pool["told"].equal(whole.pool["told"]) and said.gold["told"].equal(whole.gold["told"])
+
+
+def test_what_fails_before_its_first_part_leaves_nothing(tmp_path: Path) -> None:
+    gold, pool, _ = world()
+
+    def fails(fold: Fold) -> Tensor:
+        raise us.UnderstudyError("no")
+
+    with pytest.raises(us.UnderstudyError):
+        crossfit(gold, pool, {"told": Told(fails)}, needed=("told",), folder=tmp_path / "parts").run(HERE)
+    assert not (tmp_path / "parts").exists()
+    with pytest.raises(us.UnderstudyError, match="rows=0 must be at least 1"):
+        crossfit(gold, pool, {}, rows=0)

@@ -1,0 +1,198 @@
+"""Reconciled labels: their formula from what was said, every form of a teacher's labels, no leak, who is believed."""
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from three_blobs import CLASSES, RECIPE, labels, points, student, world
+from torch import Tensor
+
+import understudy as us
+from understudy.comparison.executors import InProcess
+from understudy.maths.opinion_pool import fit_opinion_pool
+from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.reconciling import crossfit as asked
+from understudy.reconciling.crossfit import CrossFit
+from understudy.reconciling.members import Neighbours, Trained
+from understudy.reconciling.reconcile import LEAST, Scores, labels_of_folds, reconciled_pool, teacher_scores
+
+FORMS = ("hard", "hard_confidence", "soft", "topk", "votes")
+
+
+def fitted(gold: us.Gold, pool: us.Pool, **members: Any) -> CrossFit:
+    return CrossFit(student, gold, pool, members, RECIPE, CLASSES, needed=())
+
+
+def said(crossfit: CrossFit, skill: float = 2.0, seed: int = 5, pool_truth: Tensor | None = None) -> asked.Testimony:
+    """A member that knows the truth so well, everywhere."""
+    draw = torch.Generator().manual_seed(seed)
+    truth = torch.zeros(len(crossfit.pool)).long() if pool_truth is None else pool_truth
+    words = [
+        (skill * torch.nn.functional.one_hot(y, CLASSES) + torch.randn(len(y), CLASSES, generator=draw)).softmax(1)
+        for y in (crossfit.gold.y, truth)
+    ]
+    return asked.Testimony({"one": words[0]}, {"one": words[1]}, {"one": [words[1]] * crossfit.folds})
+
+
+def test_q_is_the_formula_of_the_witnesses_and_their_weights() -> None:
+    """log q = b · log P(word | y) + b' · log p + a − log Z, with every part made by hand."""
+    gold, pool, truth = world()
+    crossfit = fitted(gold, pool)
+    words = said(crossfit, pool_truth=truth)
+    made = reconciled_pool(crossfit, words)
+    assert [one.name for one in made.witnesses] == ["teacher's word", "one"]
+    assert gold.teacher is not None and pool.teacher is not None and made.teacher is not None
+    on_gold = cross_likelihood(gold.teacher.answers(), gold.y, CLASSES, crossfit.gold_fold)
+    opinion = fit_opinion_pool(torch.stack([on_gold, words.gold["one"].double().log()]), gold.y)
+    counted = fit_sources(gold.teacher.answers(), gold.y, CLASSES).log_likelihood(pool.teacher.answers())
+    total = opinion.weights[0] * counted + opinion.weights[1] * words.pool["one"].double().log() + opinion.bias
+    if opinion.mixing is not None:
+        both = torch.stack([counted, words.pool["one"].double().log()])
+        total = total + torch.einsum("mck,mnk->nc", opinion.mixing, both)
+    q = made.teacher.dense(torch.arange(300), CLASSES)
+    torch.testing.assert_close(q, total.softmax(1).float(), atol=1e-5, rtol=1e-4)
+    right = [float((words_of.argmax(1) == truth).double().mean()) for words_of in (q, counted, words.pool["one"])]
+    assert right[0] > max(right[1:]), "together they know more than each alone"
+
+
+def test_columns_tell_what_each_witness_said() -> None:
+    gold, pool, truth = world()
+    crossfit = fitted(gold, pool)
+    made = reconciled_pool(crossfit, words := said(crossfit, pool_truth=truth))
+    columns, facts = made.columns(), made.facts()
+    assert made.teacher is not None
+    label = made.teacher.top1()
+    assert columns["reconciled.label"].equal(label)
+    torch.testing.assert_close(columns["one.prob"], words.pool["one"][torch.arange(300), label], atol=1e-3, rtol=0)
+    assert columns["one.label"].equal(words.pool["one"].argmax(1))
+    assert facts["reconciled.log_loss"] == made.opinion.log_loss < 1
+    assert facts["reconciled.weight of one"] == made.witnesses[1].weight > 0
+    assert made.witnesses[1].accuracy == float((words.gold["one"].argmax(1) == gold.y).double().mean())
+    assert len(made) == 300 and made.take(torch.arange(5)).teacher is not None
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_teachers_word_in_every_form(form: str) -> None:
+    gold, pool, truth = world(form)
+    crossfit = fitted(gold, pool)
+    scores = teacher_scores(gold, pool, crossfit.gold_fold, CLASSES)
+    soft = form in ("hard_confidence", "soft", "topk")
+    assert list(scores) == (["teacher", "teacher's word"] if soft else ["teacher's word"])
+    for on_gold, on_pool in scores.values():
+        assert on_gold.shape == (60, CLASSES) and on_pool.shape == (300, CLASSES)
+        assert on_gold.isfinite().all() and on_pool.isfinite().all()
+    if soft and form != "hard_confidence":
+        assert pool.teacher is not None
+        probs = pool.teacher.dense(torch.arange(300), CLASSES).double().clamp(min=LEAST)
+        torch.testing.assert_close(scores["teacher"][1].exp(), probs / probs.sum(1, keepdim=True), atol=1e-6, rtol=0)
+    made = reconciled_pool(crossfit, said(crossfit, skill=0.5, pool_truth=truth))
+    assert made.teacher is not None
+    assert float((made.teacher.top1() == truth).double().mean()) > 0.5
+
+
+def test_a_hard_label_shares_out_what_its_confidence_leaves() -> None:
+    """0.7 sure of class 1 of three: 0.15 for each of the others."""
+    gold, pool, _ = world("hard_confidence")
+    pool = us.Pool(torch.zeros(2, 4), us.Hard([1, -1], confidence=[0.7, 0.7], classes=CLASSES))
+    found = teacher_scores(gold, pool, torch.arange(60) % 4, CLASSES)["teacher"][1]
+    torch.testing.assert_close(found[0].exp(), torch.tensor([0.15, 0.7, 0.15]).double())
+    assert (found[1] == 0).all(), "no label says nothing"
+
+
+def test_the_word_on_gold_is_counted_on_other_folds() -> None:
+    """Whatever the truth of a fold is called, its own scores stay the same."""
+    gold, pool, _ = world()
+    fold = torch.arange(60) % 4
+    before = teacher_scores(gold, pool, fold, CLASSES)["teacher's word"][0]
+    gold.y = torch.where(fold == 2, (gold.y + 1) % CLASSES, gold.y)
+    after = teacher_scores(gold, pool, fold, CLASSES)["teacher's word"][0]
+    assert before[fold == 2].equal(after[fold == 2]) and not before[fold != 2].equal(after[fold != 2])
+
+
+def test_a_teacher_of_whom_gold_knows_nothing_is_no_witness_and_its_labels_still_train_members() -> None:
+    gold, pool, truth = world()
+    silent = us.Gold(gold.x, gold.y)
+    crossfit = fitted(silent, pool)
+    made = reconciled_pool(crossfit, said(crossfit, pool_truth=truth))
+    assert [one.name for one in made.witnesses] == ["one"]
+    few = us.Gold(gold.x[:5], gold.y[:5], labels(gold.y[:5])).joined_to(us.Gold(gold.x[5:], gold.y[5:]))
+    assert teacher_scores(few, pool, torch.arange(60) % 4, CLASSES) == {}
+
+
+def test_rows_without_a_label_get_one_from_the_rest() -> None:
+    gold, pool, truth = world()
+    assert isinstance(pool.teacher, us.Hard)
+    named = pool.teacher.labels.clone()
+    named[:100] = -1
+    some = us.Pool(pool.x, us.Hard(named, classes=CLASSES))
+    crossfit = fitted(gold, some, neighbours=Neighbours())
+    made = reconciled_pool(crossfit, crossfit.run(InProcess()))
+    assert made.teacher is not None and made.teacher.labelled().all() and len(made) == 300
+    assert float((made.teacher.top1()[:100] == truth[:100]).double().mean()) > 0.6
+
+
+def test_one_witness_is_taken_alone_where_all_together_are_worse_on_gold() -> None:
+    """A witness that is always right beside 12 that know nothing."""
+    gold, pool, truth = world(gold=30)
+    crossfit = fitted(us.Gold(gold.x, gold.y), pool)
+    words = said(crossfit, skill=30.0, pool_truth=truth)
+    for number in range(12):
+        noise = said(crossfit, skill=0.0, seed=100 + number, pool_truth=truth)
+        words.gold[f"noise {number}"], words.pool[f"noise {number}"] = noise.gold["one"], noise.pool["one"]
+    made = reconciled_pool(crossfit, words)
+    assert {one.name for one in made.witnesses if one.weight} == {"one"}
+    assert made.opinion.mixing is None and made.opinion.log_loss == min(one.log_loss for one in made.witnesses)
+    assert made.teacher is not None and made.teacher.top1().equal(truth)
+
+
+def test_random_labels_are_reconciled_to_nothing() -> None:
+    """Truth is random: reconciled labels of gold rows, as a fold's own are made, are right as often as a guess."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(400, 60, generator=draw), torch.randint(CLASSES, (400,), generator=draw)
+    wrong = torch.randint(CLASSES, (400,), generator=draw)
+    gold = us.Gold(x[:200], y[:200], us.Hard(wrong[:200], classes=CLASSES))
+    pool = us.Pool(x[200:], us.Hard(wrong[200:], classes=CLASSES))
+    recipe = replace(RECIPE, epochs=2, optimizer="lbfgs")
+    members: Any = {"gold only": Trained(us.vanilla(), alone=True), "neighbours": Neighbours()}
+    crossfit = CrossFit(us.models.linear(60, CLASSES), gold, pool, members, recipe, CLASSES)
+    words = crossfit.run(InProcess())
+    made = reconciled_pool(crossfit, words)
+    assert made.opinion.log_loss > math.log(CLASSES) - 0.03
+    scores = Scores.of(crossfit, words.gold, words.pool, crossfit.judges)
+    assert float((scores.gold.argmax(2) == gold.y).double().mean(1).max()) < 0.45
+    assert all(one.accuracy < 0.45 for one in made.witnesses)
+
+
+def test_labels_of_a_fold_do_not_know_its_gold_rows() -> None:
+    """Whatever the fold's truth is, its labels of the pool are the same bits; others' change."""
+    gold, pool, truth = world()
+    crossfit = fitted(gold, pool)
+    words = said(crossfit, pool_truth=truth)
+    before = labels_of_folds(crossfit, words)
+    assert len(before) == 4 and all(each.shape == (300, CLASSES) for each in before)
+    other = fitted(gold, pool)
+    mine = crossfit.gold_fold == 2
+    other.__dict__["gold_fold"] = crossfit.gold_fold
+    other.gold = gold.take(torch.arange(60))
+    other.gold.y = torch.where(mine, (gold.y + 1) % CLASSES, gold.y)
+    after = labels_of_folds(other, words)
+    assert before[2].equal(after[2]) and not before[0].equal(after[0])
+
+
+def test_chosen_rows_do_not_weigh() -> None:
+    x, y = points()
+    said_of = labels(y)
+    chosen = torch.arange(60) < 20
+    gold = us.Gold(x[:60], y[:60], said_of.take(torch.arange(60)), chosen=chosen)
+    pool = us.Pool(x[60:], said_of.take(torch.arange(60, 360)))
+    crossfit = fitted(gold, pool)
+    words = said(crossfit, pool_truth=y[60:])
+    words.gold["one"][:20] = math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = reconciled_pool(crossfit, words)
+    rest = words.gold["one"][20:].argmax(1) == y[20:60]
+    assert made.witnesses[1].accuracy == float(rest.double().mean())
