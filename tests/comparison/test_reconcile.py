@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from three_blobs import FAST, student, world
 
 import understudy as us
+from three_blobs import FAST, student, world
 from understudy.reconciling.crossfit import CrossFit
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
-from three_blobs import CLASSES, RECIPE, labels, points, student, world
 
 import understudy as us
+from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from understudy.maths.source_confusion import fit_votes
 from understudy.reconciling import members as module
 from understudy.reconciling.crossfit import CrossFit
@@ -56,7 +56,9 @@ def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pyte
 def test_what_a_label_is_worth() -> None:
     gold, pool, _ = world("soft")
     assert pool.teacher is not None and gold.teacher is not None
-    torch.testing.assert_close(worth(pool.teacher, gold, CLASSES), pool.teacher.dense(torch.arange(300), CLASSES).double())
+    torch.testing.assert_close(
+        worth(pool.teacher, gold, CLASSES), pool.teacher.dense(torch.arange(300), CLASSES).double()
+    )
     for form in ("hard", "votes"):
         gold, pool, _ = world(form)
         assert pool.teacher is not None and gold.teacher is not None

@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 import torch
-from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from torch import Tensor
 
 import understudy as us
+from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from understudy.comparison.executors import InProcess
 from understudy.maths.opinion_pool import fit_opinion_pool
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.reconciling import crossfit as asked
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Neighbours, Trained
-from understudy.reconciling.reconcile import LEAST, Scores, labels_of_folds, reconciled_pool, teacher_scores
+from understudy.reconciling.reconcile import (
+    LEAST,
+    Scores,
+    labels_of_folds,
+    reconciled_pool,
+    teacher_scores,
+    witnesses_in,
+)
 
 FORMS = ("hard", "hard_confidence", "soft", "topk", "votes")
 
@@ -34,7 +41,7 @@ def said(crossfit: CrossFit, skill: float = 2.0, seed: int = 5, pool_truth: Tens
         (skill * torch.nn.functional.one_hot(y, CLASSES) + torch.randn(len(y), CLASSES, generator=draw)).softmax(1)
         for y in (crossfit.gold.y, truth)
     ]
-    return asked.Testimony({"one": words[0]}, {"one": words[1]}, {"one": [words[1]] * crossfit.folds})
+    return asked.Testimony({"one": words[0]}, {"one": words[1]}, {"one": [words[1].numpy()] * crossfit.folds})
 
 
 def test_q_is_the_formula_of_the_witnesses_and_their_weights() -> None:
@@ -71,6 +78,9 @@ def test_columns_tell_what_each_witness_said() -> None:
     assert facts["reconciled.log_loss"] == made.opinion.log_loss < 1
     assert facts["reconciled.weight of one"] == made.witnesses[1].weight > 0
     assert made.witnesses[1].accuracy == float((words.gold["one"].argmax(1) == gold.y).double().mean())
+    found = witnesses_in(facts | {"train_seconds": 3.0})
+    assert {one["name"] for one in found} == {"teacher's word", "one"} and found[0]["weight"] >= found[1]["weight"]
+    assert found[0]["rows"] == 60 and witnesses_in({"train_seconds": 3.0}) == []
     assert len(made) == 300 and made.take(torch.arange(5)).teacher is not None
 
 
@@ -196,3 +206,13 @@ def test_chosen_rows_do_not_weigh() -> None:
         made = reconciled_pool(crossfit, words)
     rest = words.gold["one"][20:].argmax(1) == y[20:60]
     assert made.witnesses[1].accuracy == float(rest.double().mean())
+
+
+def test_accuracy_is_of_rows_that_a_witness_spoke_of() -> None:
+    gold, pool, truth = world()
+    some = us.Gold(gold.x[:30], gold.y[:30], labels(gold.y[:30])).joined_to(us.Gold(gold.x[30:], gold.y[30:]))
+    crossfit = fitted(some, pool)
+    word = reconciled_pool(crossfit, said(crossfit, pool_truth=truth)).witnesses[0]
+    assert some.teacher is not None and word.rows == 30
+    counted = cross_likelihood(some.teacher.answers(), some.y[:30], CLASSES, crossfit.gold_fold[:30])
+    assert word.accuracy == float((counted.argmax(1) == some.y[:30]).double().mean())

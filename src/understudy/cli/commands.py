@@ -14,6 +14,7 @@ from understudy.cli.demo import demo_command
 from understudy.cli.export import export_command
 from understudy.cli.import_answers import import_command
 from understudy.cli.predict import predict_command
+from understudy.cli.reconcile import reconcile_command
 from understudy.cli.reproduce import reproduce_command
 from understudy.cli.select import select_command
 from understudy.cli.train import train_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("import")(import_command)
 app.command("audit")(audit_command)
+app.command("reconcile")(reconcile_command)
 app.command("train")(train_command)
 app.command("compare")(compare_command)
 app.command("predict")(predict_command)

@@ -12,6 +12,7 @@ import typer
 
 from understudy import models
 from understudy.cli import shared
+from understudy.cli.reconcile import print_witnesses
 from understudy.cli.shared import RECIPE_FIELDS, DataOptions, takes_options
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
@@ -227,6 +228,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
     )
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
+    print_witnesses(run.facts)
     _print_result(run, out)
 
 
@@ -248,9 +250,11 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
     return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
 
 
-def pilot_options(*, pilot_rows: int = 5000, pilot_epochs: int | None = None, folds: int = 4) -> dict[str, Any]:
+def pilot_options(
+    *, pilot_rows: int = 20_000, pilot_epochs: int | None = None, folds: int = 4, reconcile: bool = True
+) -> dict[str, Any]:
     """What may be typed after --option for --method auto."""
-    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds}
+    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds, "reconcile": reconcile}
 
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:

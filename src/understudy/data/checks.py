@@ -42,7 +42,7 @@ def to_tensor(values: Any, where: str) -> Tensor:
 
 def is_reserved(column: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
-    return column in ("id", "label", "estimate_only") or column.startswith("teacher_")
+    return column in ("id", "label", "estimate_only") or column.startswith(("teacher_", "reconciled_", "witness_"))
 
 
 def describe(column: np.ndarray[Any, Any]) -> str:

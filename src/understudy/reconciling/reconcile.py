@@ -37,6 +37,8 @@ from understudy.training.l2 import mean_square
 # A witness that has never seen a class err may still err: no word counts for more than 10,000 to 1.
 LEAST = 1e-4
 TEACHER, WORD = "teacher", "teacher's word"
+NUMBERS = ("weight", "accuracy", "rows", "log_loss")
+"""What a run's facts tell of each witness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,9 @@ class Witness:
     weight: float
     """b: how far it was believed; 0: not at all."""
     accuracy: float
-    """Of its best class, on gold rows it had not seen."""
+    """Of its best class, on gold rows it had not seen and said something of."""
+    rows: int
+    """How many these are."""
     log_loss: float
     """Of its word alone, tempered and biased to suit gold, cross-validated."""
     probs: Tensor
@@ -55,9 +59,13 @@ class Witness:
 class ReconciledPool(Pool):
     """A pool whose labels are q; ``witnesses`` tells what they were made of."""
 
-    derived = ("size", "witnesses", "opinion")
+    derived = ("size", "witnesses", "opinion", "on_gold", "together")
     witnesses: list[Witness]
     opinion: OpinionPool
+    on_gold: Tensor
+    """q of each gold row ``(n, C)``, by witnesses and weights that did not know its truth; NaN on chosen rows."""
+    together: tuple[float, int]
+    """How often the best class of that is right, and on how many rows."""
 
     @classmethod
     def made(
@@ -67,6 +75,11 @@ class ReconciledPool(Pool):
         pool._fill(rows, Soft(probs), ids)
         pool.witnesses, pool.opinion = witnesses, opinion
         return pool
+
+    def _judge(self, gold: Gold, rows: Tensor, log_q: Tensor) -> None:
+        self.on_gold = torch.full((len(gold), log_q.shape[1]), float("nan"))
+        self.on_gold[rows] = log_q.exp().float()
+        self.together = _accuracy(log_q, gold.y[rows])
 
     def columns(self) -> Columns:
         """In pool order: the label and its chance, and each witness's best class and what it gives the label."""
@@ -83,8 +96,22 @@ class ReconciledPool(Pool):
         """Numbers worth telling."""
         return {
             "reconciled.log_loss": self.opinion.log_loss,
-            **{f"reconciled.weight of {witness.name}": witness.weight for witness in self.witnesses},
+            "reconciled.accuracy": self.together[0],
+            "reconciled.gold_rows": float(self.together[1]),
+            **{
+                f"reconciled.{number} of {witness.name}": float(getattr(witness, number))
+                for witness in self.witnesses
+                for number in NUMBERS
+            },
         }
+
+
+def witnesses_in(facts: Mapping[str, float]) -> list[dict[str, Any]]:
+    """What a run's facts tell of its witnesses, by ``name`` and ``NUMBERS``, the most believed first."""
+    first = "reconciled.weight of "
+    names = [name.removeprefix(first) for name in facts if name.startswith(first)]
+    found = [{"name": one, **{each: facts[f"reconciled.{each} of {one}"] for each in NUMBERS}} for one in names]
+    return sorted(found, key=lambda one: -one["weight"])
 
 
 def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
@@ -93,19 +120,23 @@ def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
     opinion = fit_opinion_pool(scores.gold, scores.y)
     alone = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False).log_loss for one in scores.gold]
     best = min(range(len(alone)), key=lambda number: alone[number])
+    believed = scores.gold
     if scores.surely_better(best):
-        single = fit_opinion_pool(scores.gold[best].unsqueeze(0), scores.y, full=False)
+        believed = scores.gold[best : best + 1]
+        single = fit_opinion_pool(believed, scores.y, full=False)
         weights = torch.zeros(len(scores.names), dtype=torch.float64)
         weights[best] = single.weights[0]
         opinion = OpinionPool(weights, single.bias, None, single.log_loss)
     witnesses = [
         Witness(
-            name, float(opinion.weights[number]), accuracy=_accuracy(scores.gold[number], scores.y),
-            log_loss=alone[number], probs=scores.pool[number].softmax(1),
+            name, float(opinion.weights[number]), *_accuracy(scores.gold[number], scores.y), log_loss=alone[number],
+            probs=scores.pool[number].softmax(1),
         )
         for number, name in enumerate(scores.names)
     ]  # fmt: skip
-    return ReconciledPool.made(pool.rows, scores.labels(opinion), pool.ids, witnesses, opinion)
+    made = ReconciledPool.made(pool.rows, scores.labels(opinion), pool.ids, witnesses, opinion)
+    made._judge(fitted.gold, fitted.judges, held_out(believed, scores.y, full=opinion.mixing is not None))
+    return made
 
 
 def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
@@ -193,13 +224,12 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
 
 def _soft(labels: Labels, classes: int) -> Tensor:
     """log s, zero on rows without a label; a hard label with a confidence shares the rest out."""
-    probs = labels.dense(torch.arange(len(labels)), classes).double()
+    rows = labels.labelled().nonzero().squeeze(1)
+    probs = labels.dense(rows, classes).double()
     if not labels.simplest().ranks:
-        sure = labels.confidence("margin").clamp(0, 1).unsqueeze(1)
+        sure = labels.confidence("margin")[rows].clamp(0, 1).unsqueeze(1)
         probs = sure * probs + (1 - sure) * (1 - probs) / max(1, classes - 1)
-    scores = _log(probs)
-    scores[~labels.labelled()] = 0.0
-    return scores
+    return _spread(_log(probs), rows, len(labels))
 
 
 def _log(probs: Tensor) -> Tensor:
@@ -216,5 +246,8 @@ def _of(probs: Tensor, label: Tensor) -> Tensor:
     return probs.gather(1, label.unsqueeze(1)).squeeze(1)
 
 
-def _accuracy(scores: Tensor, y: Tensor) -> float:
-    return float((scores.argmax(1) == y).double().mean())
+def _accuracy(scores: Tensor, y: Tensor) -> tuple[float, int]:
+    """How often the best class is the truth, and of how many rows; equal scores for all classes say nothing."""
+    spoken = scores.amax(1) > scores.amin(1)
+    right = (scores.argmax(1) == y)[spoken]
+    return (float(right.double().mean()) if len(right) else 0.0), len(right)

@@ -13,6 +13,8 @@ from markupsafe import Markup
 
 from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
+from understudy.reconciling.reconcile import NUMBERS
+from understudy.reconciling.words import HEADINGS, witness_table
 from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
 from understudy.store.files import write_text
 from understudy.training.run import Run
@@ -29,10 +31,15 @@ FACT_NAMES = {
     "mean_weight": "Mean weight of a pool row",
     "share_weight_1": "Share of pool rows with weight exactly 1",
     "cross_fitted_folds": "Copies of the student pretrained to be asked about gold (cross-fitting)",
+    "reconciled.log_loss": "Log-loss of the reconciled labels on gold rows that had no part in them",
+    "reconciled.accuracy": "Gold rows on which reconciled labels are right, made without their truth",
+    "reconciled.gold_rows": "Gold rows that weighed the witnesses",
     "prepare_seconds": "Seconds of preparation",
     "train_seconds": "Seconds in all",
 }
-SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1")
+SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy")
+
+WITNESSES = tuple(f"reconciled.{number} of " for number in NUMBERS)
 
 
 def write_page(
@@ -103,7 +110,10 @@ def write_run_report(
         title="Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         warnings=warnings,
-        facts=name_facts(run.facts),
+        # What is told of each witness has a table of its own.
+        facts=name_facts({name: value for name, value in run.facts.items() if not name.startswith(WITNESSES)}),
+        witnesses=witness_table(run.facts),
+        witness_headings=HEADINGS,
         settings=settings,
         results=_run_results(run),
         curves_svg=run_curves(run.history, run.selected_epoch) if run.history else None,
