@@ -1,5 +1,6 @@
 """Gold that estimates and never trains, students asked about gold they have not seen, and slots that do nothing."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,6 +115,16 @@ def test_a_pretrained_student_is_asked_about_rows_it_has_not_seen() -> None:
     rest, held_out = next(iter(fold_rows(gold.y, 5, 0)))
     without = us.train(net(), gold.take(rest), None, us.vanilla(), epochs=60, lr=0.02, progress=False)
     torch.testing.assert_close(said[held_out], without.predict(gold.x[held_out]))
+
+
+def test_copies_of_a_linear_student_are_pretrained_as_it_is_on_all_rows_at_once() -> None:
+    gold, pool, _ = problem(marked=False)
+    build, weight = partial(us.models.linear, gold.x.shape[1], 3), Recorded()
+    options: Any = {"optimizer": "lbfgs", "weight_decay": 0.01, "batch_size": 8, "progress": False}
+    us.train(build, gold, pool, us.vanilla(weight=weight), epochs=1, pretrain_epochs=3, **options)
+    rest, held_out = next(iter(fold_rows(gold.y, 5, 0)))
+    without = us.train(build, gold.take(rest), None, us.vanilla(), epochs=3, **options)
+    torch.testing.assert_close(weight.said[0][held_out], without.predict(gold.x[held_out]))
 
 
 def test_only_rows_that_were_trained_on_are_asked_of_copies() -> None:

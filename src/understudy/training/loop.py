@@ -265,12 +265,13 @@ class Training:
         """A copy of the student, pretrained as it was but on these rows, in eval mode."""
         student = copy.deepcopy(self.untrained)
         assert student is not None
-        recipe = replace(self.recipe.on_gold(self.recipe.pretrain_epochs), ema=None)
-        session = Session(student, gold, None, self.session.objective, epochs=recipe.epochs, **recipe.session_options())
+        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, ema=None)
+        session = Session(
+            student, gold, None, self.session.objective, epochs=recipe.epochs, whole=recipe.takes_all_rows,
+            **recipe.session_options(),
+        )  # fmt: skip
         session.tells = False
-        Training(session, replace(recipe, pretrain_epochs=0), Checkpoints(None, {}), {})._epochs(
-            "pretrain", session, recipe
-        )
+        Training(session, recipe, Checkpoints(None, {}), {})._epochs("pretrain", session, recipe)
         return student.eval()
 
     def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
