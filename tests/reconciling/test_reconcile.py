@@ -12,7 +12,7 @@ from torch import Tensor
 import understudy as us
 from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from understudy.comparison.executors import InProcess
-from understudy.maths.opinion_pool import fit_opinion_pool
+from understudy.maths.opinion_pool import fit_opinion_pool, held_out
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.reconciling import crossfit as asked
 from understudy.reconciling.crossfit import CrossFit
@@ -216,3 +216,17 @@ def test_accuracy_is_of_rows_that_a_witness_spoke_of() -> None:
     assert some.teacher is not None and word.rows == 30
     counted = cross_likelihood(some.teacher.answers(), some.y[:30], CLASSES, crossfit.gold_fold[:30])
     assert word.accuracy == float((counted.argmax(1) == some.y[:30]).double().mean())
+
+
+def test_labels_of_gold_rows_do_not_know_their_truth() -> None:
+    """q on gold is by weights of other rows: it is their opinion of what witnesses said of the row."""
+    gold, pool, truth = world()
+    crossfit = fitted(gold, pool)
+    words = said(crossfit, pool_truth=truth)
+    made = reconciled_pool(crossfit, words)
+    scores = Scores.of(crossfit, words.gold, words.pool, crossfit.judges)
+    expected = held_out(scores.gold, gold.y, full=made.opinion.mixing is not None)
+    torch.testing.assert_close(made.on_gold, expected.exp().float())
+    assert made.together == (float((made.on_gold.argmax(1) == gold.y).double().mean()), 60)
+    loss = -expected.gather(1, gold.y.unsqueeze(1)).mean()
+    assert made.opinion.log_loss == pytest.approx(float(loss))

@@ -230,3 +230,17 @@ def test_facts_have_names() -> None:
         ("Share of pool rows at the lower bound of α", "12.5%"),
         ("own.fact", "0.123"),
     ]
+
+
+def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> None:
+    numbers = {"weight": 0.61, "accuracy": 0.8, "rows": 50.0, "log_loss": 0.512}
+    facts = {"reconciled.log_loss": 0.4, "reconciled.accuracy": 0.9, "reconciled.gold_rows": 50.0}
+    facts |= {f"reconciled.{name} of <gce>": value for name, value in numbers.items()}
+    run = us.Run(student=us.models.linear(2, 2), history=[], columns={}, config={}, facts=facts)
+    write_run_report(tmp_path / "report.html", run)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What the labels were made of" in text and "your student, trained by &lt;gce&gt;" in text
+    assert "0.61" in text and "80.0% (66.3–90.0)" in text and "90.0%" in text
+    assert "reconciled.weight" not in text, "the table tells it, not the facts"
+    write_run_report(tmp_path / "plain.html", us.Run(us.models.linear(2, 2), [], {}, {}, {"gold_rows": 5.0}))
+    assert "What the labels were made of" not in (tmp_path / "plain.html").read_text(encoding="utf-8")

@@ -1,0 +1,30 @@
+"""Witnesses in words: a table by weight, shares with their intervals, one sentence for all together."""
+
+import pytest
+from scipy.stats import binomtest
+
+from understudy.reconciling.words import share, together, witness_table
+
+FACTS = {
+    "reconciled.log_loss": 0.4, "reconciled.accuracy": 0.85, "reconciled.gold_rows": 100.0, "train_seconds": 2.0,
+    **{f"reconciled.{name} of gold only": value for name, value in
+       {"weight": 0.2, "accuracy": 0.7, "rows": 100.0, "log_loss": 0.8}.items()},
+    **{f"reconciled.{name} of gce": value for name, value in
+       {"weight": 0.6, "accuracy": 0.8, "rows": 90.0, "log_loss": 0.5}.items()},
+}  # fmt: skip
+
+
+def test_the_table_and_the_sentence() -> None:
+    first, second = witness_table(FACTS)
+    assert first[:3] == ("gce", "your student, trained by gce", "0.60") and first[4] == "0.500"
+    assert second[1] == "your student, trained on gold alone"
+    assert together(FACTS).endswith("log-loss 0.400, the best of them alone 0.500.") and "85.0% (" in together(FACTS)
+    assert witness_table({"train_seconds": 2.0}) == []
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(72, 90), (0, 20), (20, 20)])
+def test_the_interval_is_clopper_and_pearsons(hits: int, rows: int) -> None:
+    theirs = binomtest(hits, rows).proportion_ci(0.95)
+    expected = f"{100 * hits / rows:.1f}% ({100 * theirs.low:.1f}–{100 * theirs.high:.1f})"
+    assert share(hits / rows, rows) == expected
+    assert share(0.0, 0) == "unknown"
