@@ -359,9 +359,16 @@ def test_pretraining_is_training_on_gold_first() -> None:
     gold, _ = _sets()
     before = us.train(_net(), gold, None, us.vanilla(), epochs=4, batch_size=16, lr=0.05, progress=False).student
     assert _same_bits(_train(pretrain_epochs=4).student, _train(before).student)
-    # Weights then read the pretrained student.
-    found = _train(pretrain_epochs=4, objective=us.weighted()).columns["debias.weight"]
-    assert found.equal(_train(before, objective=us.weighted()).columns["debias.weight"])
+    # Weights then read the pretrained student, where gold rows that it was not fitted to are there to ask about.
+    x, y, said, x_pool, said_pool = _tensors()
+    gold = us.Gold(x[::2], y[::2], said[::2], estimate_only=True) + us.Gold(x[1::2], y[1::2])
+    sets = gold, us.Pool(x_pool, said_pool)
+    before = us.train(_net(), gold, None, us.vanilla(), epochs=4, batch_size=16, lr=0.05, progress=False).student
+    given, weighted = [
+        _train(student, us.weighted(), sets=sets, pretrain_epochs=epochs).columns["debias.weight"]
+        for student, epochs in ((before, 0), (None, 4))
+    ]
+    assert given.equal(weighted)
 
 
 def test_batch_norm_survives_a_last_batch_of_one_row() -> None:

@@ -1,48 +1,38 @@
 """The one training loop: ``us.train``.
 
-Read from top to bottom: what is asked for is checked, the session prepares the columns, then each epoch visits every
-pool row once and every gold row ``gold_repeat`` times, in an order that depends on the seed and the epoch alone.
+Read from top to bottom: what is asked for is checked, the session prepares the columns, labels and penalty are made
+where the recipe leaves them to gold, then the student trains (``training/phases.py``): each epoch visits every pool row
+once and every gold row ``gold_repeat`` times, in an order that depends on the seed and the epoch alone.
 What a batch costs is the session's matter (``training/session.py``); losses are per example until it sums them.
 """
 
 import copy
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import device_of, evaluate, predicted, usable_device
-from understudy.objective import Batch, Columns, Objective
+from understudy.inference.passes import usable_device
+from understudy.objective import Objective
 from understudy.store.files import locked
-from understudy.store.progress import EpochProgress
-from understudy.training.callbacks import Callback, TrainingView, check_callbacks, show
+from understudy.training.callbacks import Callback, check_callbacks
 from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
 from understudy.training.ema import EMA
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
-from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.learner import check_outputs
-from understudy.training.recipe import AUTO, Recipe, RecipeOptions, make_optimizer, takes
-from understudy.training.recipe import LBFGS as LBFGS_NAME
+from understudy.training.phases import Training
+from understudy.training.recipe import AUTO, LBFGS, Recipe, RecipeOptions, takes
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
-from understudy.training.state import (
-    FOLDER,
-    Checkpoints,
-    OptimizerState,
-    Progress,
-    check_same_training,
-    drop_checkpoints,
-    settings_of,
-)
+from understudy.training.state import FOLDER, Checkpoints, check_same_training, drop_checkpoints, settings_of
 
 
 @takes(RecipeOptions)
@@ -140,7 +130,7 @@ def train(
 
 
 def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) -> int:
-    if options.get("optimizer") == LBFGS_NAME:
+    if options.get("optimizer") == LBFGS:
         return LBFGS_EPOCHS
     rows = sum(len(part) for part in (gold, pool) if isinstance(part, Gold | Pool))
     return suitable_epochs(max(rows, 1), options.get("batch_size", 128))
@@ -151,18 +141,17 @@ def _with_chosen_l2(
 ) -> tuple[Recipe, dict[str, Any]]:
     """The recipe with its penalty, and what the config tells of the choice; ``c``: where somebody has chosen."""
     objective = session.objective
-    if c is not None:
-        chosen = {"c": c, "losses": {}, "under": objective.name}
-        return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
-    fit = partial(_fitted_with, student, pool, recipe)
-    length = mean_square(session.pool.rows if session.pool is not None else cast(Gold, gold).rows)
-    told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed, "length": length}
-    try:
-        c, losses = choose_c(partial(fit, objective), gold, **told)
-    except UnderstudyError:
-        # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
-        objective = Objective(name="vanilla")
-        c, losses = choose_c(partial(fit, objective), gold, **told)
+    losses: dict[str, float] = {}
+    if c is None:
+        fit = partial(_fitted_with, student, pool, recipe)
+        length = mean_square(session.pool.rows if session.pool is not None else cast(Gold, gold).rows)
+        told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed, "length": length}
+        try:
+            c, losses = choose_c(partial(fit, objective), gold, **told)
+        except UnderstudyError:
+            # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
+            objective = Objective(name="vanilla")
+            c, losses = choose_c(partial(fit, objective), gold, **told)
     chosen = {"c": c, "losses": losses, "under": objective.name}
     return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
 
@@ -207,255 +196,6 @@ def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: E
         run.ema = ema
     drop_checkpoints(folder)
     return run
-
-
-@dataclass
-class Training:
-    """One training under way: pretraining on gold, training on gold and pool, fine-tuning on gold."""
-
-    session: Session
-    recipe: Recipe
-    checkpoints: Checkpoints
-    config: dict[str, Any]
-    callbacks: Sequence[Callback] = ()
-    test: Gold | None = None
-    select: Gold | None = None
-
-    def __post_init__(self) -> None:
-        self.progress = Progress()
-        self.student = self.session.student
-        self.model: Any = self.student
-        self.facts: dict[str, float] = {}
-        cross_fits = (
-            self.recipe.pretrain_epochs and self.session.pool is not None and self.session.objective.asks_student
-        )
-        self.untrained = copy.deepcopy(self.student) if cross_fits else None
-
-    def run(self, *, resume: bool, progress: bool) -> None:
-        recipe, reached = self.recipe, self.progress
-        if resume:
-            reached.phase = self.checkpoints.find() or reached.phase
-        if recipe.compile:
-            self.model = torch.compile(self.student)
-        if recipe.pretrain_epochs and not reached.is_past("pretrain"):
-            self._on_gold("pretrain", recipe.on_gold(recipe.pretrain_epochs))
-            self.session.learner.pretrained_on = None if self.untrained is None else self._pretrained_on
-        clock = time.perf_counter()
-        # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
-        self.session.learner.tells = not reached.is_past("pretrain")
-        self.session.prepare()
-        self.session.learner.tells = True
-        self.facts["prepare_seconds"] = time.perf_counter() - clock
-        if not reached.is_past("train"):
-            bar = EpochProgress(self.session.objective.name, recipe.epochs, shown=True) if progress else None
-            with bar or nullcontext():
-                self._epochs("train", self.session, recipe, bar)
-        if recipe.finetune_epochs:
-            if recipe.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
-                self.student.load_state_dict(reached.selected_state)
-            self._on_gold("finetune", recipe.finetuning())
-            if self.test is not None:
-                measured = evaluate(self.student, self.test, batch_size=recipe.pass_batch_size)
-                self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
-
-    def _on_gold(self, phase: str, recipe: Recipe) -> None:
-        self._epochs(phase, self.session.on_gold_alone(epochs=recipe.epochs), recipe)
-
-    def _pretrained_on(self, gold: Gold) -> nn.Module:
-        """A copy of the student, pretrained as it was but on these rows, in eval mode."""
-        student = copy.deepcopy(self.untrained)
-        assert student is not None
-        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, ema=None)
-        session = Session(
-            student, gold, None, self.session.objective, epochs=recipe.epochs, whole=recipe.takes_all_rows,
-            **recipe.session_options(),
-        )  # fmt: skip
-        session.tells = False
-        Training(session, recipe, Checkpoints(None, {}), {})._epochs("pretrain", session, recipe)
-        return student.eval()
-
-    def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
-        """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
-        progress = self.progress
-        self.ema = recipe.ema if phase == "train" else None
-        self.optimizer, part = self._optimizer(session, recipe)
-        # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
-        self.parts = {
-            "student": self.student, **self.session.parts(), "random": session.random,
-            "optimizer": part, "progress": progress,
-            **({} if recipe.ema is None else {"ema": recipe.ema}),
-        }  # fmt: skip
-        if self.checkpoints.restore(self.parts, self.session):
-            session.resume_at(progress.epoch, progress.batch)
-            if bar is not None:
-                bar.resume(progress.history)
-        else:
-            progress.enter(phase)
-            if self.ema is not None:
-                self.ema.reset(self.student)
-        if phase == "train":
-            self.show("on_start", self.session.facts)
-        for epoch in range(progress.epoch, recipe.epochs):
-            if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
-                break
-            if recipe.until_accuracy is not None and self._fitted() >= recipe.until_accuracy:
-                break
-            clock = time.perf_counter()
-            loss = self._epoch(epoch, session, recipe)
-            if epoch and self._is_done(epoch, session):
-                break
-            if phase == "train":
-                record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
-                record["seconds"] = time.perf_counter() - clock
-                self._look(record)
-                if bar is not None:
-                    bar.epoch(record)
-            self.checkpoints.save(self.parts, self.session)
-            if phase == "train":
-                self.show("on_epoch", self.session.facts)
-
-    def _optimizer(self, session: Session, recipe: Recipe) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
-        """What moves the parameters, and the part of a checkpoint that it is."""
-        if recipe.takes_all_rows:
-            nets = [learner.student for learner in session.scorer.learners.values()]
-            weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
-            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty)
-            return minimiser, minimiser
-        optimizer = make_optimizer(
-            recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
-            weight_decay=recipe.penalty, momentum=recipe.momentum,
-        )  # fmt: skip
-        return optimizer, OptimizerState(optimizer)
-
-    def _is_done(self, epoch: int, session: Session) -> bool:
-        """Whether an epoch began at the minimum, and no later one will have another."""
-        if not isinstance(self.optimizer, LBFGS) or not self.optimizer.idle:
-            return False
-        objective, every = session.objective, session.objective.refresh_every
-        changes = session.pool is not None and any(slot.wants_progress for slot in objective.slots())
-        return not changes and (session.pool is None or every is None or epoch % every == 0)
-
-    def _epoch(self, epoch: int, session: Session, recipe: Recipe) -> float:
-        """One pass over the rows, or some steps on all of them at once; the mean loss."""
-        progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
-        if isinstance(optimizer, LBFGS):
-            return self._minimise(optimizer, epoch, session)
-        device = device_of(self.student)
-        progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
-        moves = False
-        for batch in session.batches(epoch):
-            for group in optimizer.param_groups:
-                group["lr"] = recipe.lr_at(batch.progress)
-            scored = session.score(self.model, batch)
-            (scored.total / batch.step_rows).backward()
-            progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves
-            if not batch.ends_step:
-                continue
-            if recipe.clip is not None:
-                nn.utils.clip_grad_norm_(parameters, recipe.clip)
-            # All-zero weights leave the student alone; momentum and weight decay would still move it.
-            if moves:
-                optimizer.step()
-                if self.ema is not None:
-                    self.ema.update(self.student)
-            optimizer.zero_grad()
-            moves = False
-            progress.batch = session.batch
-            if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
-                self.checkpoints.save(self.parts, self.session)
-        progress.epoch, progress.batch = epoch + 1, 0
-        return _finite(float(progress.total), epoch) / session.epoch_rows
-
-    def _minimise(self, optimizer: LBFGS, epoch: int, session: Session) -> float:
-        # What agrees with gold at one point says little of the next: such weights serve for a single step.
-        loss, iterations = 0.0, 1 if session.learner.aligner is not None else ITERATIONS
-        for batch in session.batches(epoch):
-            random = torch.get_rng_state()
-
-            def mean_loss(batch: Batch = batch, random: Tensor = random) -> Tensor:
-                torch.set_rng_state(random)  # one function: dropout drops the same units every time
-                return session.score(self.model, batch).total / batch.step_rows
-
-            loss = optimizer.minimise(mean_loss, iterations)
-            if self.ema is not None:
-                self.ema.update(self.student)
-        self.progress.epoch, self.progress.batch = epoch + 1, 0
-        return _finite(loss, epoch)
-
-    def _look(self, record: dict[str, float]) -> None:
-        """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
-        progress = self.progress
-        if self.recipe.until_accuracy is not None:
-            record["train_accuracy"] = self._train_accuracy()
-        for name, rows in (("select", self.select), ("test", self.test)):
-            if rows is not None:
-                measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
-                record |= {f"{name}_{key}": value for key, value in measured.items()}
-        progress.history.append(record)
-        if self.select is not None and record["select_accuracy"] > progress.best:
-            progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
-            progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
-
-    def _fitted(self) -> float:
-        """The training accuracy after the last epoch; of a training that is resumed, too."""
-        return self.progress.history[-1]["train_accuracy"] if self.progress.history else 0.0
-
-    def _train_accuracy(self) -> float:
-        """Of the rows that train, how many the student gives their own label: gold's, and the teacher's best class."""
-        session, size = self.session, self.recipe.pass_batch_size
-        given: list[tuple[Any, Tensor]] = []
-        if session.pool is not None and session.pool.teacher is not None:
-            given.append((session.pool.rows, session.pool.teacher.top1()))
-        if session.trains is not None and self.recipe.gold_repeat:
-            given.append((session.trains.rows, session.trains.y))
-        right = [predicted(self.student, rows, batch_size=size) == labels for rows, labels in given]
-        return float(torch.cat(right).double().mean())
-
-    def show(self, moment: str, facts: dict[str, float]) -> None:
-        if self.callbacks:
-            history, folder = self.progress.history, self.checkpoints.run
-            show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
-
-    def result(self, started: float) -> Run:
-        session, progress = self.session, self.progress
-        columns, pool = dict(session.learner.columns), session.full_pool
-        if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
-            columns |= session.refined.columns(session.pool.teacher)
-            self.facts["mean_weight"] = session.facts.get("mean_weight", session.refined.mean_weight())
-        return Run(
-            student=self.student.eval(),
-            history=progress.history,
-            columns=_in_pool_order(columns, session.labelled, pool),
-            config=self.config,
-            facts=session.facts | self.facts | {"train_seconds": time.perf_counter() - started},
-            selected_epoch=progress.selected_epoch or None,
-            selected_state=progress.selected_state,
-            modules=session.learner.modules,
-            ids=None if pool is None else pool.ids,
-            ema=self.recipe.ema,
-            fits=session.learner.fits,
-        )
-
-
-def _finite(total: float, epoch: int) -> float:
-    if not math.isfinite(total):
-        raise UnderstudyError(
-            f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the features "
-            "(rows from memory maps and Datasets are not checked beforehand)"
-        )
-    return total
-
-
-def _in_pool_order(columns: Columns, labelled: Tensor | None, pool: Pool | None) -> Columns:
-    """Columns over the whole pool again: NaN (−1 for integers) on the rows that had no label."""
-    if labelled is None or pool is None:
-        return columns
-    full: Columns = {}
-    for name, column in columns.items():
-        filler = float("nan") if column.is_floating_point() else -1
-        full[name] = column.new_full((len(pool), *column.shape[1:]), filler)
-        full[name][labelled] = column
-    return full
 
 
 def _as_gold(examples: Gold | tuple[Any, Any] | None, name: str) -> Gold | None:
