@@ -269,6 +269,18 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
         assert alone(Recipe(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
 
 
+def test_votes_may_be_weighed_by_gold() -> None:
+    gold, pool, _ = blobs(0.2)
+    assert isinstance(gold.teacher, us.Hard) and isinstance(pool.teacher, us.Hard)
+    three = [
+        torch.stack([part.labels, part.labels, -torch.ones_like(part.labels)], 1)
+        for part in (gold.teacher, pool.teacher)
+    ]
+    voted = [us.Votes(votes, 3, by="gold") for votes in three]
+    run = us.auto(student, us.Gold(gold.x, gold.y, teacher=voted[0]), us.Pool(pool.x, voted[1]), **FAST)
+    assert {one["method"] for one in run.config["auto"]["candidates"]} >= {"gold only", "reconciled", "slam"}
+
+
 def test_good_labels_stay_with_vanilla() -> None:
     gold, pool, _ = blobs(0.0)
     run = us.auto(student, gold, pool, methods=["slam", "forward"], reconcile=False, **FAST)

@@ -36,6 +36,7 @@ from understudy.comparison.interval import signed
 from understudy.comparison.judge import CAUTION, SURE, Candidate, choose, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY, RECONCILED, VANILLA
 from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
 from understudy.methods.reconciled import Reconcile
@@ -175,7 +176,8 @@ def auto(
     folder = usable_folder(out, resume=resume)
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
-    objectives = candidates(gold, labelled) if methods is None else named_methods(methods, labelled)[0]
+    known = weighed(labelled, gold)
+    objectives = candidates(gold, known) if methods is None else named_methods(methods, known)[0]
     if pilot_rows < 1:
         raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
@@ -184,7 +186,7 @@ def auto(
     decision, relabel = None if folder is None else _earlier(folder, pilot), Reconcile(folds, pilot_rows)
     if decision is None:
         judged, relabel = pilot.run(executor, progress=progress)
-        choice, ruled_out = _choice(judged, gold, sees_all=pilot.sees_all)
+        choice, ruled_out = _choice(judged, weighed(gold, gold), sees_all=pilot.sees_all)
         decision = {
             "choice": choice, "ruled_out": ruled_out, "folds": folds,
             "pilot_rows": min(pilot_rows, len(labelled)), "candidates": _table(judged.values()),
