@@ -7,6 +7,7 @@ Values are checked when a user makes a set of them. What was checked already (wh
 some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which look at nothing twice.
 """
 
+import copy
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -159,6 +160,12 @@ class Gold:
         part.teacher_rows = (with_teacher >= 0).nonzero().squeeze(1)
         part.teacher = None if self.teacher is None else self.teacher.take(with_teacher[part.teacher_rows])
         return part
+
+    def without_teacher(self) -> "Gold":
+        """The same rows as if the teacher had said nothing of them, and nothing were known of it."""
+        silent = copy.copy(self)
+        silent.teacher, silent.teacher_rows, silent.answers = None, self.teacher_rows[:0], None
+        return silent
 
     def _keep_marks(self, estimate_only: Tensor) -> None:
         if bool(estimate_only.any()):

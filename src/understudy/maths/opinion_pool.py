@@ -20,8 +20,9 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from understudy.maths.source_confusion import deal_folds
+
 RIDGE_WEIGHT, RIDGE_BIAS, RIDGE_FULL = 1.0, 3.0, 10.0
-FOLDS = 5
 # Beyond so many numbers a full regression is not tried: there is never gold for it.
 MOST_NUMBERS = 20_000
 
@@ -61,7 +62,7 @@ def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None) -> 
 def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:
     """log q ``(n, C)`` of each row by a pool fitted on the other folds (None: five, dealt by class)."""
     scores = centred(scores)
-    fold = _folds(y) if fold is None else fold
+    fold = deal_folds(y) if fold is None else fold
     opinion = torch.empty(scores.shape[1:], dtype=torch.float64)
     for number in fold.unique().tolist():
         mine = fold == number
@@ -105,10 +106,3 @@ def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tens
     bounds = [(0, None)] * witnesses + [(None, None)] * (len(start) - witnesses)
     found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     return parts(torch.from_numpy(found.x))
-
-
-def _folds(y: Tensor) -> Tensor:
-    """The rows of every class dealt out in turn."""
-    fold = torch.empty_like(y)
-    fold[y.argsort(stable=True)] = torch.arange(len(y)) % min(FOLDS, len(y))
-    return fold

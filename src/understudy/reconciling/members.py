@@ -111,11 +111,9 @@ class TrainedOn:
     """As ``Fold.c``, of this member alone."""
 
     def testify(self, fold: Fold) -> Tensor:
-        gold, probs = copy.copy(fold.gold), self.labels[fold.number]
-        gold.teacher, gold.teacher_rows = None, gold.teacher_rows[:0]
-        pool = Pool.of(fold.pool.rows, Soft(probs), fold.pool.ids)
+        pool = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
         c = fold.c if self.c is None else (self.c, self.c)
-        return Trained(self.objective).testify(replace(fold, gold=gold, pool=pool, c=c))
+        return Trained(self.objective).testify(replace(fold, gold=fold.gold.without_teacher(), pool=pool, c=c))
 
 
 @dataclass(frozen=True)

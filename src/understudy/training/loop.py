@@ -106,7 +106,9 @@ def train(
                 build, gold, pool, recipe, classes=session.classes,
                 folder=None if folder is None else folder / FOLDER / "relabel", progress=progress,
             )  # fmt: skip
-            session = Session(student, _silent(gold), relabelled.pool, objective.replace(relabel=None), **told)
+            # What the teacher said of gold is no word on labels that somebody else has made.
+            silent = None if gold is None else gold.without_teacher()
+            session = Session(student, silent, relabelled.pool, objective.replace(relabel=None), **told)
             session.facts |= relabelled.facts
         chosen: dict[str, Any] = {}
         if recipe.weight_decay == AUTO:
@@ -176,15 +178,6 @@ def _check_gold_trains(gold: Gold | None) -> None:
         raise UnderstudyError(
             "pretrain_epochs and finetune_epochs train on gold, but every gold row is estimate_only; pass others too"
         )
-
-
-def _silent(gold: Gold | None) -> Gold | None:
-    """Gold without the teacher's word, which is no word on labels that somebody else has made."""
-    if gold is None or gold.teacher is None:
-        return gold
-    silent = copy.copy(gold)
-    silent.teacher, silent.teacher_rows = None, gold.teacher_rows[:0]
-    return silent
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
