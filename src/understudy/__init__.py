@@ -5,41 +5,43 @@ run = us.train(student, us.Gold(x, y, teacher=probs), us.Pool(x_pool, probs_pool
 """
 
 import importlib
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from understudy import maths, models
-from understudy.acquisition.select import select
-from understudy.auditing.audit import audit
-from understudy.comparison.auto import auto
-from understudy.comparison.compare import compare
-from understudy.comparison.reconcile import reconcile
-from understudy.data import augment, noise
-from understudy.data.builtin import digits
-from understudy.data.examples import Gold, Pool
-from understudy.data.rows import mapped_rows
-from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
-from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.export import export
-from understudy.inference.passes import evaluate
-from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
-from understudy.labels.forms import Hard, Soft
-from understudy.labels.llm.answers import read_answers
-from understudy.labels.reliability import Reliability
-from understudy.labels.store.label_store import LabelStore, label_missing
-from understudy.labels.topk import TopK
-from understudy.labels.votes import Votes, fit_votes
-from understudy.leaks.between import leaks_between
-from understudy.maths.alignment.aligner import alignment
-from understudy.methods import METHODS, PUBLIC
-from understudy.objective import Objective
-from understudy.tables.read import read_examples
-from understudy.training.callbacks import Callback
-from understudy.training.defaults import suitable_student
-from understudy.training.ema import EMA
-from understudy.training.l2 import l2_of_c
-from understudy.training.loop import train
-from understudy.training.run import Run
-from understudy.training.session import Session
+if TYPE_CHECKING:
+    from understudy import maths, models
+    from understudy.acquisition.select import select
+    from understudy.auditing.audit import audit
+    from understudy.comparison.auto import auto
+    from understudy.comparison.compare import compare
+    from understudy.comparison.reconcile import reconcile
+    from understudy.data import augment, noise
+    from understudy.data.builtin import digits
+    from understudy.data.examples import Gold, Pool
+    from understudy.data.rows import mapped_rows
+    from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
+    from understudy.errors import UnderstudyError, UnderstudyWarning
+    from understudy.inference.export import export
+    from understudy.inference.passes import evaluate
+    from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
+    from understudy.labels.forms import Hard, Soft
+    from understudy.labels.llm.answers import read_answers
+    from understudy.labels.reliability import Reliability
+    from understudy.labels.store.label_store import LabelStore, label_missing
+    from understudy.labels.topk import TopK
+    from understudy.labels.votes import Votes, fit_votes
+    from understudy.leaks.between import leaks_between
+    from understudy.maths.alignment.aligner import alignment
+    from understudy.methods import METHODS
+    from understudy.objective import Objective
+    from understudy.tables.read import read_examples
+    from understudy.training.callbacks import Callback
+    from understudy.training.defaults import suitable_student
+    from understudy.training.ema import EMA
+    from understudy.training.l2 import l2_of_c
+    from understudy.training.loop import train
+    from understudy.training.run import Run
+    from understudy.training.session import Session
 
 __version__ = "0.1.0"
 
@@ -92,19 +94,64 @@ __all__ = [
     "train",
 ]
 
-
-# Every method file's names (us.slam, us.slam_link, …) are public without being listed here.
-globals().update(PUBLIC)
-
-# Loaded at first use: they bring matplotlib and scipy.stats along, a second of start-up nobody else should pay.
-_LAZY = ("active", "theory")
+# Nothing is loaded before it is used: PyTorch alone takes seconds, and who asks the command line for help, or for one
+# prediction, should not wait for what others need. A test holds this table to the imports above.
+_HOMES = {
+    "acquisition.select": "select",
+    "auditing.audit": "audit",
+    "comparison.auto": "auto",
+    "comparison.compare": "compare",
+    "comparison.reconcile": "reconcile",
+    "data": "augment noise",
+    "data.builtin": "digits",
+    "data.examples": "Gold Pool",
+    "data.rows": "mapped_rows",
+    "data.splits": "Splits cross_fit cross_fitted_alpha split",
+    "errors": "UnderstudyError UnderstudyWarning",
+    "inference.export": "export",
+    "inference.passes": "evaluate",
+    "inference.teacher": "Passes stochastic_passes teach teacher_features",
+    "labels.forms": "Hard Soft",
+    "labels.llm.answers": "read_answers",
+    "labels.reliability": "Reliability",
+    "labels.store.label_store": "LabelStore label_missing",
+    "labels.topk": "TopK",
+    "labels.votes": "Votes fit_votes",
+    "leaks.between": "leaks_between",
+    "maths.alignment.aligner": "alignment",
+    "methods": "METHODS",
+    "objective": "Objective",
+    "tables.read": "read_examples",
+    "training.callbacks": "Callback",
+    "training.defaults": "suitable_student",
+    "training.ema": "EMA",
+    "training.l2": "l2_of_c",
+    "training.loop": "train",
+    "training.run": "Run",
+    "training.session": "Session",
+}
+_HOME = {name: f"understudy.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return importlib.import_module(f"understudy.{name}")
-    raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    """The public names (PEP 562): those of the table, the package's modules, and what the methods' files export."""
+    if name in _HOME:
+        value = getattr(__import__(_HOME[name], fromlist=[name]), name)
+    elif name.startswith("__") or not name.isidentifier():
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    elif find_spec(f"understudy.{name}") is not None:
+        value = importlib.import_module(f"understudy.{name}")
+    else:
+        from understudy.methods import PUBLIC
+
+        if name not in PUBLIC:
+            raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+        value = PUBLIC[name]
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *PUBLIC, *_LAZY})
+    from understudy.methods import PUBLIC
+
+    return sorted({*__all__, *PUBLIC, "active", "theory"})

@@ -60,9 +60,9 @@ def method(factory: Method) -> Method:
     return spelled_out(factory, parameters(Objective, names))
 
 
-def parameters(table: type, names: type) -> list[Parameter]:
-    """Those fields of a dataclass that a TypedDict names, as keyword parameters."""
-    hints = get_type_hints(names)
+def parameters(table: type, names: type, named: dict[str, Any] | None = None) -> list[Parameter]:
+    """Those fields of a dataclass that a TypedDict names, as keyword parameters; ``named``: types its file lacks."""
+    hints = get_type_hints(names, localns=named)
     return [
         Parameter(
             field.name, Parameter.KEYWORD_ONLY, annotation=hints[field.name],

@@ -13,7 +13,7 @@ import understudy as us
 from understudy.data.batches import plan_epoch
 from understudy.maths import losses
 from understudy.objective import Context, Objective, Outputs, Step
-from understudy.training.recipe import make_optimizer
+from understudy.training.optimizers import make_optimizer
 
 F = torch.tensor([[0.5, 0.3, 0.2]])
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import find_schedule, make_optimizer, piecewise
+from understudy.training.optimizers import make_optimizer
+from understudy.training.recipe import find_schedule, piecewise
 
 
 @pytest.mark.parametrize(

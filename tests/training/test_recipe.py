@@ -11,21 +11,23 @@ import torch
 from torch import nn
 
 import understudy as us
+from understudy.training.keywords import NAMED
 from understudy.training.recipe import Recipe, RecipeOptions, SessionOptions, known
 
 FIELDS = {each.name: each for each in fields(Recipe)}
 
 
 def test_type_checkers_know_the_same_options() -> None:
-    assert get_type_hints(RecipeOptions) == get_type_hints(Recipe)
-    assert set(get_type_hints(SessionOptions)) < set(FIELDS)
+    assert get_type_hints(RecipeOptions, localns=NAMED) == get_type_hints(Recipe, localns=NAMED)
+    assert set(SessionOptions.__annotations__) < set(FIELDS)
 
 
 @pytest.mark.parametrize("function", [us.train, us.Session.__init__])
 def test_signatures_show_every_option_with_its_default(function: Any) -> None:
     shown = inspect.signature(function).parameters
-    names = get_type_hints(RecipeOptions if function is us.train else SessionOptions)
-    for name in names:
+    names = get_type_hints(RecipeOptions if function is us.train else SessionOptions, localns=NAMED)
+    for name, kind in names.items():
+        assert shown[name].annotation == kind, name
         default = FIELDS[name].default
         assert shown[name].default == (inspect.Parameter.empty if default is MISSING else default), name
     assert inspect.Parameter.VAR_KEYWORD not in {each.kind for each in shown.values()}

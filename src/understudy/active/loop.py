@@ -35,9 +35,10 @@ from understudy.methods.vanilla import vanilla
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
+from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
 from understudy.training.loop import train
-from understudy.training.recipe import Recipe, SharedOptions, takes
+from understudy.training.recipe import Recipe, SharedOptions
 from understudy.training.run import Run
 
 

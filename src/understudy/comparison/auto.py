@@ -48,8 +48,9 @@ from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
+from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.recipe import Recipe, SharedOptions, plain, takes
+from understudy.training.recipe import Recipe, SharedOptions, plain
 from understudy.training.run import Run, usable_folder
 
 FOLDER = "pilot"

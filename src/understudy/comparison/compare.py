@@ -30,7 +30,8 @@ from understudy.store.jobs import Jobs, file_name
 from understudy.store.progress import ProgressBar
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.callbacks import Callback
-from understudy.training.recipe import Recipe, SharedOptions, takes
+from understudy.training.keywords import takes
+from understudy.training.recipe import Recipe, SharedOptions
 
 FORMAT = 2
 

@@ -23,8 +23,9 @@ from understudy.methods.reconciled import cross_fit, default_members
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
 from understudy.store.files import locked
+from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.recipe import Recipe, SharedOptions, plain, takes
+from understudy.training.recipe import Recipe, SharedOptions, plain
 
 
 @takes(SharedOptions)

@@ -3,6 +3,9 @@
 Every module here is found by itself: its function joins ``METHODS``, and what its ``__all__`` lists becomes a public
 name of ``understudy``. Adding a method therefore touches its own file and its own test, and README's table, which
 holds the first line of each file.
+
+    NAMES                                       # known without loading a method, hence without PyTorch
+    METHODS["slam"](lower_bound=0.6)            # loads them all, once
 """
 
 import importlib
@@ -10,13 +13,19 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-METHODS: dict[str, Callable[..., Any]] = {}
+NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+METHODS: dict[str, Callable[..., Any]]
 """name -> factory of an Objective."""
 
-PUBLIC: dict[str, Any] = {}
+PUBLIC: dict[str, Any]
 """Every name the method modules export."""
 
-for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-    _loaded = importlib.import_module(f"{__name__}.{_module}")
-    METHODS[_module] = getattr(_loaded, _module)
-    PUBLIC.update({name: getattr(_loaded, name) for name in _loaded.__all__})
+
+def __getattr__(name: str) -> Any:
+    if name not in ("METHODS", "PUBLIC"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    loaded = {each: importlib.import_module(f"{__name__}.{each}") for each in NAMES}
+    globals()["METHODS"] = {each: getattr(module, each) for each, module in loaded.items()}
+    globals()["PUBLIC"] = {each: getattr(module, each) for module in loaded.values() for each in module.__all__}
+    return globals()[name]

@@ -26,10 +26,11 @@ from understudy.store.files import locked
 from understudy.training.callbacks import Callback, check_callbacks
 from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
 from understudy.training.ema import EMA
+from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
 from understudy.training.learner import check_outputs
 from understudy.training.phases import Training
-from understudy.training.recipe import AUTO, LBFGS, Recipe, RecipeOptions, takes
+from understudy.training.recipe import AUTO, LBFGS, Recipe, RecipeOptions
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
 from understudy.training.state import FOLDER, Checkpoints, check_same_training, drop_checkpoints, settings_of

@@ -3,7 +3,7 @@
 ``us.train``, ``us.compare``, ``us.auto``, the command line and the request file it writes all read this table: a new
 option is a field here and its line in ``RecipeOptions`` (for type checkers), and whoever uses it. Each field says its
 default, a line of help, the limits of its value, how it is typed on a command line, and whether a training that is
-resumed may differ in it.
+resumed may differ in it. The command line shows the table before anything is trained: this file loads without PyTorch.
 
     recipe = Recipe(epochs=30, lr=0.01)
     recipe.lr_at(0.5)                       # half-way through training
@@ -11,19 +11,18 @@ resumed may differ in it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import Any, Required, TypedDict, get_type_hints
-
-import numpy as np
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from understudy.errors import UnderstudyError
-from understudy.options import Function, parameters, spelled_out
-from understudy.store.settings import fingerprint
-from understudy.training.ema import EMA
+
+if TYPE_CHECKING:
+    import torch
+
+    from understudy.data.augment import Augment
+    from understudy.training.ema import EMA
 
 Schedule = Callable[[float], float]
 """A function of training progress (0 … 1) that multiplies the learning rate: one serves any number of epochs."""
@@ -66,7 +65,6 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 
 LBFGS, AUTO = "lbfgs", "auto"
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
-Augment = Callable[[Tensor, torch.Generator], Tensor]
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 
 TRAINING = "Training"
@@ -79,9 +77,9 @@ class BatchOptions(TypedDict, total=False):
     gold_repeat: int
     gold_weight: float
     accumulate: int
-    augment: Augment | None
+    augment: "Augment | None"
     feature_layer: str | None
-    autocast: torch.dtype | None
+    autocast: "torch.dtype | None"
     pass_batch_size: int
 
 
@@ -107,7 +105,7 @@ class StudentOptions(BatchOptions, total=False):
     finetune_epochs: int
     finetune_lr: float | None
     clip: float | None
-    device: str | torch.device | None
+    device: "str | torch.device | None"
     compile: bool
 
 
@@ -121,7 +119,7 @@ class RecipeOptions(SessionOptions, StudentOptions, total=False):
     """All of them, as keyword arguments of ``us.train``."""
 
     epochs: int
-    ema: EMA | None
+    ema: "EMA | None"
     checkpoint_every: int | None
 
 
@@ -189,17 +187,19 @@ class Recipe:
     )
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
     accumulate: int = option(1, help="Batches that make one step.", least=1, whole=True)
-    augment: Augment | None = option(None, help="(x, generator) -> x, changes training batches.")
+    augment: "Augment | None" = option(None, help="(x, generator) -> x, changes training batches.")
     feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
-    device: str | torch.device | None = option(None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True)
-    autocast: torch.dtype | None = option(None, help="Mixed precision, e.g. torch.bfloat16 on a GPU.")
+    device: "str | torch.device | None" = option(
+        None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True
+    )
+    autocast: "torch.dtype | None" = option(None, help="Mixed precision, e.g. torch.bfloat16 on a GPU.")
     compile: bool = option(False, help="Run the student through torch.compile.")
     workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, whole=True, may_differ=True)
     pass_batch_size: int = option(
         1024, help="Rows per batch where rows are only looked at.", least=1, whole=True, may_differ=True
     )
     refine: bool = option(True, help="Keep, per pool row, what training said of its label.")
-    ema: EMA | None = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
+    ema: "EMA | None" = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
     checkpoint_every: int | None = option(
         None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
         whole=True, may_differ=True,
@@ -254,7 +254,7 @@ class Recipe:
     @classmethod
     def shared(cls, options: SharedOptions, function: str) -> "Recipe":
         """What the trainings of a ``function`` share; each of them has its own seed."""
-        if other := options.keys() - get_type_hints(SharedOptions).keys():
+        if other := options.keys() - SharedOptions.__annotations__.keys():
             raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
         return cls(**options)
 
@@ -263,7 +263,7 @@ class Recipe:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[return-value]
 
     def session_options(self) -> SessionOptions:
-        return {name: getattr(self, name) for name in get_type_hints(SessionOptions)}  # type: ignore[return-value]
+        return {name: getattr(self, name) for name in SessionOptions.__annotations__}  # type: ignore[return-value]
 
     def as_config(self) -> dict[str, Any]:
         """What JSON can hold of it."""
@@ -282,10 +282,17 @@ def known(each: "Field[Any]") -> Option:
 
 def plain(value: Any) -> Any:
     """NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's."""
+    import numpy as np
+
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _setting(value: Any) -> Any:
+    import torch
+
+    from understudy.store.settings import fingerprint
+    from understudy.training.ema import EMA
+
     if isinstance(value, int | float | str | None):
         return value
     if isinstance(value, torch.dtype):
@@ -315,32 +322,3 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
     if not (is_number and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
-
-
-def takes(options: type) -> Callable[[Function], Function]:
-    """Shows, in place of ``**options``, those options of a recipe by name, type and default; refuses any other."""
-    return lambda function: spelled_out(function, parameters(Recipe, options), first=True)
-
-
-def make_optimizer(
-    name: str, *groups: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float
-) -> torch.optim.Optimizer:
-    """The fused kernels update all tensors of a group in one call; they exist for CPU and CUDA.
-
-    The fused SGD wants every parameter of a group to have a gradient from its first step on, or none: what a method
-    trains beside the student, which batches of gold alone do not touch, is a group of its own.
-    """
-    trained = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
-    every = [parameter for group in trained for parameter in group]
-    if not every:
-        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
-    kinds = {parameter.device.type for parameter in every}
-    fused = kinds <= {"cpu", "cuda"} and all(parameter.is_floating_point() for parameter in every)
-    given = [{"params": group} for group in trained if group]
-    if name == "adam":
-        return torch.optim.Adam(given, lr=lr, weight_decay=weight_decay, fused=fused)
-    if name == "adamw":
-        return torch.optim.AdamW(given, lr=lr, weight_decay=weight_decay, fused=fused)
-    if name == "sgd":
-        return torch.optim.SGD(given, lr=lr, weight_decay=weight_decay, momentum=momentum, fused=fused)
-    raise UnderstudyError(f"optimizer={name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")

@@ -16,7 +16,7 @@ own are all it takes to go on later, in the middle of an epoch too.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Unpack, get_type_hints
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,9 @@ from understudy.inference.passes import device_of, to_device
 from understudy.labels.base import Labels
 from understudy.models.sparse import takes_sparse
 from understudy.objective import Batch, Columns, Objective, Scored, Scorer
+from understudy.training.keywords import takes
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
-from understudy.training.recipe import Recipe, SessionOptions, takes
+from understudy.training.recipe import Recipe, SessionOptions
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.
 MOST_ENTRIES = 100_000_000
@@ -163,7 +164,7 @@ class Session:
         whole: bool = False,
         **options: Unpack[SessionOptions],
     ) -> None:
-        if other := options.keys() - get_type_hints(SessionOptions).keys():
+        if other := options.keys() - SessionOptions.__annotations__.keys():
             raise TypeError(f"Session() got an unexpected keyword argument {min(other)!r}; only a loop can use it")
         if not isinstance(objective, Objective):
             raise UnderstudyError(

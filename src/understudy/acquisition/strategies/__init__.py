@@ -1,19 +1,26 @@
-"""One file per selection strategy: an object named like its file, found by itself."""
+"""One file per selection strategy: an object named like its file, found by itself.
+
+    NAMES                     # known without loading a strategy, hence without PyTorch
+    STRATEGIES["badge"]       # loads them all, once
+"""
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING, Any
 
-from understudy.acquisition.strategy import Strategy
+if TYPE_CHECKING:
+    from understudy.acquisition.strategy import Strategy
 
+NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
-def _discovered() -> dict[str, Strategy]:
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    strategies: dict[str, Strategy] = {
-        name: getattr(importlib.import_module(f"{__name__}.{name}"), name) for name in sorted(names)
-    }
-    # From the one that looks at nothing to the ones that look at most.
-    return dict(sorted(strategies.items(), key=lambda item: len(item[1].needs)))
-
-
-STRATEGIES = _discovered()
+STRATEGIES: dict[str, "Strategy"]
 """name -> strategy."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "STRATEGIES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    strategies = {each: getattr(importlib.import_module(f"{__name__}.{each}"), each) for each in NAMES}
+    # From the one that looks at nothing to the ones that look at most.
+    globals()[name] = dict(sorted(strategies.items(), key=lambda item: len(item[1].needs)))
+    return globals()[name]
