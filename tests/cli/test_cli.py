@@ -94,7 +94,7 @@ def test_every_option_reaches_training(folder: Path, monkeypatch: pytest.MonkeyP
         seen.update(keywords)
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr("understudy.cli.train.train", spy)
+    monkeypatch.setattr("understudy.cli.training.train", spy)
     text = "--optimizer sgd --schedule cosine --weight-decay 0.1 --momentum 0.5 --pretrain 1 --gold-repeat 2"
     text += " --gold-weight 3 --clip 1.5 --batch-size 7 --seed 4 --device cpu --select test.npz"
     train(*text.split(), "--classes", "3")
@@ -220,7 +220,7 @@ def test_interrupt_is_one_line_and_130(folder: Path, monkeypatch: pytest.MonkeyP
     def interrupted(*arguments: Any, **keywords: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("understudy.cli.train.train", interrupted)
+    monkeypatch.setattr("understudy.cli.training.train", interrupted)
     assert train(code=130).stderr == "stopped\n"
 
 
@@ -228,7 +228,7 @@ def test_a_bug_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*arguments: Any, **keywords: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("understudy.cli.train.train", broken)
+    monkeypatch.setattr("understudy.cli.training.train", broken)
     arguments = ["train", "--gold", "gold.parquet", "--epochs", "1", "--out", "run"]
     pool = ["--pool", "pool.parquet"]
     assert isinstance(CliRunner().invoke(cli.app, [*arguments, *pool]).exception, ZeroDivisionError)
@@ -248,7 +248,7 @@ def test_help_teaches() -> None:
 
 
 def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.cli import demo
+    from understudy.cli import digits_demo as demo
 
     tiny = demo.Setting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=100, epochs=1, gold_only_epochs=1)
     monkeypatch.setattr(demo, "Setting", lambda seeds: tiny)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from understudy.cli import demo
-from understudy.cli.demo import GOLD_ONLY, SLAM, TEACHER, VANILLA, WEIGHTED, Setting, deal, judge, run_demo
+from understudy.cli import digits_demo as demo
+from understudy.cli.digits_demo import GOLD_ONLY, SLAM, TEACHER, VANILLA, WEIGHTED, Setting, deal, judge, run_demo
 from understudy.comparison.outcome import Comparison, Outcome
 from understudy.errors import UnderstudyWarning
 
@@ -107,7 +107,7 @@ def test_warnings_are_gathered_and_others_pass(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.slow
 def test_demo_shows_what_it_is_for() -> None:
     """Three seeds at full size: gold only < teacher < SLaM, and vanilla < SLaM, in the mean."""
-    from understudy.cli.demo import methods
+    from understudy.cli.digits_demo import methods
     from understudy.comparison.outcome import run_cells
 
     setting = Setting(seeds=3)

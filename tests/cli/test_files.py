@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy import cli
 from understudy.cli.shared import RECIPE_FIELDS
-from understudy.cli.train import TrainRequest, run_training
+from understudy.cli.training import TrainRequest, run_training
 from understudy.featurise.featuriser import Featuriser
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from understudy.auditing.audit import audit
-from understudy.auditing.terminal import print_audit
 from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
 from understudy.store.files import check_new_file, write_json
@@ -42,6 +40,9 @@ def audit_command(
         check_new_file(out, "an audit is", (".html", ".json"))
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
+    from understudy.auditing.audit import audit
+    from understudy.auditing.terminal import print_audit
+
     examples = data.read([str(gold)], pool=pool)
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")

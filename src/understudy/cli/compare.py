@@ -2,22 +2,19 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from understudy import models
 from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.comparison.cells import from_text
-from understudy.comparison.compare import compare
-from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import usable_device
 from understudy.store.console import collected_warnings, complain
-from understudy.tables.read import Examples
 from understudy.training.recipe import AUTO, LBFGS
+
+if TYPE_CHECKING:
+    from understudy.comparison.outcome import Comparison
+    from understudy.tables.read import Examples
 
 
 @takes_options("seed", "ema", "checkpoint_every")
@@ -56,6 +53,12 @@ def compare_command(
 
     `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
+    from understudy import models
+    from understudy.cli.suited import optimizer_fact, suited
+    from understudy.comparison.cells import from_text
+    from understudy.comparison.compare import compare
+    from understudy.inference.passes import usable_device
+
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is refused before files are read
     if recipe["patience"] is not None and select is None and not select_share:
@@ -66,7 +69,7 @@ def compare_command(
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.outputs(examples)
-        student, recipe = shared.suited(student, examples, recipe)
+        student, recipe = suited(student, examples, recipe)
         build = partial(models.from_text, student, shape=examples.shape, classes=classes)  # can be sent to processes
         try:
             comparison = compare(
@@ -82,17 +85,19 @@ def compare_command(
     how = f"{how}, student {student}"
     facts = [
         ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
-        ("Optimizer", shared.optimizer_fact(recipe)),
+        ("Optimizer", optimizer_fact(recipe)),
         ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
     ]
     _publish(out, comparison, examples, how, facts, warnings, classes)
 
 
 def _publish(
-    out: Path, comparison: Comparison, examples: Examples, how: str, facts: list[tuple[str, str]],
+    out: Path, comparison: "Comparison", examples: "Examples", how: str, facts: list[tuple[str, str]],
     warnings: list[str], classes: int,
 ) -> None:  # fmt: skip
     """The page, the picture, and the same in the terminal."""
+    from rich.console import Console
+
     from understudy.report.comparison import write_comparison_report, write_difference_plot
     from understudy.report.figures import measure_teacher
 

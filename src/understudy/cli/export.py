@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import RunOnFile
-from understudy.inference.export import ROWS, export
-from understudy.training.run import Run
 
 
 def export_command(
@@ -32,6 +28,12 @@ def export_command(
 
     Example: `understudy export runs/first --out student.onnx`
     """
+    import torch
+
+    from understudy.cli.run_on_file import RunOnFile
+    from understudy.inference.export import ROWS, export
+    from understudy.training.run import Run
+
     given = None if rows is None else RunOnFile(run, rows)
     loaded = Run.load(run) if given is None else given.run
     if selected:

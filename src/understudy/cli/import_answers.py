@@ -1,17 +1,17 @@
 """``understudy import``: an LLM's answers as the teacher's labels."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import named_columns
-from understudy.labels.llm.answers import FORMS, Answers, read_answers
-from understudy.store.arrow import Array
+from understudy.labels.llm import FORMS
 from understudy.store.files import check_new_file
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
+
+if TYPE_CHECKING:
+    from understudy.labels.llm.answers import Answers
+    from understudy.store.arrow import Array
 
 
 def import_command(
@@ -48,6 +48,10 @@ def import_command(
     `understudy import part1.jsonl part2.jsonl --classes spam,ham --alias "not spam=ham" --out labels.parquet`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
+    from understudy.labels.forms import named_columns
+    from understudy.labels.llm.answers import read_answers
+    from understudy.tables.write import write_table
+
     names = [name.strip() for name in classes.split(",")]
     answers = read_answers(files, names, aliases=_aliases(alias or []), field=field, form=form)
     typer.echo(str(answers.report))
@@ -67,8 +71,11 @@ def _aliases(given: list[str]) -> dict[str, str]:
     return {word.strip(): name.strip() for word, _, name in pairs}
 
 
-def _joined(answers: Answers, path: Path) -> dict[str, Array]:
+def _joined(answers: "Answers", path: Path) -> "dict[str, Array]":
     """The pool's columns, and the labels of its rows."""
+    from understudy.labels.forms import named_columns
+    from understudy.tables.table import read_table
+
     pool = read_table(path)
     labelled = [name for name in pool.columns if name.startswith("teacher_")]
     if labelled:

@@ -1,21 +1,18 @@
 """``understudy predict``: a trained student on the rows of a file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import RunOnFile
-from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import predict
-from understudy.store.arrow import Array
 from understudy.store.files import check_new_file
-from understudy.tables.labelling import ClassNames
-from understudy.tables.table import Table
-from understudy.tables.write import WRITERS, write_table
+
+if TYPE_CHECKING:
+    from understudy.store.arrow import Array
+    from understudy.tables.labelling import ClassNames
+    from understudy.tables.table import Table
 
 
 def predict_command(
@@ -35,6 +32,13 @@ def predict_command(
 
     Example: `understudy predict runs/first new.csv --out predictions.csv`
     """
+    import numpy as np
+
+    from understudy.cli.run_on_file import RunOnFile
+    from understudy.comparison.interval import percent
+    from understudy.inference.passes import predict
+    from understudy.tables.write import WRITERS, write_table
+
     check_new_file(out, "tables are", tuple(WRITERS))
     given = RunOnFile(run, file, column)
     student = given.run.selected() if selected else given.run.student
@@ -58,14 +62,16 @@ def predict_command(
     typer.echo(f"{len(probs)} predictions: {out}")
 
 
-def _by_name(probs: Array, names: ClassNames) -> Array:
+def _by_name(probs: "Array", names: "ClassNames") -> "Array":
+    import numpy as np
+
     record = np.empty(len(probs), dtype=[(name, probs.dtype) for name in names.names])
     for number, name in enumerate(names.names):
         record[name] = probs[:, number]
     return record
 
 
-def _truth(table: Table, names: ClassNames | None) -> Array | None:
+def _truth(table: "Table", names: "ClassNames | None") -> "Array | None":
     """The true classes where the file has them; what is no class of the run is left out."""
     if "label" not in table.names:
         return None

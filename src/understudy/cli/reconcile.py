@@ -1,34 +1,16 @@
 """``understudy reconcile``: the labels of a pool, made of everybody's word."""
 
-import re
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import torch
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
-from torch import Tensor
 
-from understudy import models
 from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.comparison.reconcile import reconcile
-from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import usable_device
-from understudy.labels.forms import Soft, named_columns
-from understudy.reconciling.reconcile import ReconciledPool
-from understudy.reconciling.words import HEADINGS, together, witness_table
-from understudy.store.arrow import Array
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
-from understudy.tables.table import Table, read_table
-from understudy.tables.write import write_table
 from understudy.training.recipe import AUTO
 
 
@@ -73,6 +55,14 @@ def reconcile_command(
     `understudy reconcile --gold gold.npz --pool pool.npz --student mlp:128,128 --epochs 30 --folds 5 --out labels.npz`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
+    from understudy import models
+    from understudy.cli.reconciled_pool import print_witnesses, with_new_labels
+    from understudy.cli.suited import suited
+    from understudy.comparison.reconcile import reconcile
+    from understudy.inference.passes import usable_device
+    from understudy.tables.table import read_table
+    from understudy.tables.write import write_table
+
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with collected_warnings():
         examples = data.read(gold, pool=pool)
@@ -80,7 +70,7 @@ def reconcile_command(
             raise UnderstudyError("labels are weighed on gold; name a gold file and a pool file")
         examples.leaks().warn()
         classes = data.outputs(examples)
-        student, recipe = shared.suited(student, examples, recipe)
+        student, recipe = suited(student, examples, recipe)
         build = partial(models.from_text, student, shape=examples.shape, classes=classes)  # can be sent to processes
         made = reconcile(
             build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, workers=workers,
@@ -88,66 +78,5 @@ def reconcile_command(
         )  # fmt: skip
     print_witnesses(made.facts())
     table = read_table(pool, columns=data.columns)
-    write_table(out, _columns(table, examples.gold, made, examples.class_names))
+    write_table(out, with_new_labels(table, examples.gold, made, examples.class_names))
     typer.echo(f"{len(made):,} pool rows with reconciled labels: {out}")
-
-
-def print_witnesses(facts: Mapping[str, float]) -> None:
-    """Who was believed how far, as a table; nothing where a run had no witnesses."""
-    found = witness_table(facts)
-    if not found:
-        return
-    grid = Grid(padding=(0, 1), box=None, header_style="dim")
-    for number, heading in enumerate(HEADINGS):
-        grid.add_column(heading, justify="left" if number < 2 else "right", no_wrap=number != 1)
-    for row in found:
-        grid.add_row(*map(escape, row))
-    out = Console(width=max(110, Console().width))
-    out.print("\n[bold]What the labels were made of[/] (weight 0: not believed)")
-    out.print(grid)
-    out.print(together(facts))
-
-
-def _columns(table: Table, gold: Gold, made: ReconciledPool, names: Sequence[str] | None) -> dict[str, Array]:
-    """The pool file's own columns, and the new labels of its rows."""
-    at, of_gold = _places(table, gold, made)
-    mine, theirs = at >= 0, of_gold >= 0
-    rows, known, classes = at[mine], of_gold[theirs], made.on_gold.shape[1]
-    assert made.teacher is not None
-    probs = torch.empty(len(table), classes)
-    probs[mine] = made.teacher.dense(rows, classes)
-    # Rows chosen by active learning judged nobody, so nobody judged them: they keep their own label.
-    own = torch.nn.functional.one_hot(gold.y[known], classes).float()
-    probs[theirs] = torch.where(gold.chosen[known].unsqueeze(1), own, made.on_gold[known])
-    labels, best = Soft(probs, trusted=True), probs.argmax(1)
-    columns = {name: table.columns[name] for name in table.names if not name.startswith("teacher_")}
-    columns |= labels.to_columns() if names is None else named_columns(labels, names)
-    columns["reconciled_label"] = _called(best, names)
-    columns["reconciled_chance"] = probs.amax(1).numpy()
-    for witness in made.witnesses:
-        # Of gold rows nothing is told: there a witness's words are those of its folds.
-        said, chance = torch.full((len(table),), -1), torch.zeros(len(table))
-        said[mine] = witness.probs.argmax(1)[rows]
-        chance[mine] = witness.probs[rows, best[mine]]
-        name = re.sub(r"\W+", "_", witness.name.replace("'", ""))
-        columns |= {f"witness_{name}_label": _called(said, names), f"witness_{name}_chance": chance.numpy()}
-    return columns
-
-
-def _called(labels: Tensor, names: Sequence[str] | None) -> Array:
-    """By name where classes have names; −1 is no name."""
-    return labels.numpy() if names is None else np.array([*names, ""], dtype=object)[labels.numpy()]
-
-
-def _places(table: Table, gold: Gold, made: ReconciledPool) -> tuple[Tensor, Tensor]:
-    """For every row of the file, which pool row and which gold row it is; −1: none."""
-    if table.ids is None:
-        return torch.arange(len(table)), torch.full((len(table),), -1)
-    ids = table.ids.tolist()
-
-    def places(names: Any) -> Tensor:
-        row_of = {} if names is None else {name: row for row, name in enumerate(names.tolist())}
-        return torch.tensor([row_of.get(name, -1) for name in ids])
-
-    at = places(made.ids)
-    return at, torch.where(at >= 0, -1, places(gold.ids))

@@ -9,15 +9,15 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.table import Table
 
 import understudy
 from understudy.errors import UnderstudyError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def reproduce_command(
@@ -46,6 +46,9 @@ def reproduce_command(
 
     `understudy reproduce weighted_fig05 --scale full`
     """
+    from rich.console import Console
+    from rich.markdown import Markdown
+
     registry, runner, reproduce, pages = load_experiments()
     console = Console()
     if not names:
@@ -69,8 +72,10 @@ def reproduce_command(
         raise UnderstudyError("; ".join(f"{name}: {reason}" for name, reason in failed.items()))
 
 
-def listing(experiments: Any, papers: dict[str, str]) -> Iterator[Table]:
+def listing(experiments: Any, papers: dict[str, str]) -> "Iterator[Table]":
     """One table for each paper."""
+    from rich.table import Table
+
     for key, title in papers.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for heading in ("name", "shows"):

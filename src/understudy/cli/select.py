@@ -1,24 +1,20 @@
 """``understudy select``: which rows of a pool file a person should label next."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
-from torch import Tensor
 
-from understudy.acquisition.select import explain, select
-from understudy.acquisition.strategies import STRATEGIES
-from understudy.active.loop import needs_ema, score
-from understudy.active.oracle import write_columns
-from understudy.active.watch import noise_watch
+from understudy.acquisition.strategies import NAMES
 from understudy.cli import shared
-from understudy.cli.shared import RunOnFile
 from understudy.errors import UnderstudyError
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
-from understudy.tables.answers import SKIPPED, class_number, text_columns
-from understudy.training.run import EMA_FILE
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from understudy.cli.run_on_file import RunOnFile
 
 
 def select_command(
@@ -26,7 +22,7 @@ def select_command(
     pool: Annotated[
         Path, typer.Argument(help="A file of any kind that train reads, with the features.", show_default=False)
     ],
-    strategy: Annotated[str, typer.Option(help=f"One of {', '.join(STRATEGIES)}.")] = "badge",
+    strategy: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "badge",
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
     out: Annotated[Path, typer.Option(help="New .csv or .parquet file.")] = Path("batch.csv"),
     labelled: Annotated[
@@ -50,6 +46,13 @@ def select_command(
     `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --out runs/second`
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
+    from understudy.acquisition.select import explain, select
+    from understudy.active.loop import needs_ema, score
+    from understudy.active.oracle import write_columns
+    from understudy.active.watch import noise_watch
+    from understudy.cli.run_on_file import RunOnFile
+    from understudy.training.run import EMA_FILE
+
     wants_ema = needs_ema(strategy)
     given = RunOnFile(run, pool, column)
     student, ema, ids = given.run.student, given.run.ema, given.table.ids
@@ -88,8 +91,12 @@ def select_command(
     typer.echo(f"{n} rows to label: {out}")
 
 
-def _labelled_rows(files: list[Path], given: RunOnFile) -> tuple[Tensor, Tensor, Tensor]:
+def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tensor, Tensor]":
     """Rows of the pool never to be picked; and those among them with a label, with these labels."""
+    import torch
+
+    from understudy.tables.answers import SKIPPED, class_number, text_columns
+
     pool, ids = given.table.path, given.table.ids
     if files and ids is None:
         raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {files[0]} by; add it")

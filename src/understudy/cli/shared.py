@@ -1,39 +1,28 @@
-"""What several commands share: options, each from the table that owns it, and a run at work on a file.
+"""What several commands share: options, each from the table that owns it.
 
     @takes_options()
     def command(out: Annotated[Path, typer.Option(…)], data: DataOptions, **recipe: Any) -> None: ...
 
 A field of such a table is an option of the command line. ``data`` brings what the files' columns are called, the
 classes and the features; ``**recipe`` the options of ``training/recipe.py`` that can be typed, under the names that
-``us.train`` gives them.
+``us.train`` gives them. Help is shown, and a mistake in the arguments refused, before anything that takes time is
+loaded: what a command works with is imported where it works.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
 import typer
-from torch import nn
 
-from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.encoder import Encoded
-from understudy.featurise.featuriser import FeatureOptions
-from understudy.inference.passes import predict
-from understudy.store.arrow import Array
-from understudy.tables.labelling import ClassNames
-from understudy.tables.read import Examples, read_examples, rows_for
-from understudy.tables.table import read_table
-from understudy.training.defaults import LINEAR, NET, fill_in, recipe_for, suits_linear
-from understudy.training.lbfgs import ITERATIONS
-from understudy.training.recipe import AUTO, LBFGS, Recipe, known
-from understudy.training.run import Run
+from understudy.errors import UnderstudyError
+from understudy.training.recipe import Recipe, known
+
+if TYPE_CHECKING:
+    from understudy.tables.read import Examples
 
 FILES, FEATURES = "Files", "Features"
 
@@ -124,8 +113,11 @@ class DataOptions:
         metadata=_option(bool, True, FEATURES, "Bring numbers to mean 0, deviation 1.", "--scale/--no-scale")
     )
 
-    def read(self, gold: Sequence[str], **files: Any) -> Examples:
+    def read(self, gold: Sequence[str], **files: Any) -> "Examples":
         """The files: ``gold`` as typed, and ``pool``, ``test`` and ``select`` where there are any."""
+        from understudy.featurise.featuriser import FeatureOptions
+        from understudy.tables.read import read_examples
+
         chosen = [name[1:] for name in gold if name.startswith("+")]
         trusted = [name for name in gold if not name.startswith("+")]
         if len(trusted) > 1:
@@ -142,35 +134,13 @@ class DataOptions:
             votes=self.votes, features=features, **files,
         )  # fmt: skip
 
-    def outputs(self, examples: Examples) -> int:
+    def outputs(self, examples: "Examples") -> int:
         """How many classes the student tells apart: as many as were asked for, else as the files show."""
         return self.classes if isinstance(self.classes, int) else max(examples.classes, 2)
 
 
 SUITED = ("epochs", "lr", "optimizer", "weight_decay", "schedule")
 """Options that follow from the student and the number of rows where they are not typed."""
-
-
-def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The student by its name, and the recipe with nothing left open: what was typed, else what suits the features."""
-    parts = [part for part in (examples.pool, examples.gold) if part is not None]
-    if student == AUTO:
-        frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
-        student = LINEAR if suits_linear(parts[0].rows, frozen=frozen) else NET
-    # A learning rate or a schedule says that it is for steps on batches.
-    of_steps = any(recipe[name] is not None for name in ("lr", "schedule", "clip"))
-    optimizer = recipe["optimizer"] or ("adam" if of_steps else None)
-    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=recipe["batch_size"])
-    defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
-    return student, fill_in(fill_in(recipe, suitable), defaults)
-
-
-def optimizer_fact(recipe: Mapping[str, Any]) -> str:
-    """How a report tells of it."""
-    if recipe["optimizer"] == LBFGS:
-        return f"{LBFGS}, all rows at once, at most {recipe['epochs']} × {ITERATIONS} steps"
-    return f"{recipe['optimizer']}, {recipe['lr']:g}, {recipe['schedule']}, batches of {recipe['batch_size']}"
-
 
 RECIPE_FIELDS = {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}
 """The options of a training that can be typed, by the name they are typed as."""
@@ -225,38 +195,3 @@ def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     )
     kind: Any = Annotated[typed, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-class RunOnFile:
-    """A finished run and the rows of a file, under the names of its training unless ``column`` gives others."""
-
-    def __init__(self, folder: Path, file: Path, column: Sequence[str] | None = None) -> None:
-        self.folder, self.run, typed = folder, Run.load(folder), read_mapping(column)
-        self.columns = {**(self.run.config.get("columns") or {}), **typed}
-        self.table = read_table(file, columns=self.columns)
-        for ours, theirs in typed.items():
-            if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
-                raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
-        self.class_names = self.run.config.get("class_names")
-
-    @cached_property
-    def names(self) -> ClassNames | None:
-        """The classes by name, where they have names, to read labels with."""
-        return None if self.class_names is None else ClassNames(tuple(self.class_names))
-
-    def rows(self, student: nn.Module) -> Rows:
-        """The rows, if the student can take them."""
-        rows = rows_for(self.folder, self.run.config, self.table)
-        first: Any = rows.take(torch.arange(1))
-        try:
-            predict(student, first)
-        except (RuntimeError, ValueError) as error:
-            raise UnderstudyError(
-                f"{self.table.path}: the student cannot take rows of shape {tuple(first.shape[1:])} "
-                f"({first_line(error)}); give the features of its training"
-            ) from error
-        return rows
-
-    def named(self, labels: Array) -> Array:
-        """Class numbers as the names they stand for."""
-        return labels if self.class_names is None else np.array(self.class_names, dtype=object)[labels]

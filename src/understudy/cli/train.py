@@ -1,37 +1,15 @@
 """``understudy train``: a student from files, as a run directory with its report."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from understudy import models
 from understudy.cli import shared
-from understudy.cli.reconcile import print_witnesses
-from understudy.cli.shared import RECIPE_FIELDS, DataOptions, takes_options
-from understudy.comparison.auto import auto, why_chosen
-from understudy.comparison.interval import percent
+from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
-from understudy.featurise.featuriser import VALUES_FILE
-from understudy.inference.passes import usable_device
-from understudy.methods import METHODS
-from understudy.options import read_options
-from understudy.store.console import collected_warnings
-from understudy.store.files import locked, read_json, write_json
-from understudy.tables.read import Examples
-from understudy.training.ema import EMA
-from understudy.training.loop import train
-from understudy.training.run import BEFOREHAND, Run, usable_folder
-
-AUTO = "auto"
-FILE, FORMAT = "request.json", 1
-_ROLES = ("pool", "test", "select")
-_AGAIN = "restore it or train again in a new folder"
+from understudy.methods import NAMES
+from understudy.training.recipe import AUTO
 
 
 @takes_options()
@@ -43,7 +21,7 @@ def train_command(
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}; or {AUTO}: a pilot decides.")] = "slam",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot decides.")] = "slam",
     option: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
@@ -91,6 +69,9 @@ def train_command(
 
     `understudy train --resume --out runs/second`
     """
+    from understudy.cli.training import TrainRequest, run_training
+    from understudy.training.run import usable_folder
+
     if resume:
         _check_alone(context)
         run_training(TrainRequest.load(out), progress=not quiet, resume=True)
@@ -110,183 +91,3 @@ def _check_alone(context: typer.Context) -> None:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
             raise UnderstudyError(f"--resume goes on with what the run began with; leave out {parameter.opts[0]}")
-
-
-@dataclass(frozen=True)
-class TrainRequest:
-    """What a user asked for, as values that JSON can hold, so that a run can be begun again.
-
-    Written to the run's folder (``request.json``) before training starts, with absolute paths.
-    """
-
-    out: Path
-    gold: list[str]
-    """A file of answers to a chosen batch begins with +."""
-    files: dict[str, str]
-    """pool, test and select, where they were named."""
-    data: DataOptions
-    method: str
-    options: list[str]
-    student: str
-    recipe: dict[str, Any]
-    """Options of ``us.train``; ``ema`` is whether one is wanted."""
-
-    def save(self) -> None:
-        gold = [f"+{_absolute(name[1:])}" if name.startswith("+") else _absolute(name) for name in self.gold]
-        files = {role: _absolute(self.files[role]) if role in self.files else None for role in _ROLES}
-        recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
-        asked = {"method": self.method, "options": self.options, "student": self.student}
-        stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
-        write_json(self.out / FILE, stored | asked | recipe)
-
-    @classmethod
-    def load(cls, folder: Path) -> "TrainRequest":
-        path = folder / FILE
-        if not path.exists():
-            raise UnderstudyError(f"{folder} has no {FILE}; only what understudy train began can be resumed")
-        stored = read_json(path)
-        if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
-            raise UnderstudyError(f"{path} is of another format; train again in a new folder")
-        try:
-            del stored["out"]
-            files = {role: stored.pop(role) for role in _ROLES}
-            data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
-            asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
-            # An option that came later was not asked for: it has its default.
-            recipe = {
-                each.name: stored.pop(name) if each.default is MISSING else stored.pop(name, each.default)
-                for name, each in RECIPE_FIELDS.items()
-            }
-        except KeyError as error:
-            raise UnderstudyError(f"{path} is damaged, {error} is missing; {_AGAIN}") from error
-        if stored:
-            raise UnderstudyError(f"{path} is damaged, {min(stored)!r} is unknown; {_AGAIN}")
-        named = {role: name for role, name in files.items() if name is not None}
-        return cls(out=folder, files=named, data=data, recipe=recipe, **asked)
-
-    def suited(self, examples: Examples) -> "TrainRequest":
-        """With nothing left open."""
-        student, recipe = shared.suited(self.student, examples, self.recipe)
-        return replace(self, student=student, recipe=recipe)
-
-    def facts(self) -> dict[str, Any]:
-        """What the report tells of it."""
-        text = self.data.text
-        files = {"gold": " ".join(self.gold) or None, **self.files}
-        return {
-            **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},
-            **({} if text is None else {"Text": f"{text}, {self.data.encoder}"}),
-            **({} if self.data.image is None else {"Image": self.data.image}),
-            "Student": self.student,
-            "Method": " ".join([self.method, *self.options]),
-            "Optimizer": shared.optimizer_fact(self.recipe),
-            "Seed": self.recipe["seed"],
-        }
-
-
-def _absolute(name: str | Path) -> str:
-    return str(Path(name).absolute())
-
-
-def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
-    """Read the files, train, write the run and its report."""
-    from understudy.report.page import write_run_report
-
-    options, run_method = _method(request)
-    device, out = usable_device(request.recipe["device"]), request.out
-    with collected_warnings() as warnings:
-        examples = request.data.read(request.gold, **request.files)
-        examples.leaks().warn()
-        classes = request.data.outputs(examples)
-        request = request.suited(examples)
-        build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
-        ema = _average(build, device) if request.recipe["ema"] else None
-        # What a run began with stays; the training checks whether the files are still the same.
-        if not resume:
-            request.save()
-        if not resume or not (out / VALUES_FILE).exists():
-            examples.featuriser.save(out)
-        try:
-            run = run_method(
-                build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
-                progress=progress, resume=resume, notes=_notes(request, examples, options),
-                **request.recipe | {"device": device, "ema": ema},
-            )  # fmt: skip
-        except UnderstudyError:
-            if not resume:
-                _clear(out)
-            raise
-    chosen = why_chosen(run) if request.method == AUTO else None
-    write_run_report(
-        out / "report.html",
-        run,
-        gold=examples.gold,
-        pool=examples.pool,
-        lower_bound=options.get("lower_bound", 0.5),
-        warnings=warnings,
-        settings=request.facts() | _penalty(run) | ({} if chosen is None else {"Chosen": chosen}),
-    )
-    if chosen is not None:
-        typer.echo(f"Chosen: {chosen}")
-    print_witnesses(run.facts)
-    _print_result(run, out)
-
-
-def _penalty(run: Run) -> dict[str, str]:
-    chosen = run.config.get("l2")
-    how = "" if chosen is None else "least loss on gold rows left out" if chosen["losses"] else "no gold to choose on"
-    return {} if chosen is None else {"Penalty": f"C = {chosen['c']:g}, {how}"}
-
-
-def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
-    """The options that were typed, and what trains with them."""
-    if request.method == AUTO:
-        options = read_options(pilot_options, request.options, AUTO)
-        return options, partial(auto, **options)
-    if request.method not in METHODS:
-        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
-    options = read_options(METHODS[request.method], request.options)
-    objective = METHODS[request.method](**options)
-    return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
-
-
-def pilot_options(
-    *, pilot_rows: int = 20_000, pilot_epochs: int | None = None, folds: int = 4, reconcile: bool = True
-) -> dict[str, Any]:
-    """What may be typed after --option for --method auto."""
-    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds, "reconcile": reconcile}
-
-
-def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
-    """What ``predict`` and ``select`` need beside the features: the same columns, and the classes' names."""
-    names = examples.featuriser.names
-    notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.data.columns}
-    return notes if examples.class_names is None else notes | {"class_names": list(examples.class_names)}
-
-
-def _print_result(run: Run, out: Path) -> None:
-    moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
-    moments["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
-    for prefix in ("test", "select"):
-        for when, measured in run.metrics(prefix).items():
-            if "accuracy" in measured:
-                typer.echo(f"{prefix} accuracy {percent(measured['accuracy'])}% ({moments[when]})")
-    typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
-
-
-def _average(build: Any, device: torch.device | None) -> EMA:
-    with torch.random.fork_rng():
-        student: torch.nn.Module = build()
-    return EMA(student if device is None else student.to(device))
-
-
-def _clear(out: Path) -> None:
-    """A training that never began leaves nothing behind; that of another process is left alone."""
-    if not out.is_dir():
-        return
-    with suppress(UnderstudyError), locked(out):
-        there = {path.name for path in out.iterdir()}
-        if there <= BEFOREHAND:
-            for name in there:
-                (out / name).unlink()
-            out.rmdir()

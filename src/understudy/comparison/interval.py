@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from understudy.errors import UnderstudyError
 
@@ -83,6 +82,8 @@ class Interval:
 
     @classmethod
     def _around(cls, mean: float, variance: float, freedom: float, count: int) -> "Interval":
+        from scipy.special import stdtrit
+
         error = math.sqrt(variance)
         half = float(stdtrit(freedom, 0.975)) * error
         return cls(mean, mean - half, mean + half, count, error, freedom)
@@ -98,6 +99,8 @@ class Interval:
             return 1.0
         if self.error == 0:
             return 1.0 if self.mean == 0 else 0.0
+        from scipy.special import stdtr
+
         return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -216,7 +215,11 @@ def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
     golds, pools = plan[0]
     asked = [(rows, index) for rows, index in ((gold, golds), (pool, pools)) if rows is not None and len(index)]
     parts = [rows.take_sparse(index) for rows, index in asked]
-    return sparse_batch(parts[0] if len(parts) == 1 else sparse.csr_matrix(sparse.vstack(parts, format="csr")))
+    if len(parts) == 1:
+        return sparse_batch(parts[0])
+    from scipy import sparse
+
+    return sparse_batch(sparse.csr_matrix(sparse.vstack(parts, format="csr")))
 
 
 def fetch_batches(

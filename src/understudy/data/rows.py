@@ -14,15 +14,15 @@ together and get one padding. A memory map may say how its rows are best shuffle
     us.Pool(mapped_rows("x.npy", shuffle="block"), probs)                 # or "full", or the rows of a block
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.utils.data import default_collate
 
@@ -30,6 +30,9 @@ from understudy.data.checks import check_finite, check_length, to_tensor
 from understudy.data.memory import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.errors import UnderstudyError
 from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Batch = Any
 """What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments."""
@@ -282,6 +285,8 @@ class ConcatRows(Rows):
         return _reorder(batch, torch.cat([positions for _, positions, _ in split]).argsort())
 
     def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
+        from scipy import sparse
+
         split = self._split(index)
         stacked = sparse.csr_matrix(
             sparse.vstack([part.take_sparse(theirs) for part, _, theirs in split], format="csr")
@@ -326,7 +331,9 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
                 f"{type(collate).__name__} and x a {type(x).__name__}"
             )
         return DatasetRows(x, collate)
-    if sparse.issparse(x):
+    # Nobody holds a sparse matrix who has not loaded SciPy's module for them.
+    loaded: Any = sys.modules.get("scipy.sparse")
+    if loaded is not None and loaded.issparse(x):
         return _sparse_rows(x, where)
     # What was computed from a map is still called one, and lies in memory.
     if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
@@ -349,6 +356,8 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
 
 
 def _sparse_rows(x: Any, where: str) -> SparseRows:
+    from scipy import sparse
+
     if x.dtype.kind not in "fiub" or len(x.shape) != 2:
         raise UnderstudyError(f"{where} is sparse, {x.dtype} of shape {x.shape}; pass a matrix of real numbers")
     matrix = sparse.csr_matrix(x)

@@ -23,8 +23,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from understudy.errors import UnderstudyError, first_line
@@ -257,6 +255,9 @@ class Encoded(Part):
 
 def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
     """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
+    from rich.console import Console
+    from rich.progress import track
+
     try:
         keys = [key_of(text) for text in texts]
     except UnicodeEncodeError as error:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
-from scipy import sparse
 
 from understudy.data.checks import is_reserved
 from understudy.data.rows import Rows, SparseRows
@@ -244,15 +243,17 @@ def _side_by_side(blocks: list[Block]) -> Array | Rows:
     """One block as it is; several in their order, each row flat, sparse where one of them is."""
     if len(blocks) == 1:
         (block,) = blocks
-        return SparseRows(block) if isinstance(block, sparse.csr_matrix) else block
+        return block if isinstance(block, np.ndarray | Rows) else SparseRows(block)
     flat = [_flat(block) for block in blocks]
-    if any(isinstance(block, sparse.csr_matrix) for block in flat):
+    if not all(isinstance(block, np.ndarray) for block in flat):
+        from scipy import sparse
+
         return SparseRows(sparse.csr_matrix(sparse.hstack(flat, format="csr", dtype=np.float32)))
     return np.concatenate(flat, axis=1)
 
 
 def _flat(block: Block) -> Any:
-    if isinstance(block, sparse.csr_matrix):
+    assert not isinstance(block, Rows), "images stand alone"
+    if not isinstance(block, np.ndarray):
         return block
-    assert isinstance(block, np.ndarray), "images stand alone"
     return block.reshape(len(block), -1).astype(np.float32, copy=False)

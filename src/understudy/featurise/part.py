@@ -8,15 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
 from understudy.data.checks import describe
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def column_kind(column: Array) -> str:
     return {"b": "flags", "i": "numbers", "u": "numbers", "f": "numbers", "U": "texts", "T": "texts"}.get(kind, "other")
 
 
-Block = Array | sparse.csr_matrix[Any] | Rows
+Block: TypeAlias = "Array | sparse.csr_matrix[Any] | Rows"
 """A part's numbers for some rows. Sparse blocks and arrays of two axes can stand side by side."""
 
 

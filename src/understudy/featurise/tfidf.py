@@ -18,14 +18,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy import sparse
 
 from understudy.errors import UnderstudyError
 from understudy.featurise.part import Part, RawColumns
 from understudy.store.arrow import Array
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 WORD = re.compile(r"\b\w\w+\b")
 # Keeps what a count needs in passing near 200 MB for reviews of 230 words.
@@ -61,12 +63,17 @@ class Tfidf(Part):
         idf = np.log(np.float32(1 + len(texts)) / (texts_with.astype(np.float32) + 1)) + 1
         return cls(name, terms, idf)
 
-    def __call__(self, raw: RawColumns) -> sparse.csr_matrix[Any]:
-        from sklearn.feature_extraction.text import TfidfTransformer
-
-        weights = TfidfTransformer(sublinear_tf=True)
-        weights.idf_ = self.idf
-        return sparse.csr_matrix(weights.transform(self._counter.count(raw.texts(self.name)), copy=False))
+    def __call__(self, raw: RawColumns) -> "sparse.csr_matrix[Any]":
+        """(1 + log count) · idf, each row of length 1: scikit-learn's sublinear TF-IDF, to the last bit."""
+        weights = self._counter.count(raw.texts(self.name))
+        values, row = weights.data, np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+        np.log(values, out=values)
+        values += 1
+        values *= self.idf[weights.indices]
+        # A length is added up term by term in float64, which bincount does and a sum over axes does not.
+        length = np.sqrt(np.bincount(row, weights=values * values, minlength=weights.shape[0]))
+        weights.data = (values / length[row]).astype(values.dtype)
+        return weights
 
 
 def choose_terms(texts: list[str], *, ngrams: int, most: int, rarest: int) -> tuple[list[str], Array]:
@@ -142,11 +149,15 @@ class Terms:
             before[reach] = run
             self.levels.append((codes, column))
 
-    def count(self, texts: list[str]) -> sparse.csr_matrix[Any]:
+    def count(self, texts: list[str]) -> "sparse.csr_matrix[Any]":
+        from scipy import sparse
+
         chunks = [self._count(texts[start : start + CHUNK]) for start in range(0, max(len(texts), 1), CHUNK)]
         return sparse.csr_matrix(sparse.vstack(chunks, format="csr")) if len(chunks) > 1 else chunks[0]
 
-    def _count(self, texts: list[str]) -> sparse.csr_matrix[Any]:
+    def _count(self, texts: list[str]) -> "sparse.csr_matrix[Any]":
+        from scipy import sparse
+
         word, text = _words(texts, lambda words: map(self.numbers.get, words, repeat(-1)))
         start = np.arange(len(word))
         run = np.zeros(len(word), dtype=np.int64)

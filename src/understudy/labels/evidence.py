@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from understudy.errors import warn
 from understudy.labels.forms import Labels
@@ -67,6 +66,8 @@ def homogeneity(here: NDArray[np.float64], there: NDArray[np.float64]) -> float:
     if table.shape[1] < 2 or totals.min() == 0:
         return 1.0
     expected = totals * table.sum(0) / table.sum()
+    from scipy.special import chdtrc
+
     return float(chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum()))
 
 

@@ -17,15 +17,18 @@ with the k-th nearest is averaged in.
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.losses import cross_entropy
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 Array = NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -107,6 +110,8 @@ def neighbour_means(queries: Array, points: Array, responses: Array, k: int) -> 
     distinct, group, counts = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     sums = np.zeros((len(distinct), responses.shape[1]))
     np.add.at(sums, group.reshape(-1), responses)
+    from scipy.spatial import cKDTree
+
     tree = cKDTree(distinct)
     means = np.empty((len(queries), responses.shape[1]))
     for start in range(0, len(queries), _QUERIES):
@@ -116,7 +121,7 @@ def neighbour_means(queries: Array, points: Array, responses: Array, k: int) -> 
     return means
 
 
-def _answers(queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Array, k: int, width: int) -> Array:
+def _answers(queries: Array, tree: "cKDTree", counts: NDArray[np.int64], sums: Array, k: int, width: int) -> Array:
     """``width`` neighbours of each query are looked at; where they may not be all within the k-th's distance, more."""
     means, open_ = np.empty((len(queries), sums.shape[1])), np.zeros(len(queries), dtype=bool)
     step = max(1, _CHUNK // width)
@@ -130,7 +135,7 @@ def _answers(queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Arr
 
 
 def _means_of_chunk(
-    queries: Array, tree: cKDTree, counts: NDArray[np.int64], sums: Array, k: int, width: int
+    queries: Array, tree: "cKDTree", counts: NDArray[np.int64], sums: Array, k: int, width: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     distance, index = map(np.asarray, tree.query(queries, k=np.arange(1, width + 1)))
     near = counts[index]

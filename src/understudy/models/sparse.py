@@ -8,12 +8,14 @@ where the product takes 0.2, for 10,000 reviews); SciPy reads the same arrays th
 """
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 def sparse_batch(matrix: "sparse.csr_matrix[Any]") -> Tensor:
@@ -65,6 +67,8 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        from scipy import sparse
+
         (gradient,) = gradients
         x: Tensor = ctx.x
         if x.device.type != "cpu":

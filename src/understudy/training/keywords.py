@@ -1,8 +1,8 @@
 """A recipe's options as the keyword arguments that a function shows.
 
-    @takes(SharedOptions)
-    def compare(student, gold, pool, *, seeds=5, **options: Unpack[SharedOptions]): ...
-    inspect.signature(compare)                  # (student, gold, pool, *, epochs: int, batch_size: int = 128, …)
+@takes(SharedOptions)
+def compare(student, gold, pool, *, seeds=5, **options: Unpack[SharedOptions]): ...
+inspect.signature(compare)                  # (student, gold, pool, *, epochs: int, batch_size: int = 128, …)
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A recipe's optimizer, from PyTorch.
 
-    optimizer = make_optimizer("adam", student.parameters(), lr=1e-3, weight_decay=0.0, momentum=0.9)
-    loss.backward(); optimizer.step()
+optimizer = make_optimizer("adam", student.parameters(), lr=1e-3, weight_decay=0.0, momentum=0.9)
+loss.backward(); optimizer.step()
 """
 
 from collections.abc import Iterable

@@ -23,7 +23,8 @@ from understudy.objective import Batch, Columns
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, show
 from understudy.training.lbfgs import ITERATIONS, LBFGS
-from understudy.training.recipe import Recipe, make_optimizer
+from understudy.training.optimizers import make_optimizer
+from understudy.training.recipe import Recipe
 from understudy.training.run import Run
 from understudy.training.session import Session
 from understudy.training.state import Checkpoints, OptimizerState, Progress

@@ -1,7 +1,7 @@
 """One file per selection strategy: an object named like its file, found by itself.
 
-    NAMES                     # known without loading a strategy, hence without PyTorch
-    STRATEGIES["badge"]       # loads them all, once
+NAMES                     # known without loading a strategy, hence without PyTorch
+STRATEGIES["badge"]       # loads them all, once
 """
 
 import importlib

@@ -20,13 +20,11 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft, TopK
-from understudy.labels.llm import report
+from understudy.labels.llm import FORMS, report
 from understudy.labels.llm.classes import Classes
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.store.arrow import Array
-
-FORMS = ("auto", "hard", "topk", "probs")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+"""Help, completion and mistakes in the arguments are answered before anything heavy is loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = ("matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "torch")
+
+# One process for all: what a command had loaded would still be there at the end.
+ASK = f"""
+import sys
+from typer.main import get_command
+from typer.testing import CliRunner
+import understudy
+from understudy import cli, errors
+
+commands = get_command(cli.app).commands
+asked = [[], ["--help"], ["--version"], ["nonsense"], ["train", "--bogus"], ["predict"], ["train", "--epochs", "few"]]
+for words in [*asked, *([name, "--help"] for name in commands)]:
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code in (0, 2) and result.output, (words, result.output)
+    loaded = [name for name in {HEAVY} if name in sys.modules]
+    assert not loaded, f"understudy {{' '.join(words)}} loads {{loaded}}"
+completed = CliRunner().invoke(
+    cli.app, [], env={{"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": "understudy tr", "COMP_CWORD": "1"}},
+    prog_name="understudy",
+)
+assert completed.output.split() == ["train"], completed.output
+assert not [name for name in {HEAVY} if name in sys.modules]
+print(len(commands))
+"""
+
+PREDICT = f"""
+import sys
+from understudy.cli import app
+app(["predict", "run", "new.csv", "--out", "said.csv"], standalone_mode=False)
+print([name for name in {HEAVY} if name in sys.modules])
+"""
+
+
+def _python(code: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_nothing_heavy_is_loaded_before_a_command_runs(tmp_path: Path) -> None:
+    assert int(_python(ASK, tmp_path)) >= 9
+
+
+def test_predictions_load_pytorch_and_the_reader_alone(tmp_path: Path) -> None:
+    import torch
+
+    from understudy.cli import app
+
+    rows = "".join(f"{a},{a % 2}\n" for a in range(40))
+    (tmp_path / "gold.csv").write_text("a,label\n" + rows)
+    (tmp_path / "new.csv").write_text("a\n1\n2\n")
+    out, before = tmp_path / "run", torch.get_num_threads()
+    files = ["--gold", str(tmp_path / "gold.csv"), "--out", str(out), "--quiet"]
+    app(["train", "--method", "vanilla", "--epochs", "1", *files], standalone_mode=False)
+    torch.set_num_threads(before)
+    assert _python(PREDICT, tmp_path) == str(["numpy", "pyarrow", "torch"])
