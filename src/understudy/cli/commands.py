@@ -23,7 +23,6 @@ from understudy.store.console import OneLineErrors
 app = typer.Typer(
     cls=OneLineErrors,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     help="Train a small model from a few trusted labels and many imperfect ones.\n\n"
     "Start with `understudy demo` (about a minute, writes a report). Then `understudy train --help` says what your "
