@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -166,11 +166,13 @@ def fit_steps(
 
     Clipping the ordinary isotonic fit is the constrained least-squares solution, so no other solver is needed.
     """
+    from scipy.optimize import isotonic_regression
+
     weights = np.ones_like(response, dtype=np.float64) if weights is None else weights
     knots, group = np.unique(covariate, return_inverse=True)
     mass = np.bincount(group, weights=weights)
     mean = np.bincount(group, weights=weights * response) / mass
-    fitted = np.clip(isotonic(mean, mass).x, lower, upper)
+    fitted = np.clip(isotonic_regression(mean, weights=mass).x, lower, upper)
     # Runs of equal values are one step: keep each run's last knot. A curve has few steps, so lookups stay cheap.
     last = np.append(fitted[1:] != fitted[:-1], True)
     return StepCurve(torch.from_numpy(knots[last]), torch.from_numpy(fitted[last]))
@@ -231,6 +233,8 @@ def curve_bands(
     covariate: Tensor, right: Tensor, asked: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
 ) -> Bands:
     """For an isotonic accuracy curve, at the covariates ``asked`` (NaN where there is none)."""
+    from scipy.optimize import isotonic_regression
+
     knots, group = np.unique(covariate.numpy(), return_inverse=True)
     chance = _laplace(group, right.numpy())
     share = np.bincount(group) / len(group)
@@ -242,7 +246,7 @@ def curve_bands(
             drawn = rng.multinomial(rows, share)
             hits = rng.binomial(drawn, chance)
             here = np.flatnonzero(drawn)
-            fitted = isotonic(hits[here] / drawn[here], drawn[here].astype(np.float64)).x
+            fitted = isotonic_regression(hits[here] / drawn[here], weights=drawn[here].astype(np.float64)).x
             # A knot that was not drawn has the value of the next one that was, as any covariate in between.
             curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(len(knots))), len(here) - 1)]
         return np.clip(curves, lower, 1)
@@ -251,18 +255,13 @@ def curve_bands(
     return _bands(redraw, knot, asked.isnan(), len(covariate), level, repeats)
 
 
-def isotonic(values: Floats, mass: Floats) -> Any:
-    """SciPy's regression, loaded when a curve is fitted: its module takes longer to load than a prediction."""
-    from scipy.optimize import isotonic_regression
-
-    return isotonic_regression(values, weights=mass)
-
-
 def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
     """Per knot: the accuracy of its isotonic step, with one more right and one more wrong row."""
+    from scipy.optimize import isotonic_regression
+
     mass = np.bincount(group).astype(np.float64)
     hits = np.bincount(group, weights=right)
-    blocks = isotonic(hits / mass, mass).blocks
+    blocks = isotonic_regression(hits / mass, weights=mass).blocks
     starts = blocks[:-1]
     step_mass, step_hits = np.add.reduceat(mass, starts), np.add.reduceat(hits, starts)
     return np.repeat((step_hits + 1) / (step_mass + 2), np.diff(blocks))
