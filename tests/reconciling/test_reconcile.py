@@ -16,7 +16,7 @@ from understudy.maths.opinion_pool import fit_opinion_pool, held_out
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.reconciling import crossfit as asked
 from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.members import Neighbours, Trained
+from understudy.reconciling.members import Neighbours, Trained, worth
 from understudy.reconciling.reconcile import (
     LEAST,
     Scores,
@@ -230,3 +230,20 @@ def test_labels_of_gold_rows_do_not_know_their_truth() -> None:
     assert made.together == (float((made.on_gold.argmax(1) == gold.y).double().mean()), 60)
     loss = -expected.gather(1, gold.y.unsqueeze(1)).mean()
     assert made.opinion.log_loss == pytest.approx(float(loss))
+
+
+def test_a_single_annotator_weighed_by_gold_is_a_word() -> None:
+    """As bare hard labels are: there are no probabilities until gold has weighed it."""
+    gold, pool, _ = world()
+    assert gold.teacher is not None and pool.teacher is not None
+    one = [us.Votes(part.top1().unsqueeze(1), CLASSES, by="gold") for part in (gold.teacher, pool.teacher)]
+    hard = [us.Hard(part.top1(), classes=CLASSES) for part in (gold.teacher, pool.teacher)]
+    by_gold, plain = (
+        (us.Gold(gold.x, gold.y, teacher=on_gold), us.Pool(pool.x, on_pool)) for on_gold, on_pool in (one, hard)
+    )
+    fold = torch.arange(len(gold)) % 4
+    found, expected = teacher_scores(*by_gold, fold, CLASSES), teacher_scores(*plain, fold, CLASSES)
+    assert list(found) == list(expected) == ["teacher's word"]
+    for mine, theirs in zip(found["teacher's word"], expected["teacher's word"], strict=True):
+        assert mine.equal(theirs)
+    assert worth(one[1], by_gold[0], CLASSES).equal(worth(hard[1], plain[0], CLASSES))

@@ -212,7 +212,7 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
     if on_gold is None or len(rows) < 2 * classes:
         return {}
     words: dict[str, tuple[Tensor, Tensor]] = {}
-    if teacher.answers().shape[1] == 1 and teacher.has_confidence:
+    if teacher.answers().shape[1] == 1 and teacher.has_confidence and not teacher.needs_gold:
         words[TEACHER] = (_spread(_soft(on_gold, classes), rows, len(gold)), _soft(teacher, classes))
     answers, y = on_gold.answers(), gold.y[rows]
     counted = cross_likelihood(answers, y, classes, fold[rows])
