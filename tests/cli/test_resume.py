@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from understudy import cli
 from understudy.comparison import executors
-from understudy.comparison.auto import Pilot
+from understudy.reconciling.crossfit import CrossFit
 from understudy.store.files import locked
 from understudy.training.state import Checkpoints
 
@@ -78,18 +78,18 @@ def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest
     said = understudy(f"{line} --out whole").stdout
     assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")
     assert "Chosen" in (folder / "whole" / "report.html").read_text()
-    real, calls = Pilot.predict, 0
+    real, calls = CrossFit.testify, 0
 
-    def stop(self: Pilot, part: tuple[str, int]) -> object:
+    def stop(self: CrossFit, part: tuple[str, int]) -> object:
         nonlocal calls
         calls += 1
         if calls == 4:
             raise KeyboardInterrupt
         return real(self, part)
 
-    monkeypatch.setattr(Pilot, "predict", stop)
+    monkeypatch.setattr(CrossFit, "testify", stop)
     understudy(f"{line} --out stopped", code=130)
-    monkeypatch.setattr(Pilot, "predict", real)
+    monkeypatch.setattr(CrossFit, "testify", real)
     assert "go on with" in understudy(f"{line} --out stopped", code=2).stderr
     understudy("train --resume --out stopped")
     assert not (folder / "stopped" / "pilot").exists()
@@ -103,7 +103,7 @@ def test_a_pilot_needs_gold_and_a_pool(folder: Path) -> None:
     assert error == "error: auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)\n"
     assert not (folder / "run").exists()
     error = understudy("train --gold gold.npz --pool pool.npz --epochs 1 --method auto --option k=2 --out run", code=2)
-    assert "auto has no option 'k'; it takes pilot_rows, pilot_epochs, folds" in error.stderr
+    assert "auto has no option 'k'; it takes pilot_rows, pilot_epochs, folds, reconcile" in error.stderr
 
 
 def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
