@@ -46,7 +46,8 @@ def call(line: str, *more: str, code: int = 0) -> Any:
 
 def train(*more: str, code: int = 0, out: str = "run", gold: str = "gold.parquet") -> Any:
     fixed = "train --pool pool.parquet --student mlp:8 --epochs 2 --lr 0.01 --quiet"
-    return call(fixed, "--gold", gold, "--out", out, *more, code=code)
+    method = () if "--method" in more else ("--method", "slam")
+    return call(fixed, "--gold", gold, "--out", out, *method, *more, code=code)
 
 
 def test_train_then_predict(folder: Path) -> None:
@@ -230,7 +231,7 @@ def test_a_bug_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("understudy.cli.training.train", broken)
     arguments = ["train", "--gold", "gold.parquet", "--epochs", "1", "--out", "run"]
-    pool = ["--pool", "pool.parquet"]
+    pool = ["--pool", "pool.parquet", "--method", "slam"]
     assert isinstance(CliRunner().invoke(cli.app, [*arguments, *pool]).exception, ZeroDivisionError)
 
 
@@ -263,6 +264,7 @@ def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch:
 def test_as_a_program(folder: Path) -> None:
     program = [sys.executable, "-m", "understudy"]
     good = ["train", "--gold", "gold.parquet", "--pool", "pool.parquet", "--epochs", "2", "--out", "run"]
+    good += ["--method", "slam"]
     done = subprocess.run([*program, *good], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "slam  epoch 2/2  loss" in done.stderr and "Report: run/report.html" in done.stdout
     bad = subprocess.run([*program, *good], capture_output=True, text=True, check=False)

@@ -34,10 +34,11 @@ def understudy(line: str, *, code: int = 0) -> Result:
 
 
 TRAIN = "train --gold gold.npz --pool pool.npz --test {test} --epochs 4 --student mlp:8 --batch-size 16 --ema"
+SLAM = f"{TRAIN} --method slam"
 
 
 def test_a_stopped_command_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = TRAIN.format(test="test.npz") + " --checkpoint-every 2"
+    line = SLAM.format(test="test.npz") + " --checkpoint-every 2"
     understudy(f"{line} --out whole")
     real, calls = Checkpoints.save, 0
 
@@ -128,7 +129,7 @@ def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monk
 
 
 def test_resuming_a_run_under_way_leaves_it_alone(folder: Path) -> None:
-    understudy(TRAIN.format(test="test.npz") + " --out run")
+    understudy(SLAM.format(test="test.npz") + " --out run")
     for path in list(Path("run").iterdir()):
         if path.name not in (".lock", "request.json"):
             path.unlink()
@@ -149,7 +150,7 @@ def test_changed_files_do_not_touch_the_run(folder: Path) -> None:
 
 
 def test_resume_takes_no_other_arguments(folder: Path) -> None:
-    understudy(TRAIN.format(test="test.npz") + " --out run")
+    understudy(SLAM.format(test="test.npz") + " --out run")
     assert "leave out --lr" in understudy("train --resume --out run --lr 0.1", code=2).stderr
     assert "no request.json" in understudy("train --resume --out nowhere", code=2).stderr
     # A finished run has nothing to go on with, and says how it ended.
@@ -157,6 +158,6 @@ def test_resume_takes_no_other_arguments(folder: Path) -> None:
 
 
 def test_rows_shared_by_gold_and_test_are_told(folder: Path) -> None:
-    said = understudy(TRAIN.format(test="copied.npz") + " --out run").stderr
+    said = understudy(SLAM.format(test="copied.npz") + " --out run").stderr
     assert "warning: 3 of" in said and "test" in said and "gold" in said
-    assert "warning: 3 of" not in understudy(TRAIN.format(test="test.npz") + " --out other").stderr
+    assert "warning: 3 of" not in understudy(SLAM.format(test="test.npz") + " --out other").stderr

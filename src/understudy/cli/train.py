@@ -11,6 +11,8 @@ from understudy.errors import UnderstudyError
 from understudy.methods import NAMES
 from understudy.training.recipe import AUTO
 
+VANILLA = "vanilla"
+
 
 @takes_options()
 def train_command(
@@ -21,7 +23,14 @@ def train_command(
     pool: Annotated[
         Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot decides.")] = "slam",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels, or chooses. Without: "
+            f"{AUTO}, or vanilla where there is no gold or no pool.",
+            show_default=False,
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
@@ -79,7 +88,8 @@ def train_command(
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
         out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
-        data=data, method=method, options=option or [], student=student, recipe=recipe,
+        data=data, method=method or (AUTO if gold and pool else VANILLA), options=option or [], student=student,
+        recipe=recipe,
     )  # fmt: skip
     usable_folder(out)
     run_training(request, progress=not quiet)
