@@ -188,7 +188,8 @@ def training_arrays(draw: random.Random, given: Path, made: Path) -> None:
         if (made / "run" / "checkpoint").exists():
             shutil.rmtree(made / "run")
         raise
-    assert len(run.history) == options["epochs"]
+    # None is what suits the rows.
+    assert options["epochs"] in (None, len(run.history))
     assert all(bool(value.isfinite().all()) for value in run.student.state_dict().values())
     said = run.predict(rows(draw).astype(np.float32))
     assert said.shape == (ROWS, CLASSES) and bool(((said.sum(1) - 1).abs() < 1e-4).all())
