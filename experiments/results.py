@@ -82,7 +82,8 @@ SECTIONS = {
     "llm_reviews": (
         "An LLM as the teacher, from files to predictions",
         "Movie reviews labelled by ChatGPT, `understudy train --text` and `understudy predict` "
-        "(`experiments/llm_reviews.py`), on TF-IDF; frozen MiniLM vectors stand beside it under *Does it pay?*. The LLM is far better than 200 gold "
+        "(`experiments/llm_reviews.py`), on TF-IDF; frozen MiniLM vectors stand beside it under *Does it pay?*. The "
+        "LLM is far better than 200 gold "
         "rows, and its few errors are not where a small student could find them: every way of using its labels does "
         "about the same, all do better than gold alone, and none reaches the LLM.",
     ),
