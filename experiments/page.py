@@ -103,7 +103,10 @@ def gold_alone(cells: Sequence[Cell]) -> list[str]:
     better = []
     for column in dict.fromkeys(cell.column for cell in cells):
         here = [cell for cell in cells if cell.column == column]
-        means = [Interval.of(cell.value for cell in here if cell.row == name).mean for name in (gold[0], plain[0])]
+        values = [[cell.value for cell in here if cell.row == name] for name in (gold[0], plain[0])]
+        if not all(values):  # a column may leave rows out
+            continue
+        means = [Interval.of(each).mean for each in values]
         if means[0] > means[1]:
             better.append(f"{column} (by {100 * (means[0] - means[1]):.1f})")
     if not better:
