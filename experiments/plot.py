@@ -24,6 +24,7 @@ Looks = dict[str, tuple[str, str]]
 """row -> colour, marker."""
 # Level lines, not contestants.
 LEVELS = {"Teacher"}
+MOST_ROWS = 10
 
 
 def is_drawn(finished: Finished) -> bool:
@@ -32,7 +33,8 @@ def is_drawn(finished: Finished) -> bool:
 
 
 def draw(path: Path, finished: Finished) -> None:
-    parts = list(zip(finished.experiment.parts, finished.cells, strict=True))
+    every = zip(finished.experiment.parts, finished.cells, strict=True)
+    parts = [(part, _drawn(part, cells)) for part, cells in every]
     widest = max(len(_panels(part, cells)) for part, cells in parts)
     figure = Figure(figsize=(1.4 + 4.0 * widest, 0.4 + 3.4 * len(parts)), layout="constrained")
     axes = figure.subplots(len(parts), widest, squeeze=False)
@@ -53,6 +55,14 @@ def draw(path: Path, finished: Finished) -> None:
         line[len(panels) - 1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     with appearing_whole(path) as temporary:
         figure.savefig(temporary, dpi=90, metadata={"Software": None})
+
+
+def _drawn(part: Part, cells: Sequence[Cell]) -> list[Cell]:
+    """All rows, or of many those that the claims speak of: the others stand in the table."""
+    rows = {cell.row for cell in cells}
+    named = {name.partition("@")[0] for claim in part.claims for name in (*claim.higher, *claim.lower)}
+    kept = rows if len(rows) <= MOST_ROWS else rows & (named | LEVELS)
+    return [cell for cell in cells if cell.row in kept]
 
 
 def _title(part: Part) -> str:
