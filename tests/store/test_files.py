@@ -41,9 +41,8 @@ OWNER = """
 import os, pathlib, sys, time
 from understudy.store.files import locked
 with locked(pathlib.Path(sys.argv[1])):
-    child = os.fork()
-    if child:
-        print(child, flush=True)
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # by the child, so that what follows a fork is over
     time.sleep(600)
 """
 
