@@ -13,6 +13,19 @@ RECIPE = Recipe(epochs=3, lr=0.02, batch_size=64)
 FAST: dict[str, Any] = {"epochs": 3, "lr": 0.02, "batch_size": 64, "progress": False}
 
 
+class Items(torch.utils.data.Dataset[Any]):
+    """Rows one by one, as a map-style data set gives them."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.x[index]
+
+
 def student() -> torch.nn.Module:
     return us.models.mlp(inputs=4, classes=CLASSES, hidden=(16,))
 

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 import understudy as us
-from three_blobs import CLASSES, FAST, labels, points, student, world
+from three_blobs import CLASSES, FAST, Items, labels, points, student, world
 from understudy.comparison.executors import InProcess
 from understudy.methods.reconciled import Reconcile, cross_fit, default_members
 from understudy.reconciling.crossfit import CrossFit
@@ -65,17 +65,6 @@ def test_sparse_rows() -> None:
     pool = us.Pool(thin[60:], said.take(torch.arange(60, 360)))
     run = us.train(us.models.linear(4, CLASSES), gold, pool, us.reconciled(folds=2), **FAST)
     assert {"neighbours.label", "linear.label", "linear, gold only.label"} <= set(run.columns)
-
-
-class Items(torch.utils.data.Dataset[Any]):
-    def __init__(self, x: torch.Tensor) -> None:
-        self.x = x
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.x[index]
 
 
 def test_rows_that_are_collated_have_no_neighbours() -> None:

@@ -167,6 +167,20 @@ def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path) -> No
     assert said.pool["told"].equal(whole.pool["told"]) and said.gold["told"].equal(whole.gold["told"])
 
 
+def test_a_penalty_chosen_on_gold_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, pool, _ = world()
+    recipe = replace(RECIPE, optimizer="lbfgs", weight_decay="auto")
+    linear = us.models.linear(4, CLASSES)
+    told = {"told": Told(lambda fold: torch.full_like(number(fold), fold.c[1] if fold.c else -1.0))}
+    first = CrossFit(linear, gold, pool, told, recipe, CLASSES, folder=tmp_path, needed=())
+    said = first.run(HERE)
+    assert first.c is not None and first.c[1] > 0 and (said.pool["told"] == first.c[1]).all()
+    monkeypatch.setattr(CrossFit, "_chosen_c", lambda self: pytest.fail("chosen again"))
+    again = replace(first, c=None)
+    again.run(HERE)
+    assert again.c == first.c
+
+
 def test_what_fails_before_its_first_part_leaves_nothing(tmp_path: Path) -> None:
     gold, pool, _ = world()
 

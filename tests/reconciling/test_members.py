@@ -1,16 +1,16 @@
 """Members: who can testify about which rows, what a label is worth, and whom estimate-only rows never reach."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 
 import understudy as us
-from three_blobs import CLASSES, RECIPE, labels, points, student, world
+from three_blobs import CLASSES, RECIPE, Items, labels, points, student, world
 from understudy.maths.source_confusion import fit_votes
 from understudy.reconciling import members as module
 from understudy.reconciling.crossfit import CrossFit
@@ -105,17 +105,6 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
     assert accuracy[0] > 0.8 and accuracy[1] < 0.3
 
 
-class Items(torch.utils.data.Dataset[Any]):
-    def __init__(self, x: torch.Tensor) -> None:
-        self.x = x
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.x[index]
-
-
 def test_who_needs_flat_rows_stays_away_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
     plain = us.vanilla()
@@ -131,3 +120,20 @@ def test_who_needs_flat_rows_stays_away_where_there_are_none(monkeypatch: pytest
     assert flat_members(gold, words, CLASSES, plain, RECIPE) == {}
     monkeypatch.setattr(module, "MOST_COLUMNS", 3)
     assert flat_members(gold, pool, CLASSES, plain, RECIPE) == {}
+
+
+def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:
+    """scikit-learn's C of the same rows: whatever a fold leaves out of a large pool weakens no penalty."""
+    x, y = points(900)
+    said = labels(y, noise=0.2)
+    gold = us.Gold(x[:60], y[:60], said.take(torch.arange(60)))
+    pool = us.Pool(x[60:], said.take(torch.arange(60, 900)))
+    asked = CrossFit(student, gold, pool, {}, RECIPE, CLASSES, rows=80).fold(0)
+    assert len(asked.learned) == 60
+    linear = flat_members(gold, pool, CLASSES, us.vanilla(), RECIPE)["linear"]
+    assert pool.teacher is not None
+    rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.learned]])  # type: ignore[list-item]
+    truth = torch.cat([asked.gold.y, pool.teacher.top1()[asked.learned]])
+    theirs = LogisticRegression(C=10 / float(pool.x.square().sum(1).mean()), max_iter=1000).fit(rows, truth)
+    found = linear.testify(asked)[len(asked.held_out) :]
+    np.testing.assert_allclose(found.numpy(), theirs.predict_proba(pool.x.numpy()), atol=5e-3)

@@ -22,6 +22,7 @@ from understudy.reconciling.reconcile import (
     Scores,
     labels_of_folds,
     reconciled_pool,
+    surely_better,
     teacher_scores,
     witnesses_in,
 )
@@ -156,6 +157,17 @@ def test_one_witness_is_taken_alone_where_all_together_are_worse_on_gold() -> No
     assert {one.name for one in made.witnesses if one.weight} == {"one"}
     assert made.opinion.mixing is None and made.opinion.log_loss == min(one.log_loss for one in made.witnesses)
     assert made.teacher is not None and made.teacher.top1().equal(truth)
+
+
+def test_one_witness_is_held_against_the_pool_that_would_be_taken() -> None:
+    """A witness that turns the classes round: mixed classes undo that, and no scalar weight could."""
+    y = world(gold=300)[0].y
+    turned = torch.nn.functional.one_hot((y + 1) % CLASSES, CLASSES) * 4.0 + torch.rand(300, CLASSES)
+    plain = torch.nn.functional.one_hot(y, CLASSES) * 1.0 + torch.rand(300, CLASSES)
+    both = fit_opinion_pool(torch.stack([plain, turned]), y)
+    single = fit_opinion_pool(plain.unsqueeze(0), y, full=False)
+    assert both.mixing is not None and both.log_loss < single.log_loss
+    assert surely_better(both, single, y) and not surely_better(single, both, y)
 
 
 def test_random_labels_are_reconciled_to_nothing() -> None:

@@ -35,8 +35,10 @@ class OpinionPool:
     """a, ``(C,)``."""
     mixing: Tensor | None = None
     """D, ``(M, C, C)``; None in a scalar pool."""
+    unseen: Tensor | None = None
+    """log q ``(n, C)`` of the rows it was fitted on, each by a pool fitted without it (``held_out``)."""
     log_loss: float = float("nan")
-    """Of rows that had no part in the fit (cross-validated)."""
+    """Of ``unseen``."""
 
     def __call__(self, scores: Tensor) -> Tensor:
         """log q, ``(n, C)`` float64, of scores ``(M, n, C)``."""
@@ -53,10 +55,11 @@ def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None) -> 
     if full is None and witnesses * classes**2 > MOST_NUMBERS:
         full = False
     forms = (False, True) if full is None else (full,)
-    losses = {form: float(-held_out(scores, y, full=form).gather(1, y.unsqueeze(1)).mean()) for form in forms}
+    unseen = {form: held_out(scores, y, full=form) for form in forms}
+    losses = {form: float(-log_q.gather(1, y.unsqueeze(1)).mean()) for form, log_q in unseen.items()}
     best = min(losses, key=lambda form: losses[form])
     weights, bias, mixing = _fit(scores, y, full=best)
-    return OpinionPool(weights, bias, mixing, losses[best])
+    return OpinionPool(weights, bias, mixing, unseen[best], losses[best])
 
 
 def held_out(scores: Tensor, y: Tensor, *, full: bool = False, fold: Tensor | None = None) -> Tensor:

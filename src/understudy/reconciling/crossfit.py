@@ -111,6 +111,13 @@ class CrossFit:
         """How many pool rows train members."""
         return int((self.pool_fold >= 0).sum())
 
+    def _kept_c(self, file: Path) -> tuple[float, float]:
+        if not file.exists():
+            alone, both = self._chosen_c()
+            write_json(file, {"gold only": alone, "with the pool": both})
+        kept = read_json(file)
+        return kept["gold only"], kept["with the pool"]
+
     def _chosen_c(self) -> tuple[float, float]:
         """On gold, once for all members: one number of many rows, through which no row says much of itself."""
         pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
@@ -148,7 +155,7 @@ class CrossFit:
         said = Testimony({}, {}, {})
         racing = list(self.members)
         if self.c is None and self.recipe.weight_decay == AUTO:
-            self.c = self._chosen_c()
+            self.c = self._kept_c(parts.folder.parent / "c.json")
         with ProgressBar("witnesses", len(racing) * self.folds, shown=progress) as bar:
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in racing}

@@ -81,15 +81,15 @@ class Trained:
     """None: the user's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What is told otherwise than in the user's recipe."""
+    c: float | None = None
+    """scikit-learn's C where the penalty is left open; None: the fold's."""
 
     def testify(self, fold: Fold) -> Tensor:
         recipe = replace(fold.recipe, seed=fold.recipe.seed + fold.number, **self.options)
         pool = fold.learned_pool
         if recipe.weight_decay == AUTO:
-            assert fold.c is not None
             rows = len(fold.gold) + (0 if self.alone else len(pool))
-            penalty = l2_of_c(fold.c[0] if self.alone else fold.c[1], rows, fold.classes)
-            recipe = replace(recipe, weight_decay=penalty)
+            recipe = replace(recipe, weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
         if self.alone:
             recipe = alone(recipe, fold.gold, pool)
         student = copy.deepcopy(fold.student) if self.student is None else self.student
@@ -100,6 +100,12 @@ class Trained:
             )
         return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
 
+    def _c(self, fold: Fold) -> float:
+        if self.c is not None:
+            return self.c
+        assert fold.c is not None
+        return fold.c[0] if self.alone else fold.c[1]
+
 
 @dataclass(frozen=True, eq=False)
 class TrainedOn:
@@ -108,12 +114,11 @@ class TrainedOn:
     objective: Objective
     labels: list[Tensor]
     c: float | None = None
-    """As ``Fold.c``, of this member alone."""
+    """As ``Trained.c``."""
 
     def testify(self, fold: Fold) -> Tensor:
         pool = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
-        c = fold.c if self.c is None else (self.c, self.c)
-        return Trained(self.objective).testify(replace(fold, gold=fold.gold.without_teacher(), pool=pool, c=c))
+        return Trained(self.objective, c=self.c).testify(replace(fold, gold=fold.gold.without_teacher(), pool=pool))
 
 
 @dataclass(frozen=True)
@@ -171,16 +176,11 @@ def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recip
     members: dict[str, Member] = {"neighbours": Neighbours()}
     if recipe.takes_all_rows:
         return members
-    length = mean_square(pool.rows)
     build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
-
-    def linear(rows: int, alone: bool = False) -> Trained:
-        penalty = l2_of_c(C / length, rows, classes)
-        told = {"optimizer": "lbfgs", "weight_decay": penalty, "epochs": 5, "augment": None, "clip": None}
-        return Trained(vanilla, alone=alone, student=build, options=told)
-
-    members["linear"] = linear(len(gold) + len(pool))
-    return members | ({"linear, gold only": linear(len(gold), alone=True)} if len(gold.training_rows()) else {})
+    told = {"optimizer": "lbfgs", "weight_decay": AUTO, "epochs": 5, "augment": None, "clip": None}
+    linear = Trained(vanilla, student=build, options=told, c=C / mean_square(pool.rows))
+    members["linear"] = linear
+    return members | ({"linear, gold only": replace(linear, alone=True)} if len(gold.training_rows()) else {})
 
 
 def is_flat(rows: Rows) -> bool:

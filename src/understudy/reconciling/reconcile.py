@@ -27,7 +27,7 @@ from understudy.data.examples import Gold, Ids, Pool
 from understudy.data.rows import Rows
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
-from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool, held_out
+from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.objective import Columns, Objective
 from understudy.reconciling.crossfit import CrossFit, Testimony
@@ -76,7 +76,9 @@ class ReconciledPool(Pool):
         pool.witnesses, pool.opinion = witnesses, opinion
         return pool
 
-    def _judge(self, gold: Gold, rows: Tensor, log_q: Tensor) -> None:
+    def _judge(self, gold: Gold, rows: Tensor) -> None:
+        log_q = self.opinion.unseen
+        assert log_q is not None
         self.on_gold = torch.full((len(gold), log_q.shape[1]), float("nan"))
         self.on_gold[rows] = log_q.exp().float()
         self.together = _accuracy(log_q, gold.y[rows])
@@ -118,25 +120,30 @@ def reconciled_pool(fitted: CrossFit, said: Testimony) -> ReconciledPool:
     pool = fitted.pool
     scores = Scores.of(fitted, said.gold, said.pool, fitted.judges)
     opinion = fit_opinion_pool(scores.gold, scores.y)
-    alone = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False).log_loss for one in scores.gold]
-    best = min(range(len(alone)), key=lambda number: alone[number])
-    believed = scores.gold
-    if scores.surely_better(best):
-        believed = scores.gold[best : best + 1]
-        single = fit_opinion_pool(believed, scores.y, full=False)
+    alone = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False) for one in scores.gold]
+    best = min(range(len(alone)), key=lambda number: alone[number].log_loss)
+    if surely_better(alone[best], opinion, scores.y):
         weights = torch.zeros(len(scores.names), dtype=torch.float64)
-        weights[best] = single.weights[0]
-        opinion = OpinionPool(weights, single.bias, None, single.log_loss)
+        weights[best] = alone[best].weights[0]
+        opinion = replace(alone[best], weights=weights)
     witnesses = [
         Witness(
-            name, float(opinion.weights[number]), *_accuracy(scores.gold[number], scores.y), log_loss=alone[number],
-            probs=scores.pool[number].softmax(1),
+            name, float(opinion.weights[number]), *_accuracy(scores.gold[number], scores.y),
+            log_loss=alone[number].log_loss, probs=scores.pool[number].softmax(1),
         )
         for number, name in enumerate(scores.names)
     ]  # fmt: skip
     made = ReconciledPool.made(pool.rows, scores.labels(opinion), pool.ids, witnesses, opinion)
-    made._judge(fitted.gold, fitted.judges, held_out(believed, scores.y, full=opinion.mixing is not None))
+    made._judge(fitted.gold, fitted.judges)
     return made
+
+
+def surely_better(single: OpinionPool, every: OpinionPool, y: Tensor) -> bool:
+    """Whether one witness alone loses less on gold than all of them together, by more than twice the gap's standard
+    error: the best of many always looks good."""
+    assert single.unseen is not None and every.unseen is not None
+    gain = _of(single.unseen, y) - _of(every.unseen, y)
+    return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
 
 def labels_of_folds(fitted: CrossFit, said: Testimony) -> list[Tensor]:
@@ -192,13 +199,6 @@ class Scores:
         """q of the pool, ``(N, C)`` float32, part by part: all witnesses' scores at once may be too much."""
         parts = zip(*(scores.split(CHUNK) for scores in self.pool), strict=True)
         return torch.cat([opinion(torch.stack(part)).exp().float() for part in parts])
-
-    def surely_better(self, number: int) -> bool:
-        """Whether one witness alone loses less than all of them together, by more than twice the gap's standard error:
-        the best of many always looks good."""
-        single, every = (held_out(part, self.y) for part in (self.gold[number : number + 1], self.gold))
-        gain = _of(single, self.y) - _of(every, self.y)
-        return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
 
 
 def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
