@@ -18,7 +18,7 @@ What the teacher said may stand in a file as
 The columns are those the forms list (``labels.forms``); here they are found in a file.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,6 +201,23 @@ def _warn_of_near_names(names: set[str]) -> None:
                 f"{other!r} and {name!r} are two classes, which differ in capitals or spaces only; correct one in the "
                 "files, or list the classes: --classes NAME,NAME"
             )
+
+
+def declared_classes(tables: Iterable[Table]) -> tuple[str, ...] | None:
+    """The order that the tables themselves declare for their labels; None where none does."""
+    found: dict[str, tuple[str, ...]] = {}
+    for table in tables:
+        for column in _label_columns(table, with_truth=True):
+            if column in table.declared:
+                found[table.where(column)] = table.declared[column]
+    (first, names), *others = found.items() or (("", None),)
+    for where, other in others:
+        if other != names:
+            raise UnderstudyError(
+                f"{first} declares the classes {', '.join(names or ())}, {where} {', '.join(other)}; say which order "
+                "counts: classes=(…)"
+            )
+    return names
 
 
 def _label_columns(table: Table, *, with_truth: bool) -> list[str]:

@@ -1,6 +1,7 @@
-"""Gold and pool from files, by the names of their columns.
+"""Gold and pool from files, or from frames in memory, by the names of their columns.
 
     examples = read_examples(gold="gold.parquet", pool="pool.parquet", test="test.csv")
+    examples = read_examples(gold=pandas_frame, pool=polars_frame)         # or Arrow, datasets, mappings of arrays
     us.train(student, examples.gold, examples.pool, us.slam(), test=examples.test, epochs=30)
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
@@ -33,7 +34,7 @@ from understudy.labels.forms import Labels
 from understudy.leaks.between import Leaks, RowSet, compare_sets, leaks_between
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
-from understudy.tables.labelling import Labelling, find_labelling, read_teacher
+from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher
 from understudy.tables.table import Table, read_table
 
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
@@ -80,25 +81,27 @@ class Examples:
 
 def read_examples(
     *,
-    gold: str | Path | None = None,
-    pool: str | Path | None = None,
-    test: str | Path | None = None,
-    select: str | Path | None = None,
+    gold: Any = None,
+    pool: Any = None,
+    test: Any = None,
+    select: Any = None,
     chosen: Sequence[str | Path] = (),
     columns: Mapping[str, str] | None = None,
     classes: int | Sequence[str] | None = None,
     features: FeatureOptions | None = None,
     votes: str = "majority",
 ) -> Examples:
-    """Every file that a training needs, joined by id and checked against the others.
+    """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
     ``chosen``: answers to batches picked for labelling (`tables/answers.py`); these rows train and never estimate.
-    ``columns``: our names to theirs. ``classes``: how many there are, or their names in order. ``features``: which
-    columns become the student's input. ``votes``: how several annotators' votes are weighed.
+    ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
+    that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
+    student's input. ``votes``: how several annotators' votes are weighed.
     """
     given = {"gold": gold, "pool": pool, "test": test, "select": select}
-    tables = {role: read_table(path, columns=columns) for role, path in given.items() if path is not None}
+    tables = {role: read_table(what, columns=columns, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
+    classes = declared_classes(tables.values()) if classes is None else classes
     pool_table = tables.pop("pool", None)
     if pool_table is None and "gold" not in tables:
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")

@@ -3,6 +3,7 @@
     table = read_table("pool.parquet")                            # .csv, .jsonl, .npz, .npy, a folder …
     table.columns["teacher_probs"]                                # a NumPy array whose first axis is the rows
     read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
+    read_table(pandas_frame, name="pool")                         # or polars, Arrow, datasets, a mapping of arrays
 
 A kind of file is one module in ``tables/readers``; what the columns mean is decided in ``tables/read.py``. A column is
 read when it is first asked for. Nothing is unpickled.
@@ -26,7 +27,9 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
+from understudy.store.frames import as_frame
 from understudy.tables.readers.csv import AS_WRITTEN, csv_source
+from understudy.tables.readers.frames import frame_source, mapping_source
 from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
 from understudy.tables.readers.npz import npy_folder_source, npy_source, npz_source
@@ -45,12 +48,15 @@ READERS: dict[str, Callable[[Path], Source]] = {
 class Table:
     def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
         self.path, self.columns = path, columns
-        """Columns in the file's order; at least one, all of the same length."""
+        """The file (of a table in memory, what messages call it), and its columns in their order: at least one, all of
+        the same length."""
         self.theirs = theirs or {}
         """What a column is called in the file, where that differs."""
         self.names = tuple(columns)
         self.folder = path if path.is_dir() else path.parent
         """What paths in this file are relative to."""
+        self.declared: dict[str, tuple[str, ...]] = {}
+        """The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``)."""
 
     def __len__(self) -> int:
         return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
@@ -154,29 +160,50 @@ class LazyColumns(Mapping[str, Array]):
         return name in self._theirs
 
 
-def read_table(path: str | Path, *, columns: Mapping[str, str] | None = None) -> Table:
-    """Any file of a known kind, or a folder. ``columns``: our names to theirs; what the file lacks is passed over."""
-    path = Path(path)
+def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: str = "the table") -> Table:
+    """Any file of a known kind, a folder, or a table in memory, which messages call by ``name``.
+
+    ``columns``: our names to theirs; what the file lacks is passed over.
+    """
     columns = columns or {}
-    try:
-        source = _source(path, columns)
-    except DAMAGE as error:
-        raise damaged(path, error) from error
+    if isinstance(given, str | Path):
+        path = Path(given)
+        try:
+            source = _source(path, columns)
+        except DAMAGE as error:
+            raise damaged(path, error) from error
+    else:
+        path, source = _in_memory(given, name)
     if not source.names:
         raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
     if not source.rows:
         raise UnderstudyError(f"{path} holds no rows; check how it was written")
-    name, count = Counter(source.names).most_common(1)[0]
+    twice, count = Counter(source.names).most_common(1)[0]
     if count > 1:
-        raise UnderstudyError(f"{path}: two columns are named {name!r}; rename one")
+        raise UnderstudyError(f"{path}: two columns are named {twice!r}; rename one")
     if len(set(columns.values())) < len(columns):
         twice, _ = Counter(columns.values()).most_common(1)[0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.
-    names = {renamed.get(name, name): name for name in source.names if name in renamed or name not in renamed.values()}
+    names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
     changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
-    return Table(path, LazyColumns(path, source, names), changed)
+    table = Table(path, LazyColumns(path, source, names), changed)
+    table.declared = {ours: source.declared[theirs] for ours, theirs in names.items() if theirs in source.declared}
+    return table
+
+
+def _in_memory(given: Any, name: str) -> tuple[Path, Source]:
+    frame = as_frame(given)
+    if frame is not None:
+        path = Path(f"{name} ({frame.kind})")
+        return path, frame_source(frame, str(path))
+    if isinstance(given, Mapping):
+        return Path(name), mapping_source(given, name)
+    raise UnderstudyError(
+        f"{name} is a {type(given).__name__}; pass a file's name, a pandas, polars or Arrow table, a datasets.Dataset "
+        "or a mapping of columns"
+    )
 
 
 def _source(path: Path, columns: Mapping[str, str]) -> Source:

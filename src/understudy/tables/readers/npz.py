@@ -30,7 +30,7 @@ def npz_source(path: Path) -> Source:
     with zipfile.ZipFile(path) as archive:
         names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
         shapes = {name: _member_header(archive, path, name)[0] for name in names}
-    rows = _one_length(shapes, path)
+    rows = one_length(shapes, path)
 
     def read(name: str, role: str) -> Array:
         with zipfile.ZipFile(path) as archive:
@@ -39,7 +39,7 @@ def npz_source(path: Path) -> Source:
             # Text is unpacked once more, into Python strings.
             check_memory(2 * size if dtype.kind == "U" else size, f"{path}: column {name!r}")
             with archive.open(f"{name}.npy") as member:
-                return _as_column(np.lib.format.read_array(member, allow_pickle=False), f"{path}: column {name!r}")
+                return plain_column(np.lib.format.read_array(member, allow_pickle=False), f"{path}: column {name!r}")
 
     return Source(names, rows, read)
 
@@ -50,9 +50,9 @@ def npy_source(path: Path) -> Source:
         raise UnderstudyError(f"{path} holds a single value; it holds one entry per row")
     if array.dtype.names:
         return Source(
-            array.dtype.names, len(array), lambda name, role: _as_column(array[name], f"{path}: column {name!r}")
+            array.dtype.names, len(array), lambda name, role: plain_column(array[name], f"{path}: column {name!r}")
         )
-    return Source(["x"], len(array), lambda name, role: _as_column(array, f"{path}"))
+    return Source(["x"], len(array), lambda name, role: plain_column(array, f"{path}"))
 
 
 def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
@@ -60,8 +60,8 @@ def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
     for file in files:
         with reading(file):
             columns[file.stem] = _mapped(file)
-    rows = _one_length({name: column.shape for name, column in columns.items()}, path)
-    return Source(list(columns), rows, lambda name, role: _as_column(columns[name], f"{path}: column {name!r}"))
+    rows = one_length({name: column.shape for name, column in columns.items()}, path)
+    return Source(list(columns), rows, lambda name, role: plain_column(columns[name], f"{path}: column {name!r}"))
 
 
 def _mapped(path: Path) -> Array:
@@ -111,7 +111,7 @@ def _size(shape: tuple[int, ...], dtype: Any) -> int:
     return math.prod(shape) * int(dtype.itemsize)
 
 
-def _one_length(shapes: dict[str, tuple[int, ...]], path: Path) -> int:
+def one_length(shapes: dict[str, tuple[int, ...]], path: Path | str) -> int:
     for name, shape in shapes.items():
         if not shape:
             raise UnderstudyError(f"{path}: column {name!r} is a single value; columns hold one entry per row")
@@ -122,7 +122,7 @@ def _one_length(shapes: dict[str, tuple[int, ...]], path: Path) -> int:
     return next(iter(lengths.values()), 0)
 
 
-def _as_column(array: Array, where: str) -> Array:
+def plain_column(array: Array, where: str) -> Array:
     """Text as Python strings, whatever its width was; everything else as it is."""
     if array.dtype.kind == "U":
         try:

@@ -10,9 +10,9 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +34,8 @@ class Source:
     rows: int
     read: Callable[[str, str], Array]
     """``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells."""
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The classes of a column in their order, where the source itself says so (``datasets.ClassLabel``)."""
 
 
 KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
