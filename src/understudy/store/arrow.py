@@ -51,7 +51,8 @@ def from_parquet(
     """The columns of a file, or of its ``content`` where that was read already."""
     try:
         stored = path.read_bytes() if content is None else content
-        table = pq.read_table(pa.BufferReader(stored), columns=None if columns is None else list(columns))
+        # Not pq.read_table, which loads Arrow's machinery for folders of files.
+        table = pq.ParquetFile(pa.BufferReader(stored)).read(columns=None if columns is None else list(columns))
         return {name: from_arrow(table[name]) for name in (columns or table.column_names)}
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror or first_line(error)}; {cure}") from error

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,11 +31,13 @@ from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
-from understudy.leaks.between import Leaks, RowSet, compare_sets, leaks_between
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher
 from understudy.tables.table import Table, read_table
+
+if TYPE_CHECKING:
+    from understudy.leaks.between import Leaks, RowSet
 
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 
@@ -49,11 +51,13 @@ class Examples:
     featuriser: Featuriser
     class_names: tuple[str, ...] | None = None
     """In the order of the class numbers; None where the files have numbers."""
-    texts: Mapping[str, RowSet] | None = None
+    texts: "Mapping[str, RowSet] | None" = None
     """The sets' texts as they were written, where texts are the features."""
 
-    def leaks(self) -> Leaks:
+    def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""
+        from understudy.leaks.between import compare_sets, leaks_between  # predictions do without
+
         if self.texts is not None:
             return compare_sets(self.texts)
         return leaks_between(self.gold, self.pool, self.test, self.select)
@@ -294,8 +298,10 @@ def _has_features(table: Table, featuriser: Featuriser) -> bool:
     return bool(present)
 
 
-def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> dict[str, RowSet]:
+def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> "dict[str, RowSet]":
     """Every file's texts with their ids; rows of ``id, label`` have theirs in the pool file, which they leave."""
+    from understudy.leaks.between import RowSet
+
     sets = {role: RowSet(table.columns[column], table.ids) for role, table in tables.items() if column in table.names}
     if pool is not None:
         texts = pool.columns[column]
