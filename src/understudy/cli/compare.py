@@ -25,7 +25,7 @@ def compare_command(
     data: DataOptions,
     methods: Annotated[
         str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
-    ] = "slam,weighted",
+    ] = "slam,weighted,reconciled",
     seeds: Annotated[int, typer.Option(min=1, help="How many splits and starts to average over.")] = 5,
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
@@ -41,7 +41,8 @@ def compare_command(
 
     Files are those of `understudy train`. Always compared too: the teacher itself, training on gold alone, vanilla, and
     keeping only confident labels. Without `--test`, gold is cut into 5 folds and each seed tests on the next. The
-    answer may be that no method differs from vanilla, or to train on gold alone.
+    answer is the option with the best expected accuracy and its chance of being the best; it may be to train on gold
+    alone, or to use the teacher's own labels. A training that cannot be run is in the table as such and ends no other.
 
     Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. Stopped
     at any moment, the same command goes on where it was; more seeds or methods may be asked for.
@@ -114,7 +115,8 @@ def _publish(
         facts=facts,
         warnings=warnings,
     )
-    write_difference_plot(out / "differences.png", comparison)
+    if any(line.difference is not None for line in comparison.lines()):
+        write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())
     for sentence in verdict:
         typer.echo(sentence)

@@ -291,6 +291,12 @@ class Job:
     def weighed_gold(self) -> Gold:
         return weighed(self.gold, self.gold)
 
+    def constant(self, seed: int) -> Outcome:
+        """Naming the most common class of the test rows (or of gold, in folds) every time: what chance reaches."""
+        parts, every = self.parts(seed), self.gold if self.test is None else self.test
+        right = (parts.test.y == torch.bincount(every.y).argmax()).numpy()
+        return Outcome(float(right.mean()), judged=Correct(parts.rows, right))
+
     def teacher(self, seed: int) -> Outcome | None:
         """The teacher on the rows that test, or else on all of gold; neither was seen by it."""
         parts, on_test = self.parts(seed), self.test is None or self.teacher_seen_on == "test"

@@ -20,9 +20,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.comparison.cells import Cell, Job, Methods, Student
-from understudy.comparison.executors import Executor, executor_for, one_thread
+from understudy.comparison.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.comparison.interval import percent
-from understudy.comparison.outcome import TEACHER, VANILLA, Comparison, Correct, Outcome, recommend
+from understudy.comparison.outcome import TEACHER, VANILLA, Comparison, Correct, Outcome
+from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
 from understudy.store.files import locked, read_json, write_bytes, write_json
@@ -44,13 +45,13 @@ class CompareFolder:
     def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:
         """Begin, or go on where the same things are compared; further methods may join.
 
-        What failed before its first cell may be begun again with other settings.
+        What failed before its first cell or pretrained student may be begun again with other settings.
         """
         self._open(settings, {name: fingerprint(method) for name, method in methods.items()})
         try:
             yield
         except Exception:
-            if not any(self.cells.folder.glob("[!.]*")):
+            if not any(self.path.glob("cells/[!.]*")) and not any(self.path.glob("starts/[!.]*")):
                 for part in (self.cells.folder, self.path / "starts"):
                     shutil.rmtree(part, ignore_errors=True)
                 (self.path / "settings.json").unlink(missing_ok=True)
@@ -102,7 +103,7 @@ def compare(
     student: Student,
     gold: Gold,
     pool: Pool,
-    methods: Methods = ("slam", "weighted"),
+    methods: Methods = ("slam", "weighted", "reconciled"),
     *,
     seeds: int | Iterable[int] = 5,
     test: Gold | tuple[Any, Any] | None = None,
@@ -121,7 +122,8 @@ def compare(
     splits, the initial student (pretrained once) and the batches. ``test`` rows are only looked at; without them gold
     is cut into 5 folds and seed s tests on fold s. ``select``: gold rows that pick an epoch, or the share of gold to
     set aside for that (0.0: none). ``out`` keeps every finished cell: the same call goes on where it was stopped, and
-    more seeds or methods may join. ``workers``: processes of one thread each (None: one per core; 1: none);
+    more seeds or methods may join. A cell that cannot be run is in the table as such and ends no other (``failed``);
+    the next call tries it again. ``workers``: processes of one thread each (None: one per core; 1: none);
     ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
     that all trainings share.
@@ -134,46 +136,71 @@ def compare(
         with locked(path):
             folder = CompareFolder(path)
             with folder.begun(job.settings(), job.objectives):
-                _run(job, folder, numbers, executor, progress)
-            comparison = _gather(job, folder, numbers)
+                failed = _run(job, folder, numbers, executor, progress)
+            comparison = _gather(job, folder, numbers, failed)
             if out is not None:
                 write_json(path / "comparison.json", comparison.as_dict())
     return comparison
 
 
-def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, progress: bool) -> None:
+def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, progress: bool) -> dict[Cell, Failure]:
     """Whatever runs the cells, results are filed here: a worker that outlives its parent must not write into what has
-    come since."""
+    come since. What could not be run, and why; it is tried again by the next call."""
     cells = [(method, seed) for seed in seeds for method in job.objectives]
     left = [Cell(*key) for key in folder.cells.missing(cells)]
-    seeds_left = list(dict.fromkeys(cell.seed for cell in left))
+    failed: dict[Cell, Failure] = {}
     if job.recipe.pretrain_epochs:
-        missing = [seed for seed in seeds_left if not folder.start_file(seed).exists()]
-        with closing(executor.map(job.pretrain, missing)) as states:
-            for number, state in states:
-                write_bytes(folder.start_file(missing[number]), state)
+        without = _pretrain(job, folder, list(dict.fromkeys(cell.seed for cell in left)), executor)
+        failed |= {cell: without[cell.seed] for cell in left if cell.seed in without}
+        left = [cell for cell in left if cell not in failed]
     with one_thread():
-        job.estimate(seeds_left)
-    # Read when the cell is handed out, so that not all seeds' students are in memory at once.
-    started = (
-        replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.recipe.pretrain_epochs else cell
-        for cell in left
-    )
+        job.estimate(dict.fromkeys(cell.seed for cell in left))
+
+    def handed(cell: Cell) -> Cell:
+        # Read when the cell is handed out, so that not all seeds' students are in memory at once.
+        return replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.recipe.pretrain_epochs else cell
+
     bar = ProgressBar("compare", len(cells), len(cells) - len(left), shown=progress)
-    with bar, closing(executor.map(job.train, started)) as results:
-        for number, (outcome, warned) in results:
+    with bar, closing(attempts(executor, job.train, left, handed)) as results:
+        for number, result in results:
             cell = left[number]
-            folder.write(cell.method, cell.seed, outcome, warned)
-            bar.advance(f"{cell}: {percent(outcome.last)}%")
+            if isinstance(result, Failure):
+                failed[cell] = result
+                bar.advance(f"{cell}: cannot be run")
+                continue
+            folder.write(cell.method, cell.seed, *result)
+            bar.advance(f"{cell}: {percent(result[0].last)}%")
+    if len(failed) == len(cells):
+        next(iter(failed.values())).raised()
+    return failed
 
 
-def _gather(job: Job, folder: CompareFolder, seeds: list[int]) -> Comparison:
+def _pretrain(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor) -> dict[int, Failure]:
+    """Why a seed has no pretrained student, and so no cell."""
+    missing = [seed for seed in seeds if not folder.start_file(seed).exists()]
+    failed: dict[int, Failure] = {}
+    with closing(attempts(executor, job.pretrain, missing)) as states:
+        for number, state in states:
+            seed = missing[number]
+            if isinstance(state, Failure):
+                failed[seed] = replace(state, reason=f"pretraining on gold, seed {seed}: {state.reason}")
+            else:
+                write_bytes(folder.start_file(seed), state)
+    return failed
+
+
+def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell, Failure]) -> Comparison:
     comparison = Comparison(VANILLA, notes=list(job.notes))
+    for cell, failure in failed.items():
+        comparison.failed.setdefault(cell.method, {})[cell.seed] = failure.reason
+    comparison.constant = {seed: job.constant(seed) for seed in seeds}
     for seed in seeds:
         if (teacher := job.teacher(seed)) is not None:
             comparison.add(TEACHER, seed, teacher)
     for method in job.objectives:
         for seed in seeds:
+            if seed in comparison.failed.get(method, {}):
+                continue
             outcome, warned = folder.read(method, seed)
             comparison.add(method, seed, outcome)
             comparison.warnings += [text for text in warned if text not in comparison.warnings]
@@ -188,6 +215,7 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int]) -> Comparison:
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")
+    comparison.notes += comparison.failures()
     for text in comparison.warnings:
         warn(text)
     comparison.recommendation = recommend(comparison)

@@ -108,6 +108,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def chance(share: float | None) -> str:
+    """A probability in whole percent that claims no certainty; empty for an option that is none."""
+    if share is None:
+        return ""
+    return "< 1%" if share < 0.01 else "> 99%" if share > 0.99 else f"{100 * share:.0f}%"
+
+
 def signed(difference: float) -> str:
     """A difference in points, with its sign (none on what rounds to 0)."""
     text = f"{100 * difference:+.1f}"

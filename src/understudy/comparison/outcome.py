@@ -1,11 +1,8 @@
 """What came out: one outcome per method and seed, gathered in a comparison with differences paired by seed.
 
-Which method to take, in words; "no method differs from vanilla" and "train on gold alone" are answers.
-
-Every method is held against the reference by its paired difference. With several methods one of them looks good by
-luck, so the p-values are Holm-corrected: the smallest is multiplied by the number of methods, the next by one less, and
-so on. Where nothing differs in truth, some method is declared different in at most 5% of comparisons. Among those that
-are better, the simplest that cannot be told apart from the highest mean is taken where that is training on gold alone.
+comparison = us.compare(student, gold, pool)
+comparison.accuracy("slam"), comparison.difference("slam", "gold only")
+comparison.recommendation.choice                             # recommendation.py makes it
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +12,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from understudy.comparison.interval import Array, Interval, percent, signed, span
+from understudy.comparison.interval import Array, Interval, chance, percent, signed, span
 from understudy.errors import UnderstudyError
-from understudy.maths.proportions import holm
 from understudy.training.run import Run
 
 TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,19 @@ class Line:
 @dataclass(frozen=True)
 class Recommendation:
     choice: str
-    """The method to take; "gold only" means to train on gold alone."""
+    """What to take: a method; "gold only": train on gold alone; "teacher": use its own labels; or "nothing"."""
     sentences: list[str]
     """Why, in words."""
     adjusted: dict[str, float]
     """Each method's p-value against the reference, corrected for how many were compared (Holm)."""
+    student: str | None = None
+    """The method to train a student with, where one is wanted; None: none of them is above chance."""
+    expected: dict[str, float] = field(default_factory=dict)
+    """Each option's accuracy, as far as what was measured says."""
+    chances: dict[str, float] = field(default_factory=dict)
+    """Each option's chance of being the best of them."""
+    at_chance: list[str] = field(default_factory=list)
+    """What does no better than naming the most common class every time."""
 
 
 @dataclass
@@ -90,6 +95,10 @@ class Comparison:
     reference: str
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
     """method -> seed -> outcome."""
+    constant: dict[int, Outcome] = field(default_factory=dict)
+    """seed -> what naming the most common class every time would reach; empty where it is not known."""
+    failed: dict[str, dict[int, str]] = field(default_factory=dict)
+    """method -> seed -> why it could not be run."""
     recommendation: Recommendation | None = None
     notes: list[str] = field(default_factory=list)
     """What a reader of the table should know: a baseline that was not possible, how the test rows came about."""
@@ -115,15 +124,38 @@ class Comparison:
             return self.accuracy(method).minus(self.accuracy(other))
         return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
 
+    def above_constant(self, method: str) -> Interval | None:
+        """``method`` minus naming the most common class every time; None where that is not known."""
+        mine = self._of(method)
+        if not all(seed in self.constant for seed in mine) or _on_other_rows(mine.values(), self.constant.values()):
+            return None
+        if len(mine) > 1:
+            return _interval(mine, {seed: self.constant[seed] for seed in mine})
+        ((seed, one),) = mine.items()
+        theirs = self.constant[seed]
+        if one.judged is None or theirs.judged is None:
+            return Interval.of([one.last - theirs.last])
+        # The rows at least are several.
+        return Interval.of(one.judged.right.astype(float) - theirs.judged.right)
+
     def lines(self) -> list[Line]:
         lines = []
         for method, by_seed in self.outcomes.items():
             chosen = [outcome.selected for outcome in by_seed.values() if outcome.selected is not None]
-            compared = method != self.reference and self.reference in self.outcomes
+            compared = method != self.reference and bool(by_seed.keys() & self.outcomes.get(self.reference, {}).keys())
             selected = Interval.of(chosen) if len(chosen) == len(by_seed) else None
             difference = self.difference(method, self.reference) if compared else None
             lines.append(Line(method, self.accuracy(method), selected, difference))
         return lines
+
+    def failures(self) -> list[str]:
+        """What could not be run, a sentence for each method and reason."""
+        sentences = []
+        for method, by_seed in self.failed.items():
+            seeds, reason = sorted(by_seed), by_seed[min(by_seed)].rstrip(".")
+            where = "" if method not in self.outcomes else f" under seed{'s'[: len(seeds) > 1]} {_listed(seeds)}"
+            sentences.append(f"{method} could not be run{where}: {reason}.")
+        return sentences
 
     def table(self) -> Table:
         """For a terminal, in percent."""
@@ -132,24 +164,33 @@ class Comparison:
         if any(line.selected is not None for line in lines):
             columns["selected"] = "epoch chosen on gold"
         columns |= {"difference": f"minus {self.reference}", "difference_span": "95% interval"}
+        chances = {} if self.recommendation is None else self.recommendation.chances
         table = Table(title=f"Test accuracy in %, {len(self.seeds)} seeds", title_justify="left", title_style="bold")
         table.add_column("method", no_wrap=True)
         for heading in columns.values():
             table.add_column(heading, justify="right")
+        if chances:
+            table.add_column("best with chance", justify="right")
         for line in lines:
             texts = line.texts()
-            table.add_row(line.method, *(texts[column] for column in columns))
+            best = [chance(chances.get(line.method))] if chances else []
+            table.add_row(line.method, *(texts[column] for column in columns), *best)
+        for method in self.failed:
+            if method not in self.outcomes:
+                table.add_row(method, "not run", *[""] * (len(columns) - 1))
         return table
 
     def as_dict(self) -> dict[str, Any]:
         """Everything in the table, in words and per seed, as JSON can hold it."""
-        adjusted = {} if self.recommendation is None else self.recommendation.adjusted
+        said = self.recommendation
+        adjusted, chances = ({}, {}) if said is None else (said.adjusted, said.chances)
         methods = {
             line.method: {
                 "last": _as_dict(line.last),
                 "selected": _as_dict(line.selected),
                 f"minus_{self.reference}": _as_dict(line.difference),
                 "adjusted_p": adjusted.get(line.method),
+                "chance_best": chances.get(line.method),
                 "seeds": {
                     str(seed): {"last": outcome.last, "selected": outcome.selected}
                     for seed, outcome in sorted(self.outcomes[line.method].items())
@@ -159,6 +200,10 @@ class Comparison:
         }
         return {
             "reference": self.reference, "seeds": self.seeds, "methods": methods,
+            "failed": {
+                method: {str(seed): reason for seed, reason in sorted(by_seed.items())}
+                for method, by_seed in self.failed.items()
+            },
             "recommendation": None if self.recommendation is None else vars(self.recommendation),
             "notes": self.notes, "warnings": self.warnings,
         }  # fmt: skip
@@ -167,6 +212,10 @@ class Comparison:
         if method not in self.outcomes:
             raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
         return self.outcomes[method]
+
+
+def _listed(seeds: list[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
@@ -225,82 +274,3 @@ def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:
         return None
     low, high = (interval.low, interval.high) if interval.count > 1 else (None, None)
     return {"mean": interval.mean, "low": low, "high": high}
-
-
-LEVEL = 0.05
-
-
-def recommend(comparison: Comparison) -> Recommendation:
-    reference = comparison.reference
-    rivals = [method for method in comparison.outcomes if method not in (reference, TEACHER)]
-    gaps = {method: comparison.difference(method, reference) for method in rivals}
-    adjusted = dict(zip(rivals, holm([gap.p_value for gap in gaps.values()]).tolist(), strict=True))
-    if len(comparison.seeds) < 2:
-        sentence = f"A single seed cannot tell the methods apart; run 5 or more. Until then take {reference}."
-        return Recommendation(reference, [sentence], adjusted)
-    differs = [method for method in rivals if adjusted[method] < LEVEL]
-    better = [method for method in differs if gaps[method].mean > 0]
-    choice = _choice(comparison, better)
-    if choice == reference:
-        sentences = [_nothing_better(reference, differs, len(rivals))]
-    else:
-        sentences = [_take(choice, gaps[choice], reference, len(rivals))]
-        sentences += _also(comparison, choice, better)
-    sentences += _gold(comparison, choice) + _teacher(comparison, choice)
-    return Recommendation(choice, sentences, adjusted)
-
-
-def _choice(comparison: Comparison, better: list[str]) -> str:
-    if not better:
-        return comparison.reference
-    best = max(better, key=lambda method: comparison.accuracy(method).mean)
-    alike = GOLD_ONLY in better and not comparison.difference(best, GOLD_ONLY).excludes_zero
-    return GOLD_ONLY if alike else best
-
-
-def _nothing_better(reference: str, differs: list[str], count: int) -> str:
-    if not differs:
-        return f"No method differs from {reference} (of {count} compared, corrected for that number): take {reference}."
-    worse = f"{', '.join(differs)} {'is' if len(differs) == 1 else 'are'} worse"
-    return f"No method is better than {reference}, and {worse}: take {reference}."
-
-
-def _take(choice: str, gap: Interval, reference: str, count: int) -> str:
-    what = "Train on gold alone: the pool's labels do harm here" if choice == GOLD_ONLY else f"Take {choice}"
-    return (
-        f"{what}. It is ahead of {reference} by {_numbers(gap)}, which holds after correction for the {count} methods "
-        "compared."
-    )
-
-
-def _also(comparison: Comparison, choice: str, better: list[str]) -> list[str]:
-    alike = [m for m in better if m != choice and not comparison.difference(m, choice).excludes_zero]
-    return [f"It cannot be told apart from {', '.join(alike)}."] if alike else []
-
-
-def _gold(comparison: Comparison, choice: str) -> list[str]:
-    """Whether the pool is worth having."""
-    if GOLD_ONLY not in comparison.outcomes or choice == GOLD_ONLY:
-        return []
-    gap = comparison.difference(choice, GOLD_ONLY)
-    if not gap.excludes_zero:
-        return [f"The pool is not shown to help: {choice} minus training on gold alone is {_numbers(gap)}."]
-    if gap.mean > 0:
-        return [f"The pool pays: {choice} is ahead of training on gold alone by {_numbers(gap)}."]
-    ahead = _numbers(comparison.difference(GOLD_ONLY, choice))
-    return [f"Training on gold alone is ahead of {choice} by {ahead} before correction; look again."]
-
-
-def _teacher(comparison: Comparison, choice: str) -> list[str]:
-    if TEACHER not in comparison.outcomes:
-        return []
-    gap, right = comparison.difference(choice, TEACHER), percent(comparison.accuracy(TEACHER).mean)
-    if not gap.excludes_zero:
-        return [f"The student cannot be told apart from its teacher ({right}%)."]
-    if gap.mean > 0:
-        return [f"The student beats its teacher ({right}%) by {_numbers(gap)}."]
-    return [f"The student stays behind its teacher ({right}%) by {_numbers(comparison.difference(TEACHER, choice))}."]
-
-
-def _numbers(gap: Interval) -> str:
-    return f"{signed(gap.mean).lstrip('+')} points (95% interval {signed(gap.low)} to {signed(gap.high)})"

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.comparison.interval import Interval
+from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
 from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, Trust, drawing, name_lines, thinned
@@ -37,9 +37,11 @@ def write_comparison_report(
     warnings: Sequence[str] = (),
 ) -> None:
     """Everything but the pictures is plain text, and is escaped."""
+    chances = {} if comparison.recommendation is None else comparison.recommendation.chances
     trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
     lines = [
         {"method": line.method, "colour": look_of(comparison, line.method)[0], **line.texts()}
+        | {"chance": chance(chances.get(line.method))}
         for line in comparison.lines()
     ]
     write_page(
@@ -51,6 +53,7 @@ def write_comparison_report(
         warnings=warnings,
         facts=facts,
         lines=lines,
+        not_run=[name for name in comparison.failed if name not in comparison.outcomes],
         reference=comparison.reference,
         seeds=len(comparison.seeds),
         interval_svg=interval_figure(comparison),

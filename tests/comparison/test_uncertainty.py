@@ -1,0 +1,60 @@
+"""Joint uncertainty: a hand-worked posterior, the intervals' own variances, and chances that come true."""
+
+import numpy as np
+import pytest
+
+from understudy.comparison.outcome import Comparison, Correct, Outcome
+from understudy.comparison.uncertainty import measured, posterior
+
+
+def test_posterior_by_hand() -> None:
+    """Two options, errors 1 and 2 points, spread 1 point. W = diag(1/2, 1/5); μ = (0.5·80 + 0.2·84) / 0.7 = 81.142857;
+    80 + (1/2)(81.142857 − 80) and 84 − (4/5)(84 − 81.142857)."""
+    centres, spreads = posterior(np.array([0.80, 0.84]), np.diag([1e-4, 4e-4])[None], np.array([0.01]))
+    assert centres[0].tolist() == pytest.approx([0.80571429, 0.81714286])
+    # By brute force: draws of μ (flat over a wide range), θ and x, kept where x is close to what was measured.
+    joint = np.block(
+        [[np.eye(2) * 1e-4 + 1.0, np.eye(2) * 1e-4 + 1.0], [np.eye(2) * 1e-4 + 1.0, np.diag([2e-4, 5e-4]) + 1.0]]
+    )
+    conditional = joint[:2, :2] - joint[:2, 2:] @ np.linalg.inv(joint[2:, 2:]) @ joint[2:, :2]
+    assert spreads[0] == pytest.approx(conditional, rel=1e-3)
+
+
+def test_differences_have_the_variance_of_their_intervals(rng: np.random.Generator) -> None:
+    found = Comparison("a")
+    skill = rng.random(300)
+    for name, level in (("a", 0.3), ("b", 0.25)):
+        for seed in range(5):
+            right = skill + 0.3 * rng.normal(size=300) > level + 0.05 * rng.normal()
+            found.add(name, seed, Outcome(float(right.mean()), judged=Correct(np.arange(300), right)))
+    known, interval = measured(found, ["a", "b"]), found.difference("a", "b")
+    gap, by_seeds, by_rows = known.gap("a", "b")
+    assert gap == pytest.approx(interval.mean)
+    assert by_seeds + by_rows == pytest.approx(interval.error**2, rel=0.1)
+    alone = measured(found, ["a"])
+    assert alone.of_seeds[0, 0] + alone.of_rows[0, 0] == pytest.approx(found.accuracy("a").error ** 2)
+
+
+def test_chances_come_true() -> None:
+    """Of the choices that are said to be best with a chance p, a share p is; and what is expected of them is what they
+    are, though the winner of a race was lucky."""
+    rng = np.random.default_rng(3)
+    said, true, expected, reached, shown = [], [], [], [], []
+    for _ in range(300):
+        truth = 0.8 + 0.02 * rng.normal(size=5)
+        values = truth[:, None] + 0.03 * rng.normal(size=(5, 5))
+        found = Comparison("a")
+        for name, mine in zip("abcde", values, strict=True):
+            for seed, value in enumerate(mine):
+                found.add(name, seed, Outcome(value))
+        known = measured(found, list("abcde"))
+        draws = known.draws(500)
+        best = int(draws.mean(0).argmax())
+        said.append(known.chances(draws)["abcde"[best]])
+        true.append(best == truth.argmax())
+        expected.append(draws.mean(0)[best])
+        reached.append(truth[best])
+        shown.append(values.mean(1).max())
+    assert np.mean(said) == pytest.approx(np.mean(true), abs=0.06)
+    assert np.mean(expected) == pytest.approx(np.mean(reached), abs=0.004)
+    assert np.mean(shown) > np.mean(reached) + 0.004, "else there is nothing to correct"
