@@ -18,6 +18,7 @@ from understudy import cli
 from understudy.cli.shared import RECIPE_FIELDS
 from understudy.cli.training import TrainRequest, run_training
 from understudy.featurise.featuriser import Featuriser
+from understudy.store.seal import unsealed
 from understudy.tables.table import read_table
 from understudy.tables.write import write_table
 
@@ -197,14 +198,15 @@ def test_the_request_is_kept_and_can_be_replayed(blobs: Path, monkeypatch: pytes
 def test_a_request_knows_every_option_and_survives_later_ones(blobs: Path) -> None:
     call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     path = Path("run/request.json")
-    stored = json.loads(path.read_text())
+    stored = {**unsealed(json.loads(path.read_text())), "format": 1}  # as it was before requests were sealed
     assert set(RECIPE_FIELDS) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
     path.write_text(json.dumps({name: value for name, value in stored.items() if name != "clip"}))
     assert TrainRequest.load(Path("run")).recipe["clip"] is None
     for changed, reason in (
         ({**stored, "later": 1}, "'later' is unknown"),
         ({name: value for name, value in stored.items() if name != "epochs"}, "'epochs' is missing"),
-        ({**stored, "format": 2}, "another format"),
+        ({**stored, "format": 2}, "has no checksums"),
+        ({**stored, "format": 3}, "another version"),
     ):
         path.write_text(json.dumps(changed))
         with pytest.raises(us.UnderstudyError, match=reason):
@@ -216,6 +218,11 @@ def test_runs_without_stored_features_still_predict(blobs: Path) -> None:
     call("predict run all.npz --out new.npz")
     for path in Path("run").glob("features.*"):
         path.unlink()
+    assert "features.json cannot be read" in call("predict run all.npz --out old.npz", code=2).stderr
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps({**unsealed(config), "format": 1}))
+    assert "seal them: understudy verify --reseal run" in call("predict run all.npz --out old.npz", code=2).stderr
+    call("verify --reseal run")
     call("predict run all.npz --out old.npz")
     np.testing.assert_array_equal(
         read_table("new.npz").columns["probabilities"], read_table("old.npz").columns["probabilities"]

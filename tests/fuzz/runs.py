@@ -16,6 +16,7 @@ import understudy as us
 from fuzz.damage import damaged
 from fuzz.good import write_cells
 from understudy import cli
+from understudy.store.seal import unsealed
 from understudy.tables.read import rows_for
 from understudy.tables.table import read_table
 
@@ -58,8 +59,7 @@ def spoiled_run(draw: random.Random, given: Path) -> tuple[Path, Path, str]:
     if draw.random() < 0.3:
         # As runs were before they had checksums: the rest must hold without.
         config = json.loads((folder / "config.json").read_text())
-        del config["sha256"]
-        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "config.json").write_text(json.dumps({**unsealed(config), "format": 1}))
     names = sorted(
         path.name for path in folder.iterdir() if path.is_file() and path.name not in (".lock", "request.json")
     )
@@ -105,7 +105,7 @@ def _other_value(content: dict[str, Any], draw: random.Random) -> Any:
 def damaged_run(draw: random.Random, given: Path, made: Path) -> None:
     folder, home, name = spoiled_run(draw, given)
     run = us.Run.load(folder)
-    vouched = "sha256" in run.config
+    vouched = "seal" in run.config
     assert all(isinstance(record, dict) for record in run.history)
     assert all(isinstance(column, torch.Tensor) for column in run.columns.values())
     said = predictions(folder, home / "rows.jsonl")

@@ -10,6 +10,7 @@ import torch
 
 import understudy as us
 from understudy.featurise.images import image_files
+from understudy.store.seal import unsealed
 from understudy.tables.read import read_examples
 from understudy.tables.table import read_table
 
@@ -116,8 +117,12 @@ def test_a_flipped_bit_in_the_weights_is_found(tmp_path: Path) -> None:
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "class_names": ["a", "b"]}))
     refused(r"config\.json is not as it was written", us.Run.load, tmp_path / "run")
     # Runs from before there were checksums.
-    (tmp_path / "run" / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "sha256"}))
-    assert us.Run.load(tmp_path / "run").predict(X).equal(run.predict(X))
+    old = {**unsealed(config), "format": 1}
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**unsealed(config)}))
+    refused("has no checksums", us.Run.load, tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text(json.dumps(old))
+    with pytest.warns(us.UnderstudyWarning, match="before runs were sealed"):
+        assert us.Run.load(tmp_path / "run").predict(X).equal(run.predict(X))
 
 
 def test_a_training_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.store.files import read_json
 from understudy.store.jobs import Jobs
+from understudy.store.seal import unsealed
 
 KINDS = ("clean", "noisy_blank", "noisy_diverse", "noisy_class")
 
@@ -169,7 +170,7 @@ class Benchmark:
     @classmethod
     def load(cls, out: str | Path) -> "Benchmark":
         """Every cell finished so far in a folder, also while others are still running."""
-        stored = [read_json(path) for path in sorted(Path(out).glob("*.json"))]
+        stored = [unsealed(read_json(path)) for path in sorted(Path(out).glob("*.json"))]
         return cls([Cell(**{name: cell[name] for name in cell if name != "settings"}) for cell in stored])
 
     def of(self, kind: str, strategy: str) -> list[Cell]:

@@ -79,11 +79,14 @@ def train_command(
     `understudy train --resume --out runs/second`
     """
     from understudy.cli.training import TrainRequest, run_training
+    from understudy.store.files import locked
     from understudy.training.run import usable_folder
 
     if resume:
         _check_alone(context)
-        run_training(TrainRequest.load(out), progress=not quiet, resume=True)
+        TrainRequest.check_there(out)
+        with locked(out, lend=True):
+            run_training(TrainRequest.load(out), progress=not quiet, resume=True)
         return
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
@@ -92,7 +95,9 @@ def train_command(
         recipe=recipe,
     )  # fmt: skip
     usable_folder(out)
-    run_training(request, progress=not quiet)
+    with locked(out, lend=True):
+        usable_folder(out)  # again: somebody may have been here before we had the lock
+        run_training(request, progress=not quiet)
 
 
 def _check_alone(context: typer.Context) -> None:

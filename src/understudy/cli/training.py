@@ -27,14 +27,16 @@ from understudy.inference.passes import usable_device
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.store.console import collected_warnings
-from understudy.store.files import locked, read_json, write_json
+from understudy.store.files import locked, write_json
+from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.tables.read import Examples
 from understudy.training.ema import EMA
 from understudy.training.loop import train
 from understudy.training.recipe import AUTO
-from understudy.training.run import BEFOREHAND, Run
+from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run
 
-FILE, FORMAT = "request.json", 1
+# Requests of format 1 had no seal.
+FORMAT, OLDER = 2, (1,)
 _ROLES = ("pool", "test", "select")
 _AGAIN = "restore it or train again in a new folder"
 
@@ -43,7 +45,8 @@ _AGAIN = "restore it or train again in a new folder"
 class TrainRequest:
     """What a user asked for, as values that JSON can hold, so that a run can be begun again.
 
-    Written to the run's folder (``request.json``) before training starts, with absolute paths.
+    Written to the run's folder (``request.json``) before training starts, with absolute paths, as the seal of the
+    features that are made there.
     """
 
     out: Path
@@ -64,18 +67,22 @@ class TrainRequest:
         recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
         asked = {"method": self.method, "options": self.options, "student": self.student}
         stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
-        write_json(self.out / FILE, stored | asked | recipe)
+        features = {name: self.out / name for name in FEATURES if (self.out / name).exists()}
+        made = {name: path.read_bytes() for name, path in features.items()}
+        write_json(self.out / REQUEST, sealed(stored | asked | recipe, made))
+
+    @staticmethod
+    def check_there(folder: Path) -> None:
+        if not (folder / REQUEST).exists():
+            raise UnderstudyError(f"{folder} has no {REQUEST}; only what understudy train began can be resumed")
 
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":
-        path = folder / FILE
-        if not path.exists():
-            raise UnderstudyError(f"{folder} has no {FILE}; only what understudy train began can be resumed")
-        stored = read_json(path)
-        if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
-            raise UnderstudyError(f"{path} is of another format; train again in a new folder")
+        path = folder / REQUEST
+        cls.check_there(folder)
+        stored = unsealed(read_sealed(path, format=FORMAT, older=OLDER, cure=_AGAIN))
         try:
-            del stored["out"]
+            del stored["out"], stored["format"]
             files = {role: stored.pop(role) for role in _ROLES}
             data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
             asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
@@ -129,10 +136,10 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
         ema = _average(build, device) if request.recipe["ema"] else None
         # What a run began with stays; the training checks whether the files are still the same.
-        if not resume:
-            request.save()
         if not resume or not (out / VALUES_FILE).exists():
             examples.featuriser.save(out)
+        if not resume:
+            request.save()
         try:
             run = run_method(
                 build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,

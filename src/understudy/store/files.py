@@ -1,12 +1,10 @@
 """Files that appear whole or not at all (written under a temporary name, synced, then renamed), and known to be whole.
 
 Damage leaves a file of other weights or labels, which nobody would notice without a checksum. Files that are written
-once carry theirs in their name; the files of a folder can have theirs in one JSON file beside them:
+once carry theirs in their name; those of a folder have theirs in one JSON file beside them (``store/seal.py``):
 
     path = write_named(folder / "columns-{digest}.safetensors", content)
     content = read_named(path)                              # ValueError where the name says something else
-    write_json(folder / "config.json", with_digests(config, {"student.safetensors": content}))
-    check_digests(folder / "config.json", read_json(folder / "config.json"))
 
 And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache.
 """
@@ -15,16 +13,18 @@ import hashlib
 import json
 import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
 
 LOCK = ".lock"
-DIGESTS = "sha256"
+# Folders whose owner lets what it calls lock them too, with the process: a fork owns nothing.
+_LENT: ContextVar[frozenset[tuple[int, Path]]] = ContextVar("_LENT", default=frozenset())
 
 
 def cache_path() -> Path:
@@ -45,11 +45,16 @@ def cache_folder(named: Path | None = None) -> Path:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
     """The folder is ours until the block ends or the process dies, however it dies: the system then lets go.
 
     A forked process does not inherit the lock; what it does at the end of the block touches nothing of its parent's.
+    ``lend``: what is called in the block may lock the folder as well, and so write to it.
     """
+    owned = (os.getpid(), folder.resolve())
+    if owned in _LENT.get():
+        yield
+        return
     from filelock import FileLock, Timeout  # 30 ms that only writers pay
 
     path = folder / LOCK
@@ -69,13 +74,18 @@ def locked(folder: Path) -> Iterator[None]:
         ) from error
     with suppress(OSError):  # on Windows what is locked may not be written
         path.write_text(f"{os.getpid()}\n")
+    before = _LENT.get()
     try:
+        if lend:
+            _LENT.set(before | {owned})
         yield
     except BaseException:
         if lock.is_locked:
             _leave_nothing(folder, new)
         raise
     finally:
+        if lend:
+            _LENT.set(before)
         lock.release()
 
 
@@ -118,8 +128,10 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path, *, format: int | None = None) -> Any:
-    """``format``: what is stored under "format" of an object that this version can read."""
+def read_json(path: Path, *, format: int | None = None, older: Collection[int | None] = ()) -> Any:
+    """``format``: what is stored under "format" of an object that this version can read, beside the ``older`` ones."""
+    if path.exists() and not path.is_file():
+        raise UnderstudyError(f"{path} is no plain file; restore it")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -127,7 +139,7 @@ def read_json(path: Path, *, format: int | None = None) -> Any:
     except ValueError as error:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
     stored = content.get("format") if isinstance(content, dict) else None
-    if format is not None and stored != format:
+    if format is not None and stored != format and stored not in older:
         raise UnderstudyError(
             f"{path} is of another version of understudy (format {stored}, this one reads {format}); use that version, "
             "or choose a new folder"
@@ -142,15 +154,12 @@ def appearing_whole(
     """A temporary path beside ``path``, renamed where the block succeeds. Some libraries insist on a file's suffix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix if keep_suffix else ""
-        )
-        os.close(handle)
-        temporary = Path(name)
+        ending = path.suffix if keep_suffix else ""
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{ending}")
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # its mode is as the umask says
         try:
             yield temporary
             _sync(temporary)
-            os.chmod(temporary, 0o644)
             os.replace(temporary, path)
             if os.name == "posix":  # the rename itself must survive a power cut; Windows opens no folders
                 _sync(path.parent)
@@ -186,31 +195,3 @@ def read_named(path: Path) -> bytes:
     if name is None or not digest(content).startswith(name[0]):
         raise ValueError(f"{len(content)} bytes that do not match the checksum in the name")
     return content
-
-
-def with_digests(content: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
-    """A JSON object with the checksums of files beside it, and of itself under the empty name."""
-    plain = {name: value for name, value in content.items() if name != DIGESTS}
-    return {**plain, DIGESTS: {"": _json_digest(plain), **{name: digest(stored) for name, stored in files.items()}}}
-
-
-def check_digests(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuses what is not as it was written. What was written before there were checksums is believed."""
-    digests = content.get(DIGESTS)
-    if digests is None:
-        return
-    plain = {name: value for name, value in content.items() if name != DIGESTS}
-    if not isinstance(digests, dict) or digests.get("") != _json_digest(plain):
-        raise UnderstudyError(f"{path} is not as it was written; restore it or train again")
-    for name in filter(None, digests):
-        file = path.parent / name
-        try:
-            stored = file.read_bytes()
-        except OSError as error:
-            raise UnderstudyError(f"cannot read {file}: {error.strerror}; restore it") from error
-        if digest(stored) != digests[name]:
-            raise UnderstudyError(f"{file} is damaged (another checksum); restore it or train again")
-
-
-def _json_digest(content: Mapping[str, Any]) -> str:
-    return digest(json.dumps(content, sort_keys=True).encode())

@@ -5,8 +5,9 @@
         jobs.write(key, {"accuracy": run(*key)})             # folder/slam-0.json
     jobs.read(("slam", 0))["accuracy"]
 
-A cell says which it is, and with which settings it was made; one of another key or with others is refused. Only the
-process that owns the work writes: a worker that outlives its parent must not write into what has come since.
+A cell says which it is, and with which settings it was made; one of another key or with others is refused, and one
+that is not as it was written. Only the process that owns the work writes: a worker that outlives its parent must not
+write into what has come since.
 """
 
 import re
@@ -15,17 +16,28 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from understudy.errors import UnderstudyError
-from understudy.store.files import digest, read_json, write_json
+from understudy.store.files import digest, write_json
+from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.settings import check_same
 
 Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 class Jobs:
-    """``names``: of a key's parts, as the cells hold them. ``settings``: stored in every cell, where they are given."""
+    """``names``: of a key's parts, as the cells hold them. ``settings``: stored in every cell, where they are given.
 
-    def __init__(self, folder: Path, names: Sequence[str] = (), settings: Mapping[str, Any] | None = None) -> None:
-        self.folder, self.names, self.settings = folder, names, settings
+    ``unsealed``: cells of before they were sealed are believed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        *,
+        unsealed: bool = True,
+    ) -> None:
+        self.folder, self.names, self.settings, self.unsealed = folder, names, settings, unsealed
 
     def file(self, key: tuple[Any, ...], suffix: str = ".json") -> Path:
         return self.folder / ("-".join(file_name(str(part)) for part in key) + suffix)
@@ -36,15 +48,13 @@ class Jobs:
 
     def write(self, key: tuple[Any, ...], cell: Mapping[str, Any]) -> None:
         settings = {} if self.settings is None else {"settings": self.settings}
-        write_json(self.file(key), {**settings, **dict(zip(self.names, key, strict=False)), **cell})
+        write_json(self.file(key), sealed({**settings, **dict(zip(self.names, key, strict=False)), **cell}))
 
     def read(self, key: tuple[Any, ...]) -> dict[str, Any]:
         """The cell, with its key and without the settings, which are checked."""
         file = self.file(key)
-        cell = read_json(file)
-        if not isinstance(cell, dict) or any(
-            cell.get(name) != part for name, part in zip(self.names, key, strict=False)
-        ):
+        cell = unsealed(read_sealed(file, older=(None,) if self.unsealed else (), cure="remove it to run it again"))
+        if any(cell.get(name) != part for name, part in zip(self.names, key, strict=False)):
             named = ", ".join(f"{name} {part}" for name, part in zip(self.names, key, strict=False))
             raise UnderstudyError(f"{file} is not the cell of {named}; remove it to run it again")
         settings = cell.pop("settings", {})

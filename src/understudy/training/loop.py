@@ -85,6 +85,7 @@ def train(
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
+        usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
         build, student = student, copy.deepcopy(student) if isinstance(student, nn.Module) else student()
         student = student if device is None else student.to(device)

@@ -7,12 +7,15 @@
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where one was asked for
 
-Tensors are safetensors, the rest is JSON and Parquet; nothing is ever unpickled.
+``config.json`` is the seal (``store/seal.py``) of these and of what was there before training: ``features.json``,
+``features.safetensors``, ``request.json``. Tensors are safetensors, the
+rest is JSON and Parquet; nothing is ever unpickled.
 """
 
 import copy
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,20 +27,26 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.files import LOCK, check_digests, read_json, with_digests, write_bytes, write_json
+from understudy.store.files import LOCK, read_json, write_bytes, write_json
+from understudy.store.seal import FILES, Finding, inspect_json, is_sealed, read_sealed, sealed
 from understudy.training.ema import EMA
 
-FORMAT = 1
+# Runs of format 1 had no seal, or one that left out what was there before training.
+FORMAT, OLDER = 2, (1,)
+CONFIG, REQUEST = "config.json", "request.json"
 EMA_FILE = "ema.safetensors"
-
-
+FEATURES = ("features.json", "features.safetensors")
 # Written into a run's folder before training starts.
-BEFOREHAND = {LOCK, "request.json", "features.json", "features.safetensors"}
+BEFOREHAND = {LOCK, REQUEST, *FEATURES}
+_OUTCOME = (
+    "metrics.jsonl", "columns.parquet", "student.safetensors", "selected.safetensors", "modules.safetensors", EMA_FILE,
+)  # fmt: skip
+_CURE = "restore it or train again"
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
@@ -129,8 +138,13 @@ class Run:
             files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
         if self.ema is not None:
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
-        for name, content in files.items():
-            write_bytes(folder / name, content)
+        files |= _read_features(self.path or folder, self.config)
+        asked = _read_request(folder)
+        for name in (*_OUTCOME, *FEATURES):
+            if name in files:
+                write_bytes(folder / name, files[name])
+            else:  # of a run that was here before
+                (folder / name).unlink(missing_ok=True)
         config = {
             **self.config,
             "format": FORMAT,
@@ -138,16 +152,19 @@ class Run:
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
         }
-        write_json(folder / "config.json", with_digests(config, files))
+        write_json(folder / CONFIG, sealed(config, files | asked))
         self.path = folder
 
     @classmethod
-    def load(cls, folder: str | Path, student: nn.Module | None = None) -> "Run":
-        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``."""
+    def load(cls, folder: str | Path, student: nn.Module | None = None, *, must_be_sealed: bool = False) -> "Run":
+        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``.
+
+        ``must_be_sealed`` refuses a run of before runs were sealed, which nothing vouches for; else it is warned of.
+        """
         folder = Path(folder)
-        if not (folder / "config.json").exists():
-            raise UnderstudyError(f"{folder} is not a finished run (no config.json); train with out={str(folder)!r}")
-        config = _read_config(folder / "config.json")
+        if not (folder / CONFIG).exists():
+            raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
+        config = _read_config(folder / CONFIG, must_be_sealed)
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(
@@ -175,12 +192,67 @@ class Run:
         )
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    config: dict[str, Any] = read_json(path, format=FORMAT)
-    check_digests(path, config)
+def inspect_run(folder: Path) -> Iterator[Finding]:
+    """Every file that counts, and what is wrong with it."""
+    findings = list(inspect_json(folder / CONFIG))
+    yield from findings
+    if findings[0].problem is None:
+        config = read_json(folder / CONFIG)
+        yield from _strangers(folder, config)
+        if not is_sealed(config):
+            yield Finding(folder / CONFIG, f"leaves out some files (understudy verify --reseal {folder} adds them)")
+
+
+def reseal_run(folder: Path) -> None:
+    """Seal a run as it is now, whatever it was."""
+    config = read_json(folder / CONFIG, format=FORMAT, older=OLDER)
+    files = {name: (folder / name).read_bytes() for name in _known() if (folder / name).is_file()}
+    write_json(folder / CONFIG, sealed({**config, "format": FORMAT}, files))
+
+
+def _known() -> list[str]:
+    return [*_OUTCOME, *FEATURES, REQUEST]
+
+
+def _strangers(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Files that would be read, but were not there when the run was sealed."""
+    for name in _known() if is_sealed(config) else ():
+        if name not in config.get(FILES, {}) and os.path.lexists(folder / name):
+            yield Finding(folder / name, "came to the run after it was sealed")
+
+
+def _read_features(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
+    """How a run's features are made; one that was loaded brings that along."""
+    names = [name for name in FEATURES if name in config.get(FILES, {}) or (folder / name).exists()]
+    try:
+        return {name: (folder / name).read_bytes() for name in names}
+    except OSError as error:
+        raise UnderstudyError(f"cannot read the features in {folder}: {error.strerror}; restore them") from error
+
+
+def _read_request(folder: Path) -> dict[str, bytes]:
+    """What the command line was asked for, if that and the features are still what the training began with."""
+    if not (folder / REQUEST).exists():
+        return {}
+    read_sealed(folder / REQUEST, older=(1,), cure=_CURE)
+    return {REQUEST: (folder / REQUEST).read_bytes()}
+
+
+def _read_config(path: Path, must_be_sealed: bool) -> dict[str, Any]:
+    config = read_sealed(path, format=FORMAT, older=OLDER, cure=_CURE)
+    for found, problem in _strangers(path.parent, config):
+        raise UnderstudyError(f"{found} {problem}; remove it")
+    if not is_sealed(config):
+        unknown = (
+            f"{path.parent} was made before runs were sealed, so nothing vouches for all of its files; if they are "
+            f"yours, seal them: understudy verify --reseal {path.parent}"
+        )
+        if must_be_sealed:
+            raise UnderstudyError(unknown)
+        warn(unknown)
     missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
     if missing:
-        raise UnderstudyError(f"{path} lacks {', '.join(missing)}; restore it or train again")
+        raise UnderstudyError(f"{path} lacks {', '.join(missing)}; {_CURE}")
     return config
 
 
