@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,8 @@ def test_a_finished_loop_goes_on_with_a_larger_budget(make_loop: MakeLoop, tmp_p
     at_once = make_loop(budget=50, out=tmp_path / "other").run()
     assert torch.equal(longer.rows, at_once.rows)
     assert [record["test"] for record in longer.records] == [record["test"] for record in at_once.records]
-    assert sorted(path.name for path in (tmp_path / "loop").iterdir()) == ["labelled.csv", "round-003", "state.json"]
+    there = sorted(path.name for path in (tmp_path / "loop").iterdir())
+    assert there == [".lock", "labelled.csv", "round-003", "state.json"]
 
 
 def test_warm_start_trains_on(make_loop: MakeLoop, tmp_path: Path) -> None:
@@ -183,7 +185,14 @@ def test_impossible_answers_are_refused(make_loop: MakeLoop, answer: object, mes
         make_loop(oracle=answer).run()
 
 
-@pytest.mark.parametrize("changes", [{"batch": 11}, {"strategy": "badge"}, {"lr": 0.1}, {"x": blobs(300, seed=5)[0]}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch": 11}, {"strategy": "badge"}, {"lr": 0.1}, {"x": blobs(300, seed=5)[0]},
+        {"oracle": blobs(300, seed=5)[1]}, {"oracle": lambda rows: [0] * len(rows)},
+        {"student": partial(us.models.mlp, 6, CLASSES, hidden=(17,))},
+    ],
+)  # fmt: skip
 def test_another_loop_in_the_same_folder_is_an_error(make_loop: MakeLoop, changes: dict[str, object]) -> None:
     make_loop(budget=20).run()
     with pytest.raises(us.UnderstudyError, match="repeat the former settings"):
@@ -193,7 +202,7 @@ def test_another_loop_in_the_same_folder_is_an_error(make_loop: MakeLoop, change
 def test_state_is_plain_json(make_loop: MakeLoop, tmp_path: Path) -> None:
     make_loop().run()
     state = json.loads((tmp_path / "loop" / "state.json").read_text())
-    assert state["format"] == 1 and state["step"] == "select" and len(state["rows"]) == 50
+    assert state["format"] == 2 and state["step"] == "select" and len(state["rows"]) == 50
 
 
 def test_the_watch_warns_in_words(make_loop: MakeLoop) -> None:

@@ -8,7 +8,8 @@ Round 0 labels `start` rows drawn at random; every further round labels the `bat
 again from scratch on all labels. Everything is on disk after each step (`active/state.py`): `run()` on the same folder
 continues where it stopped, to the same picks and accuracies, whether it was killed, had spent its budget (give a larger
 one), or waits for a person. A row the oracle cannot label is recorded as skipped, counts for the budget, and is never
-asked again.
+asked again. One process at a time runs a loop, and answers are on disk before anything is made of them: no label is
+paid for twice.
 """
 
 import copy
@@ -16,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,13 +27,23 @@ from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
 from understudy.active.oracle import HandOver, Question, as_oracle, open_questions
-from understudy.active.state import Result, State, drop_rounds_before, round_folder, training_settings
+from understudy.active.state import (
+    LABELLED,
+    STATE,
+    Result,
+    State,
+    drop_rounds_before,
+    round_folder,
+    student_settings,
+    training_settings,
+)
 from understudy.active.watch import noise_watch
 from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.passes import FeatureTap, evaluate, over_rows
 from understudy.methods.vanilla import vanilla
+from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
@@ -113,13 +125,23 @@ class Loop:
             self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
         self.ema = EMA(self.fresh, decay=ema_decay, warmup=ema_warmup) if needs_ema(strategy) else None
-        self.state = State.open(self.folder, self._settings(ema_decay, ema_warmup))
+        self.settings = self._settings(ema_decay, ema_warmup)
+        with locked(self.folder) if (self.folder / STATE).exists() else nullcontext():
+            self.state = State.open(self.folder, self.settings)
         self.last: Run | None = None
         self.scores: Scores | None = None
 
     def run(self) -> Result:
         """Go on until the budget is spent, predictions are stable, no row is left, or a person must answer."""
-        state = self.state
+        with locked(self.folder):
+            return self._run()
+
+    def _run(self) -> Result:
+        # Another process may have been here since: what is on the disk counts.
+        state = State.open(self.folder, self.settings)
+        if state != self.state:
+            self.last, self.scores = None, None
+        self.state = state
         if state.round and self.last is None:
             # A kill may have come between the new state and the end of the old round's folder.
             drop_rounds_before(self.folder, state.round - 1)
@@ -163,25 +185,36 @@ class Loop:
         """Ask; False where the answers are not there yet."""
         state = self.state
         # There is nothing to ask where gold alone makes the start.
-        answers = self.oracle.answers(self._question()) if state.batch else torch.empty(0, dtype=torch.long)
+        open_rows = [row for row in state.batch if str(row) not in state.answers]
+        if open_rows and not self._ask(open_rows):
+            return False
+        state.rows += state.batch
+        state.labels += [state.answers[str(row)] for row in state.batch]
+        state.rounds += [state.round] * len(state.batch)
+        state.batch, state.answers, state.step = [], {}, "train"
+        state.save(self.folder)
+        return True
+
+    def _ask(self, rows: list[int]) -> bool:
+        """Put the answers on disk; what could be no label is refused, and asked again when the loop goes on."""
+        answers = self.oracle.answers(self._question(rows))
         if answers is None:
             return False
-        if len(answers) and int(answers.max()) >= self.classes:
-            row = state.batch[int(answers.argmax())]
-            raise UnderstudyError(
-                f"the oracle says class {int(answers.max())} of row {row}, but the student has {self.classes} outputs"
-            )
-        state.rows += state.batch
-        state.labels += answers.tolist()
-        state.rounds += [state.round] * len(answers)
-        state.batch, state.step = [], "train"
-        state.save(self.folder)
+        said = dict(zip(rows, answers.tolist(), strict=True))
+        self.state.answers |= {str(row): label for row, label in said.items() if label < self.classes}
+        self.state.save(self.folder)
+        for row, label in said.items():
+            if label >= self.classes:
+                raise UnderstudyError(
+                    f"the oracle says class {label} of row {row}, but the student has {self.classes} outputs; correct "
+                    "the oracle and call run() again: the other answers are kept"
+                )
         return True
 
     def _train(self) -> None:
         """Train on every label so far, and put the student and what it reached on disk."""
         state, clock = self.state, time.perf_counter()
-        state.write_labelled(self.folder / "labelled.csv", self.pool.ids)
+        state.write_labelled(self.folder / LABELLED, self.pool.ids)
         before, seed = self.last, _seed(self.seed, state.round)
         gold = self._gold()
         if gold is None:
@@ -207,6 +240,7 @@ class Loop:
         self.last = run
         state.records.append(record)
         state.round, state.step, state.notes = state.round + 1, "select", {}
+        state.labelled = digest((self.folder / LABELLED).read_bytes())
         state.save(self.folder)
         drop_rounds_before(self.folder, state.round - 1)
         self._say(_line(record, self.strategy))
@@ -227,15 +261,19 @@ class Loop:
             return "stable", f"{few} changed in each of the last {self.stop_after} rounds, {done}"
         return None
 
-    def _question(self) -> Question:
+    def _question(self, asked: list[int]) -> Question:
         state = self.state
-        rows = torch.tensor(state.batch, dtype=torch.long)
+        places = [state.batch.index(row) for row in asked]
+        scores, why = (
+            [state.notes[name][place] for place in places] if name in state.notes else [] for name in ("scores", "why")
+        )
+        rows = torch.tensor(asked, dtype=torch.long)
         ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]
-        return Question(state.round, rows, self.classes, ids, state.notes.get("scores", []), state.notes.get("why", []))
+        return Question(state.round, rows, self.classes, ids, scores, why)
 
     def _waiting(self) -> str:
         assert isinstance(self.oracle, HandOver)
-        path = self.oracle.file(self._question())
+        path = self.oracle.file(self._question(self.state.batch))
         return (
             f"round {self.state.round} waits for {open_questions(path)} of {len(self.state.batch)} answers: fill in "
             f"the column 'label' of {path} (a class number, or skip), then call run() again"
@@ -268,6 +306,8 @@ class Loop:
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
             "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
             **({} if ema_warmup else {"ema_warmup": False}),  # loops of before knew no other
+            "student": student_settings(self.fresh), "oracle": self.oracle.kind,
+            "gold_rows": None if self.extra_gold is None else fingerprint(self.extra_gold),
         }  # fmt: skip
 
     def _check_numbers(self) -> None:

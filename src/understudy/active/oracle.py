@@ -27,7 +27,9 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text
+from understudy.store.settings import fingerprint
 from understudy.tables.answers import SKIPPED, text_columns, whole_number
+from understudy.tables.write import quoting_for, warn_of_formulas
 
 CANNOT_LABEL = -1
 
@@ -50,6 +52,7 @@ class Function:
     """``ask(rows)`` with the row numbers (n,) of the batch returns n labels."""
 
     ask: Callable[[Tensor], Any]
+    kind: str = "function"
 
     def answers(self, question: Question) -> Tensor | None:
         labels = self.ask(question.rows)
@@ -63,6 +66,10 @@ class HandOver:
     folder: Path
     stem: str
     suffix: str
+
+    @property
+    def kind(self) -> str:
+        return f"a {self.suffix} file per round"
 
     def answers(self, question: Question) -> Tensor | None:
         path = self.file(question)
@@ -91,7 +98,7 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
         return HandOver(path, "round", ".csv")
     if isinstance(value, Tensor | np.ndarray | Sequence):
         held_out = _as_labels(value, "oracle", size)
-        return Function(lambda rows: held_out[rows])
+        return Function(lambda rows: held_out[rows], f"held-out labels {fingerprint(held_out)}")
     if callable(value):
         return Function(value)
     raise UnderstudyError(
@@ -138,8 +145,10 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
         # An answer may be a number or a word, so the column is text.
         write_bytes(path, to_parquet({**columns, "label": pa.array(columns["label"], pa.string())}))
         return
+    texts = [cell for column in columns.values() for cell in column if isinstance(cell, str)]
+    warn_of_formulas(path, [*columns, *texts])
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n", quoting=quoting_for(texts))
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     write_text(path, text.getvalue())

@@ -5,28 +5,38 @@
     out/round-003/          the student of the last finished round: a run directory, and ema.safetensors beside it
 
 A round is *select*, *label*, *train*. The state names the step that comes next; each step can be repeated from it with
-the same result, so a loop killed at any moment continues as if nothing had happened.
+the same result, so a loop killed at any moment continues as if nothing had happened. The state is sealed
+(``store/seal.py``), with the student it goes on from; a folder that lost its state is refused, because to begin anew
+would be to ask again for what was paid for.
 """
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.active.oracle import write_columns
 from understudy.data.examples import Gold
-from understudy.store.files import read_json, write_json
+from understudy.errors import UnderstudyError
+from understudy.store.files import digest, read_json, write_json
+from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.recipe import Recipe, known
-from understudy.training.run import Run
+from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
 
-FORMAT = 1
+# In format 1 nothing was sealed, and settings said less.
+FORMAT, OLDER = 2, (1,)
+LATER = ("student", "oracle", "gold_rows")
+_HASHED = {"student": "layers or sizes", "gold_rows": "rows or labels"}
 # A loop may be continued with other values of these.
 EXTENDABLE = ("budget", "stop_after", "stop_change")
+
+STATE, LABELLED = "state.json", "labelled.csv"
 
 Next = Literal["select", "label", "train"]
 
@@ -39,6 +49,8 @@ class State:
     step: Next = "select"
     batch: list[int] = field(default_factory=list)
     """Rows of the round under way that wait for answers."""
+    answers: dict[str, int] = field(default_factory=dict)
+    """Those of the batch that are there, by row: written before anything is made of them, and not asked for again."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What is known of the batch: scores, reasons, the noise watch."""
     rows: list[int] = field(default_factory=list)
@@ -49,20 +61,33 @@ class State:
     """The round of each."""
     records: list[dict[str, Any]] = field(default_factory=list)
     """One per finished round."""
+    labelled: str = ""
+    """The checksum of ``labelled.csv`` after the last finished round."""
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any]) -> "State":
         """The state in the folder if there is one (it must be of the same loop), else a new one."""
-        path = folder / "state.json"
+        path = folder / STATE
         if not path.exists():
+            left = [
+                name for name in (LABELLED, *(one.name for one in folder.glob("round-*"))) if (folder / name).exists()
+            ]
+            if left:
+                raise UnderstudyError(
+                    f"{folder} holds {left[0]} of a loop, but no {STATE} that says what was asked; restore it, or "
+                    "choose a new folder"
+                )
             return cls(settings)
-        stored = read_json(path, format=FORMAT)
+        stored = unsealed(read_sealed(path, format=FORMAT, older=OLDER))
         del stored["format"]
-        check_same(stored["settings"], settings, folder, free=EXTENDABLE)
+        before = {name: settings[name] for name in LATER} | stored["settings"]
+        check_same(before, settings, folder, free=EXTENDABLE, hints=_HASHED)
         return cls(**stored | {"settings": settings})
 
     def save(self, folder: Path) -> None:
-        write_json(folder / "state.json", {"format": FORMAT, **asdict(self)})
+        last = round_folder(folder, self.round - 1) / CONFIG
+        files = {last.relative_to(folder).as_posix(): last.read_bytes()} if self.round else {}
+        write_json(folder / STATE, sealed({"format": FORMAT, **asdict(self)}, files))
 
     def answered(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with a label, their labels, and whether they were chosen (not drawn at random as the start)."""
@@ -77,6 +102,34 @@ class State:
         rounds = [number for number, label in zip(self.rounds, self.labels, strict=True) if label >= 0]
         columns |= {"row": rows.tolist(), "label": labels.tolist(), "round": rounds, "chosen": chosen.int().tolist()}
         write_columns(path, columns)
+
+
+def inspect_loop(folder: Path) -> Iterator[Finding]:
+    """Every file that counts, and what is wrong with it."""
+    findings = list(inspect_json(folder / STATE))
+    yield findings[0]
+    if findings[0].problem is not None:
+        return
+    stored, labelled = read_json(folder / STATE), folder / LABELLED
+    if stored["labelled"] and stored["step"] != "train":  # it is about to be written anew
+        same = labelled.is_file() and digest(labelled.read_bytes()) == stored["labelled"]
+        yield Finding(labelled, None if same else "is not as it was written (the next round writes it anew)")
+    for found, problem in findings[1:]:
+        if problem is not None:
+            yield Finding(found, problem)
+        else:
+            yield from inspect_run(found.parent)
+
+
+def reseal_loop(folder: Path) -> None:
+    """Seal a loop as it is now, whatever it was, with the student it goes on from."""
+    stored = unsealed(read_json(folder / STATE, format=FORMAT, older=OLDER))
+    stored.pop("format")
+    state = State(**stored)
+    state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
+    if state.round:
+        reseal_run(round_folder(folder, state.round - 1))
+    state.save(folder)
 
 
 # Written for every loop; any other option of a recipe only where it is not the default, so that older loops go on. The
@@ -100,6 +153,11 @@ def training_settings(recipe: Recipe) -> dict[str, Any]:
         return str(value) if isinstance(value, torch.device) else f"{name} {fingerprint(value)}"
 
     return as_json(options, named)
+
+
+def student_settings(student: nn.Module) -> str:
+    """What a net is apart from its weights: those of a module that a script makes anew differ every time."""
+    return fingerprint([repr(student), [(name, tuple(value.shape)) for name, value in student.state_dict().items()]])
 
 
 @dataclass(frozen=True)

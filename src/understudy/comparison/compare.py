@@ -4,8 +4,10 @@ On disk, so that a finished cell is never run again:
 
     settings.json             fingerprints of data, student, options and methods; a changed one is refused
     cells/slam-0.json         one method under one seed
-    starts/0.safetensors      the student of a seed after pretraining, where there is any
+    starts/0.safetensors      the student of a seed after pretraining, where there is any; starts/0.json is its seal
     comparison.json           the table, the recommendation
+
+Every JSON file is sealed (``store/seal.py``), and cells and starts say of which comparison they are.
 """
 
 import base64
@@ -29,17 +31,22 @@ from understudy.errors import UnderstudyError, warn
 from understudy.store.files import locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
 from understudy.store.progress import ProgressBar
-from understudy.store.settings import check_same, fingerprint
+from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
+from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.keywords import takes
 from understudy.training.recipe import Recipe, SharedOptions
 
-FORMAT = 2
+# In format 2 nothing was sealed.
+FORMAT, OLDER = 3, (2,)
+SETTINGS = "settings.json"
 
 
 class CompareFolder:
     def __init__(self, path: Path) -> None:
-        self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"))
+        self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"), unsealed=False)
+        self.of = ""
+        """Which comparison this is: what its settings come to."""
 
     @contextmanager
     def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:
@@ -54,22 +61,24 @@ class CompareFolder:
             if not any(self.path.glob("cells/[!.]*")) and not any(self.path.glob("starts/[!.]*")):
                 for part in (self.cells.folder, self.path / "starts"):
                     shutil.rmtree(part, ignore_errors=True)
-                (self.path / "settings.json").unlink(missing_ok=True)
+                (self.path / SETTINGS).unlink(missing_ok=True)
                 with suppress(OSError):  # others' files are there too
                     self.path.rmdir()
             raise
 
     def _open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
-        file = self.path / "settings.json"
+        file = self.path / SETTINGS
+        self.of = fingerprint(as_json(settings))
         if not file.exists():
             # A name that begins with a dot is a lock, or a file that a killed process did not finish.
             if self.path.is_file() or (self.path.is_dir() and any(self.path.glob("[!.]*"))):
                 raise UnderstudyError(
                     f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder"
                 )
-            write_json(file, {"format": FORMAT, "settings": settings, "methods": methods})
+            write_json(file, sealed({"format": FORMAT, "settings": settings, "methods": methods}))
             return
-        stored = read_json(file, format=FORMAT)
+        stored = unsealed(read_sealed(file, format=FORMAT, older=OLDER))
+        self.cells.unsealed = stored["format"] in OLDER
         # A method that failed before its first cell may be corrected.
         begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
         before, now = (
@@ -77,7 +86,7 @@ class CompareFolder:
             for options, made in ((stored["settings"], stored["methods"]), (settings, methods))
         )
         check_same(before, now, self.path)
-        write_json(file, {**stored, "methods": stored["methods"] | methods})
+        write_json(file, sealed({**stored, "methods": stored["methods"] | methods}))
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
@@ -85,17 +94,76 @@ class CompareFolder:
         if outcome.judged is not None:
             rows = outcome.judged.rows.tolist()
             right = base64.b64encode(np.packbits(outcome.judged.right).tobytes()).decode()
-        self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
+        self.cells.write((method, seed), {"of": self.of, "warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
         cell, judged = self.cells.read((method, seed)), None
+        self._check_ours(cell, self.cells.file((method, seed)))
         if cell["rows"] is not None:
             bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
             judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
         return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
 
-    def start_file(self, seed: int) -> Path:
-        return self.path / "starts" / f"{seed}.safetensors"
+    def _check_ours(self, stored: Mapping[str, Any], file: Path) -> None:
+        if stored.get("of") != self.of and not ("of" not in stored and self.cells.unsealed):
+            raise UnderstudyError(f"{file} belongs to another comparison; remove it to make it again")
+
+    def has_start(self, seed: int) -> bool:
+        files = [self._start(seed, ending) for ending in ("safetensors", "json")]
+        return all(file.exists() for file in (files[:1] if self.cells.unsealed else files))
+
+    def write_start(self, seed: int, content: bytes) -> None:
+        file = self._start(seed, "safetensors")
+        write_bytes(file, content)
+        write_json(self._start(seed, "json"), sealed({"seed": seed, "of": self.of}, {file.name: content}))
+
+    def read_start(self, seed: int) -> bytes:
+        seal = self._start(seed, "json")
+        if seal.exists() or not self.cells.unsealed:
+            stored = read_sealed(seal, cure="remove it to make it again")
+            self._check_ours(stored, seal)
+            if stored.get("seed") != seed:
+                raise UnderstudyError(f"{seal} is of seed {stored.get('seed')}; remove it to make it again")
+        return self._start(seed, "safetensors").read_bytes()
+
+    def _start(self, seed: int, ending: str) -> Path:
+        return self.path / "starts" / f"{seed}.{ending}"
+
+
+def inspect_comparison(path: Path) -> Iterator[Finding]:
+    """Every file that counts, and what is wrong with it."""
+    findings = list(inspect_json(path / SETTINGS))
+    yield from findings
+    if findings[0].problem is not None:
+        return
+    of, jobs = fingerprint(read_json(path / SETTINGS)["settings"]), Jobs(path / "cells")
+    for file in [*sorted(path.glob("cells/[!.]*.json")), *sorted(path.glob("starts/[!.]*.json"))]:
+        findings = list(inspect_json(file))
+        yield from findings
+        if findings[0].problem is None:
+            stored = read_json(file)
+            key = [stored[name] for name in ("method", "seed") if name in stored]
+            if stored.get("of") != of or jobs.file(tuple(key)).name != file.name:
+                yield Finding(file, "belongs elsewhere: to another comparison, method or seed")
+    for file in sorted(path.glob("starts/[!.]*.safetensors")):
+        if not file.with_suffix(".json").exists():
+            yield Finding(file, "has no checksum (it is made again when it is needed)")
+    if (path / "comparison.json").exists():
+        yield from inspect_json(path / "comparison.json")
+
+
+def reseal_comparison(path: Path) -> None:
+    """Seal a comparison as it is now, whatever it was."""
+    stored = read_json(path / SETTINGS, format=FORMAT, older=OLDER)
+    of = fingerprint(stored["settings"])
+    for file in path.glob("cells/[!.]*.json"):
+        write_json(file, sealed({**read_json(file), "of": of}))
+    for file in path.glob("starts/[!.]*.safetensors"):
+        seal = {"seed": int(file.stem), "of": of}
+        write_json(file.with_suffix(".json"), sealed(seal, {file.name: file.read_bytes()}))
+    if (path / "comparison.json").exists():
+        write_json(path / "comparison.json", sealed(read_json(path / "comparison.json")))
+    write_json(path / SETTINGS, sealed({**stored, "format": FORMAT}))
 
 
 @takes(SharedOptions)
@@ -139,7 +207,7 @@ def compare(
                 failed = _run(job, folder, numbers, executor, progress)
             comparison = _gather(job, folder, numbers, failed)
             if out is not None:
-                write_json(path / "comparison.json", comparison.as_dict())
+                write_json(path / "comparison.json", sealed(comparison.as_dict()))
     return comparison
 
 
@@ -158,7 +226,7 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
 
     def handed(cell: Cell) -> Cell:
         # Read when the cell is handed out, so that not all seeds' students are in memory at once.
-        return replace(cell, start=folder.start_file(cell.seed).read_bytes()) if job.recipe.pretrain_epochs else cell
+        return replace(cell, start=folder.read_start(cell.seed)) if job.recipe.pretrain_epochs else cell
 
     bar = ProgressBar("compare", len(cells), len(cells) - len(left), shown=progress)
     with bar, closing(attempts(executor, job.train, left, handed)) as results:
@@ -177,7 +245,7 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
 
 def _pretrain(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor) -> dict[int, Failure]:
     """Why a seed has no pretrained student, and so no cell."""
-    missing = [seed for seed in seeds if not folder.start_file(seed).exists()]
+    missing = [seed for seed in seeds if not folder.has_start(seed)]
     failed: dict[int, Failure] = {}
     with closing(attempts(executor, job.pretrain, missing)) as states:
         for number, state in states:
@@ -185,7 +253,7 @@ def _pretrain(job: Job, folder: CompareFolder, seeds: list[int], executor: Execu
             if isinstance(state, Failure):
                 failed[seed] = replace(state, reason=f"pretraining on gold, seed {seed}: {state.reason}")
             else:
-                write_bytes(folder.start_file(seed), state)
+                folder.write_start(seed, state)
     return failed
 
 

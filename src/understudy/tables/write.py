@@ -11,9 +11,10 @@ for a formula is warned about, not changed.
 import csv
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -59,19 +60,27 @@ def _write_jsonl(path: Path, columns: Mapping[str, Array]) -> None:
 
 def _write_csv(path: Path, columns: Mapping[str, Array]) -> None:
     flat = dict(piece for name, column in columns.items() for piece in _flat(name, column))
-    risky = next((text for text in _texts(flat) if text.startswith(_FORMULA)), None)
+    warn_of_formulas(path, chain(flat, _texts(flat)))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n", quoting=quoting_for(_texts(flat)))
+        writer.writerow(flat)
+        for part in _parts(flat):
+            writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
+
+
+def warn_of_formulas(path: Path, texts: Iterable[str]) -> None:
+    """``texts``: the cells of a CSV file, and the names of its columns."""
+    risky = next((text for text in texts if text.startswith(_FORMULA)), None)
     if risky is not None:
         warn(
             f"{path.suffix} holds text like {risky!r}, which a spreadsheet takes for a formula; import it as text, or "
             "write .parquet or .jsonl"
         )
-    with path.open("w", encoding="utf-8", newline="") as file:
-        # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.
-        careful = any("\r" in text for text in _texts(flat))
-        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if careful else csv.QUOTE_MINIMAL)
-        writer.writerow(flat)
-        for part in _parts(flat):
-            writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
+
+
+def quoting_for(texts: Iterable[str]) -> Literal[0, 2]:
+    """The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line."""
+    return csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL
 
 
 WRITERS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {

@@ -1,6 +1,7 @@
 """The shards of a label store: its files, and where in them each id is.
 
-``store.json`` holds what is fixed for all labels. ``00000004-00000007.<32 hex digits>.parquet`` holds what was once
+``store.json`` holds what is fixed for all labels, and how many shards there are at least; it is sealed
+(``store/seal.py``). ``00000004-00000007.<32 hex digits>.parquet`` holds what was once
 written as shards 4 to 7, with its checksum. A shard appears whole or not at all; one whose bytes do not match its name,
 or whose number is missing, is an error that names it. A shard inside the range of another is a leftover of a merge that
 was killed, and is ignored.
@@ -12,7 +13,7 @@ one form from another.
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -27,10 +28,12 @@ from understudy.labels.forms import COLUMNS, FORMS
 from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.files import locked, read_json, read_named, write_json, write_named
+from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import check_same
 
 SETTINGS = "store.json"
-FORMAT = 1
+# In format 1 the settings were not sealed, and did not count the shards.
+FORMAT, OLDER = 2, (1,)
 _NAME = re.compile(r"(\d{8})-(\d{8})\.[0-9a-f]{32}\.parquet(\.damaged)?")
 # The writer merges shards rarely; a reader that meets this so often in a row has met something else.
 _ATTEMPTS = 20
@@ -49,6 +52,7 @@ class Shard:
 
 def list_shards(folder: Path) -> tuple[list[Shard], int]:
     """The shards that count, in order and without a gap, and the number of the next."""
+    written = shards_written(folder)  # before the look at the folder, where more may appear meanwhile
     every = _all_shards(folder)
     shards: list[Shard] = []
     following = 1
@@ -58,7 +62,7 @@ def list_shards(folder: Path) -> tuple[list[Shard], int]:
         if shard.last >= following:
             shards += [] if shard.damaged else [shard]
             following = shard.last + 1
-    if any(shard.last >= following for shard in every if not shard.damaged):
+    if following <= written or any(shard.last >= following for shard in every if not shard.damaged):
         raise UnderstudyError(
             f"{folder}: shard {following:08d} is missing; restore it, or accept its loss with an empty file "
             f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged there (its rows are then asked again)"
@@ -116,6 +120,18 @@ def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
         path.unlink(missing_ok=True)
 
 
+def shards_written(folder: Path) -> int:
+    return int(_stored(folder / SETTINGS).get("shards", 0)) if (folder / SETTINGS).exists() else 0
+
+
+def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int) -> None:
+    write_json(folder / SETTINGS, sealed({"format": FORMAT, "classes": list(classes), "form": form, "shards": shards}))
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    return unsealed(read_sealed(path, format=FORMAT, older=OLDER, cure="restore it from a backup"))
+
+
 def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None) -> tuple[tuple[str, ...], str]:
     """Classes and form, as they are on the disk or else as given."""
     given = None if classes is None else checked_names(classes)
@@ -128,13 +144,35 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
         if given is None or form is None:
             raise UnderstudyError(f"there is no label store in {folder} yet; pass classes= and form= to start one")
         return given, form
-    stored = read_json(path, format=FORMAT)
+    stored = _stored(path)
     if stored.get("form") not in FORMS:
         raise UnderstudyError(f"{path} is not the description of a label store; restore it")
     names = checked_names(stored.get("classes") or [])
     asked = {"classes": list(given or names), "form": form or stored["form"]}
     check_same({"classes": list(names), "form": stored["form"]}, asked, folder)
     return names, stored["form"]
+
+
+def inspect_store(folder: Path) -> Iterator[Finding]:
+    """Every file that counts, and what is wrong with it."""
+    findings = list(inspect_json(folder / SETTINGS))
+    yield from findings
+    if findings[0].problem is not None:
+        return
+    try:
+        shards, _ = list_shards(folder)
+    except UnderstudyError as error:
+        yield Finding(folder, f"lacks a file ({error})")
+        return
+    for shard in shards:
+        yield Finding(shard.path, "is damaged" if is_damaged(shard) else None)
+
+
+def reseal_store(folder: Path) -> None:
+    """Seal the settings as they are now, and count the shards that are there."""
+    stored = unsealed(read_json(folder / SETTINGS, format=FORMAT, older=OLDER))
+    write_json(folder / SETTINGS, sealed({**stored, "format": FORMAT, "shards": 0}))
+    write_settings(folder, *read_settings(folder, None, None), list_shards(folder)[1] - 1)
 
 
 class Contents:
@@ -176,10 +214,9 @@ class Contents:
         self._process = os.getpid()
         try:
             read_settings(self.folder, self.classes, self.form)
-            if not (self.folder / SETTINGS).exists():
-                settings = {"format": FORMAT, "classes": list(self.classes), "form": self.form}
-                write_json(self.folder / SETTINGS, settings)
             self.refresh()
+            if not (self.folder / SETTINGS).exists() or shards_written(self.folder) < self._next - 1:
+                self._count()
             remove_leftovers(self.folder, self.shards)
         except BaseException:
             self.release()
@@ -233,6 +270,11 @@ class Contents:
         if self.holds_lock and self._ids:
             self._wrote(write_shard(self.folder, self._next, self._next, self._ids, self._unwritten()))
             self._ids, self._waiting, self._next = [], [], self._next + 1
+            self._count()
+
+    def _count(self) -> None:
+        """Note how many shards there are: a later look then misses the last one, too."""
+        write_settings(self.folder, self.classes, self.form, self._next - 1)
 
     def merge(self) -> None:
         """All shards as one that holds the newest label of every id; then the old ones go."""
