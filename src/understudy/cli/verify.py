@@ -1,0 +1,110 @@
+"""``understudy verify``: whether the files of a run, a comparison, a label store or a loop are as they were written."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from understudy.errors import UnderstudyError
+from understudy.store.files import locked
+from understudy.store.seal import Finding, check_signature, sign
+
+KEY = "UNDERSTUDY_KEY"
+
+
+def verify_command(
+    folder: Annotated[Path, typer.Argument(help="A run, a comparison, a label store or a loop.", show_default=False)],
+    key: Annotated[
+        Path | None, typer.Option(help=f"File of the key a run is signed with; or ${KEY}.", show_default=False)
+    ] = None,
+    sign_it: Annotated[bool, typer.Option("--sign", help="Sign a run that is whole with the key.")] = False,
+    reseal: Annotated[
+        bool, typer.Option("--reseal", help="Take the files as they are now for right: for what older versions wrote.")
+    ] = False,
+) -> None:
+    """Say of every file of a folder whether it is as it was written. Exit code 0: all are; 2: one is not.
+
+    Checksums find damage, deleted and exchanged files, and careless edits. Whoever may write to a folder may also seal
+    it anew; a signature (HMAC-SHA256 of the seal, in `signature.txt`) tells whether a run comes from somebody who has
+    the key. With a key, a run that is not signed with it is refused.
+
+    Examples:
+
+    `understudy verify runs/first`
+
+    `understudy verify --sign --key secret.key runs/first`
+
+    `understudy verify --key secret.key runs/first`
+    """
+    kind = _kind_of(folder)
+    secret = _read_key(key)
+    if (sign_it or key is not None) and kind.name != "run":
+        raise UnderstudyError(f"{folder} is a {kind.name}; only runs are signed")
+    if sign_it and secret is None:
+        raise UnderstudyError(f"--sign needs a key; name its file with --key, or set {KEY}")
+    if reseal:
+        with locked(folder):
+            kind.reseal(folder)
+    findings = list(kind.inspect(folder))
+    for path, problem in findings:
+        typer.echo(f"{'whole' if problem is None else 'NOT WHOLE'}  {path}{'' if problem is None else f' {problem}'}")
+    wrong = sum(problem is not None for _, problem in findings)
+    if wrong:
+        raise UnderstudyError(
+            f"{wrong} of {len(findings)} files of the {kind.name} in {folder} are not whole; restore them"
+        )
+    signed = _sign_or_check(folder / kind.file, secret, sign_it) if kind.name == "run" else ""
+    typer.echo(f"the {kind.name} in {folder} is whole: {len(findings)} files{signed}")
+
+
+def _sign_or_check(path: Path, key: bytes | None, sign_it: bool) -> str:
+    if key is None:
+        return ""
+    if sign_it:
+        sign(path, key)
+    check_signature(path, key)
+    return ", signed with this key"
+
+
+def _read_key(file: Path | None) -> bytes | None:
+    if file is None:
+        key = os.environ.get(KEY, "").encode()
+    else:
+        try:
+            key = file.read_bytes().strip()
+        except OSError as error:
+            raise UnderstudyError(f"cannot read the key {file}: {error.strerror}") from error
+        if not key:
+            raise UnderstudyError(f"the key {file} is empty; make one: openssl rand -hex 32 > {file}")
+    return key or None
+
+
+class Kind(NamedTuple):
+    name: str
+    file: str
+    """By which it is known."""
+    inspect: Callable[[Path], Iterator[Finding]]
+    reseal: Callable[[Path], None]
+
+
+def _kind_of(folder: Path) -> Kind:
+    from understudy.active.state import inspect_loop, reseal_loop
+    from understudy.comparison.compare import inspect_comparison, reseal_comparison
+    from understudy.labels.store.shards import inspect_store, reseal_store
+    from understudy.training.run import inspect_run, reseal_run
+
+    kinds = (
+        Kind("run", "config.json", inspect_run, reseal_run),
+        Kind("label store", "store.json", inspect_store, reseal_store),
+        Kind("loop", "state.json", inspect_loop, reseal_loop),
+        Kind("comparison", "settings.json", inspect_comparison, reseal_comparison),
+    )
+    for kind in kinds:
+        if (folder / kind.file).exists():
+            return kind
+    raise UnderstudyError(
+        f"{folder} holds no finished run, comparison, label store or loop (none of "
+        f"{', '.join(kind.file for kind in kinds)}); name such a folder"
+    )
