@@ -45,6 +45,7 @@ from understudy.inference.passes import FeatureTap, evaluate, over_rows
 from understudy.methods.vanilla import vanilla
 from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
+from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.training.callbacks import Callback
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
@@ -133,7 +134,7 @@ class Loop:
 
     def run(self) -> Result:
         """Go on until the budget is spent, predictions are stable, no row is left, or a person must answer."""
-        with locked(self.folder):
+        with ends_on_sigterm(), locked(self.folder):
             return self._run()
 
     def _run(self) -> Result:
@@ -197,12 +198,13 @@ class Loop:
 
     def _ask(self, rows: list[int]) -> bool:
         """Put the answers on disk; what could be no label is refused, and asked again when the loop goes on."""
-        answers = self.oracle.answers(self._question(rows))
-        if answers is None:
-            return False
-        said = dict(zip(rows, answers.tolist(), strict=True))
-        self.state.answers |= {str(row): label for row, label in said.items() if label < self.classes}
-        self.state.save(self.folder)
+        with deferred():  # an answer that is on its way is paid for
+            answers = self.oracle.answers(self._question(rows))
+            if answers is None:
+                return False
+            said = dict(zip(rows, answers.tolist(), strict=True))
+            self.state.answers |= {str(row): label for row, label in said.items() if label < self.classes}
+            self.state.save(self.folder)
         for row, label in said.items():
             if label >= self.classes:
                 raise UnderstudyError(

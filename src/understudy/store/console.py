@@ -1,6 +1,6 @@
 """How the command line speaks when something is wrong: one line on stderr, never a traceback for a user's mistake.
 
-Exit codes: 2 for a mistake (in the arguments, the files or the data), 130 for Ctrl-C.
+Exit codes: 2 for a mistake (in the arguments, the files or the data), 130 for Ctrl-C, 143 for SIGTERM.
 """
 
 import sys
@@ -13,6 +13,7 @@ import typer
 import typer.core
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.store.stopping import Stopped, ends_on_sigterm
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -21,7 +22,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 class OneLineErrors(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
-            with shown_warnings():
+            with ends_on_sigterm(), shown_warnings():
                 return super().invoke(ctx)
         except UnderstudyError as error:
             complain(f"error: {error}")
@@ -29,6 +30,9 @@ class OneLineErrors(typer.core.TyperGroup):
         except KeyboardInterrupt as stop:
             complain("stopped")
             raise typer.Exit(130) from stop
+        except Stopped:
+            complain("stopped by SIGTERM; what is finished is on the disk")
+            raise
 
     def main(
         self,

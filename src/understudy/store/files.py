@@ -6,7 +6,8 @@ once carry theirs in their name; those of a folder have theirs in one JSON file 
     path = write_named(folder / "columns-{digest}.safetensors", content)
     content = read_named(path)                              # ValueError where the name says something else
 
-And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache.
+And folders: those that one process at a time writes to (``with locked(folder): …``), and the cache. What a killed
+process did not finish is removed by the next that writes the same file, or locks its folder.
 """
 
 import hashlib
@@ -14,15 +15,17 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
 
 LOCK = ".lock"
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}(\.[^.]*)?")
 # Folders whose owner lets what it calls lock them too, with the process: a fork owns nothing.
 _LENT: ContextVar[frozenset[tuple[int, Path]]] = ContextVar("_LENT", default=frozenset())
 
@@ -74,6 +77,7 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
         ) from error
     with suppress(OSError):  # on Windows what is locked may not be written
         path.write_text(f"{os.getpid()}\n")
+    _remove_unfinished(folder.rglob(".*"))
     before = _LENT.get()
     try:
         if lend:
@@ -154,19 +158,63 @@ def appearing_whole(
     """A temporary path beside ``path``, renamed where the block succeeds. Some libraries insist on a file's suffix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        ending = path.suffix if keep_suffix else ""
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{ending}")
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # its mode is as the umask says
-        try:
+        _remove_unfinished(path.parent.glob(f".{escape(path.name)}.*"))
+        with _temporary(path, path.suffix if keep_suffix else "") as temporary:
             yield temporary
             _sync(temporary)
             os.replace(temporary, path)
             if os.name == "posix":  # the rename itself must survive a power cut; Windows opens no folders
                 _sync(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UnderstudyError(f"cannot write {path}: {error.strerror}; {cure}") from error
+
+
+@contextmanager
+def _temporary(path: Path, ending: str) -> Iterator[Path]:
+    """A new file beside ``path``, removed at the end; its mode is as the umask says, and it is marked as in use."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{ending}")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        if _marks(handle) and os.fstat(handle).st_nlink:  # else somebody took it for a leftover
+            break
+        os.close(handle)
+    try:
+        if os.name != "posix":  # nobody can remove or rename there what somebody has open
+            os.close(handle)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        if os.name == "posix":
+            os.close(handle)
+
+
+def _marks(handle: int) -> bool:
+    """Whether nobody else uses this file; then it is ours until the handle is closed or the process dies."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without such locks
+        return True
+    return True
+
+
+def _remove_unfinished(paths: Iterable[Path]) -> None:
+    """Temporary files among these that no living process writes to."""
+    for path in paths:
+        if not _UNFINISHED.fullmatch(path.name):
+            continue
+        with suppress(OSError):
+            handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if _marks(handle):
+                    path.unlink(missing_ok=True)
+            finally:
+                os.close(handle)
 
 
 def _sync(path: Path) -> None:

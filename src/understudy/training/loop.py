@@ -8,8 +8,8 @@ What a batch costs is the session's matter (``training/session.py``); losses are
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.objective import Objective
 from understudy.store.files import locked
+from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, check_callbacks
 from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
 from understudy.training.ema import EMA
@@ -84,7 +85,7 @@ def train(
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
     test, select = _as_gold(test, "test"), _as_gold(select, "select")
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
-    with torch.random.fork_rng(), nullcontext() if folder is None else locked(folder):
+    with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
         usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
         build, student = student, copy.deepcopy(student) if isinstance(student, nn.Module) else student()
@@ -131,6 +132,12 @@ def train(
             drop_checkpoints(folder)
         training.show("on_end", run.facts)
     return run
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    with ends_on_sigterm(), locked(folder):
+        yield
 
 
 def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) -> int:

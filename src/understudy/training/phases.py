@@ -116,6 +116,12 @@ class Training:
                 self.ema.reset(self.student)
         if phase == "train":
             self.show("on_start", self.session.facts)
+        with self.checkpoints.kept():
+            self._go_on(phase, session, recipe, bar)
+
+    def _go_on(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None) -> None:
+        """From the epoch and the batch that ``self.progress`` names to the last."""
+        progress = self.progress
         for epoch in range(progress.epoch, recipe.epochs):
             if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
                 break
@@ -134,6 +140,7 @@ class Training:
             self.checkpoints.save(self.parts, self.session)
             if phase == "train":
                 self.show("on_epoch", self.session.facts)
+            self.checkpoints.may_stop()
 
     def _optimizer(self, session: Session, recipe: Recipe) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
         """What moves the parameters, and the part of a checkpoint that it is."""
@@ -184,6 +191,7 @@ class Training:
             progress.batch = session.batch
             if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
                 self.checkpoints.save(self.parts, self.session)
+                self.checkpoints.may_stop()
         progress.epoch, progress.batch = epoch + 1, 0
         return _finite(float(progress.total), epoch) / session.epoch_rows
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
 from understudy.store.settings import check_same, fingerprint
+from understudy.store.stopping import deferred, stop_asked, stop_if_asked
 from understudy.training.recipe import Recipe, known
 from understudy.training.run import nested, state_from_bytes, state_to_bytes, write_history
 from understudy.training.session import Session
@@ -204,9 +206,19 @@ class Checkpoints:
         self._columns, self._prepared, self._batch = state["columns"], session.prepared, parts["progress"].batch
         return True
 
+    def kept(self) -> AbstractContextManager[None]:
+        """In this block the process does not end on SIGTERM before ``may_stop``; without a folder it does."""
+        return nullcontext() if self.run is None else deferred()
+
+    def may_stop(self) -> None:
+        """The last checkpoint is of this very moment."""
+        if self.run is not None:
+            stop_if_asked()
+
     def is_due(self, batches_done: int) -> bool:
         # Asked after steps only, which several batches may share.
-        return self.run is not None and self.every is not None and batches_done - self._batch >= self.every
+        due = self.every is not None and batches_done - self._batch >= self.every
+        return self.run is not None and (due or stop_asked())
 
     def save(self, parts: Mapping[str, Any], session: Session) -> None:
         """Write the next checkpoint. ``session`` is the main phase's, whatever phase is under way."""

@@ -14,6 +14,7 @@ others. ``flush``, ``close``, the end of the ``with`` block and of the program w
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +28,7 @@ from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
 from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards, take
 from understudy.store.arrow import Array
 from understudy.store.files import locked
+from understudy.store.stopping import deferred, ends_on_sigterm
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class LabelStore:
         self._contents = Contents(self.folder, names, form, flush_rows=flush_rows, flush_seconds=flush_seconds)
         self.classes, self.form = self._contents.classes, self._contents.form
         self._contents.steady(lambda: None)
+        self._block = ExitStack()
         # Forgetting to close must not cost labels.
         weakref.finalize(self, self._contents.finish)
 
@@ -68,10 +71,12 @@ class LabelStore:
         return f"LabelStore({str(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
 
     def __enter__(self) -> Self:
+        self._block.enter_context(ends_on_sigterm())
+        self._block.callback(self.close)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self._block.close()
 
     def append(self, ids: Any, labels: Any, *, replace: bool = False) -> Appended:
         """Keep these labels; all of them, or none and an error.
@@ -190,15 +195,17 @@ def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, b
     """Ask for the ids that are not in the store, ``batch`` at a time, each batch saved before the next is asked.
 
     ``ask(ids)`` returns their labels in any form the store takes. Killed at any moment, at most the batch that was
-    being asked has to be asked again. Returns how many ids were asked.
+    being asked has to be asked again; on SIGTERM the program ends after it. Returns how many ids were asked.
     """
     if batch < 1:
         raise UnderstudyError(f"batch={batch} must be 1 or more")
     todo = store.missing(ids)
-    for start in range(0, len(todo), batch):
-        some = todo[start : start + batch]
-        store.append(some, ask(some))
-        store.flush()
+    with ends_on_sigterm():
+        for start in range(0, len(todo), batch):
+            some = todo[start : start + batch]
+            with deferred():  # an answer that is on its way is paid for
+                store.append(some, ask(some))
+                store.flush()
     return len(todo)
 
 

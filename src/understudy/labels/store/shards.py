@@ -112,12 +112,10 @@ def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Co
 
 
 def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
-    """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
+    """Shards that were merged into another, by a writer that was killed then. Only the writer may."""
     for shard in set(_all_shards(folder)) - set(shards):
         if not shard.damaged:
             shard.path.unlink(missing_ok=True)
-    for path in folder.glob(".*.parquet.*"):
-        path.unlink(missing_ok=True)
 
 
 def shards_written(folder: Path) -> int:
