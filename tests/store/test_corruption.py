@@ -93,8 +93,9 @@ def use_store(folder: Path, whole: Path) -> Any:
 
 def run_loop(folder: Path, seed: int = 0, budget: int = 30) -> Any:
     oracle: Callable[[Any], Any] = lambda rows: Y[rows]  # noqa: E731
+    student = partial(us.models.mlp, 4, 3, hidden=(6,))
     loop = Loop(
-        STUDENT, X, oracle, "s_badge", out=folder, start=15, batch=5, budget=budget, epochs=1, batch_size=16,
+        student, X, oracle, "s_badge", out=folder, start=15, batch=5, budget=budget, epochs=3, batch_size=8,
         seed=seed, ids=np.arange(90) + seed, progress=False,
     )  # fmt: skip
     result = loop.run()

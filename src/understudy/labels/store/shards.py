@@ -112,10 +112,12 @@ def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Co
 
 
 def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
-    """Shards that were merged into another, by a writer that was killed then. Only the writer may."""
+    """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
     for shard in set(_all_shards(folder)) - set(shards):
         if not shard.damaged:
             shard.path.unlink(missing_ok=True)
+    for path in folder.glob(".*.parquet.*"):  # under the names that former versions gave them, too
+        path.unlink(missing_ok=True)
 
 
 def shards_written(folder: Path) -> int:
