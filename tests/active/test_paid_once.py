@@ -144,7 +144,7 @@ def test_a_loop_of_before_goes_on(make_loop: MakeLoop, tmp_path: Path) -> None:
         del state["settings"][name]
     path.write_text(json.dumps({**state, "format": 1}))
     shutil.copytree(tmp_path / "loop", tmp_path / "sealed")
-    assert CliRunner().invoke(cli.app, ["verify", "--reseal", str(tmp_path / "sealed")]).exit_code == 0
+    assert CliRunner().invoke(cli.app, ["upgrade", str(tmp_path / "sealed")]).exit_code == 0
     at_once = make_loop(out=tmp_path / "new").run()
     for folder in ("loop", "sealed"):
         assert make_loop(out=tmp_path / folder).run().rows.equal(at_once.rows)

@@ -221,8 +221,8 @@ def test_runs_without_stored_features_still_predict(blobs: Path) -> None:
     assert "features.json cannot be read" in call("predict run all.npz --out old.npz", code=2).stderr
     config = json.loads(Path("run/config.json").read_text())
     Path("run/config.json").write_text(json.dumps({**unsealed(config), "format": 1}))
-    assert "seal them: understudy verify --reseal run" in call("predict run all.npz --out old.npz", code=2).stderr
-    call("verify --reseal run")
+    assert "seal them: understudy upgrade run" in call("predict run all.npz --out old.npz", code=2).stderr
+    call("upgrade run")
     call("predict run all.npz --out old.npz")
     np.testing.assert_array_equal(
         read_table("new.npz").columns["probabilities"], read_table("old.npz").columns["probabilities"]

@@ -84,9 +84,9 @@ def test_a_run_of_before_is_read_in_python_and_sealed_for_commands(folder: Path)
     Path("run/config.json").write_text(json.dumps({**config, "format": 1}))
     with pytest.warns(us.UnderstudyWarning, match="before runs were sealed"):
         us.Run.load("run")
-    assert "understudy verify --reseal run" in understudy("predict run gold.csv --out old.csv", code=2).stderr
+    assert "understudy upgrade run" in understudy("predict run gold.csv --out old.csv", code=2).stderr
     understudy("verify run", code=2)
-    understudy("verify --reseal run")
+    understudy("upgrade run")
     understudy("predict run gold.csv --out old.csv")
     assert Path("old.csv").read_bytes() == Path("new.csv").read_bytes()
 

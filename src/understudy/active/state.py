@@ -28,6 +28,9 @@ from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, un
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.recipe import Recipe, known
 from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
+from understudy.training.run import FORMAT as RUN_FORMAT
+from understudy.training.run import OLDER as OLDER_RUNS
+from understudy.training.upgrade import upgrade_run
 
 # In format 1 nothing was sealed, and settings said less.
 FORMAT, OLDER = 2, (1,)
@@ -129,6 +132,21 @@ def reseal_loop(folder: Path) -> None:
     state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
     if state.round:
         reseal_run(round_folder(folder, state.round - 1))
+    state.save(folder)
+
+
+def upgrade_loop(folder: Path) -> None:
+    """Seal a loop whose last student can be read: that one first, then the state, each in one go."""
+    stored = unsealed(read_sealed(folder / STATE, format=FORMAT, older=OLDER))
+    fitting = {each.name for each in fields(State)} | {"format"}
+    if not {"settings", "round", "rows", "labels", "rounds", "records"} <= set(stored) <= fitting:
+        raise UnderstudyError(f"{folder / STATE} does not hold the state of a loop; restore it")
+    if stored["round"]:
+        last = round_folder(folder, stored["round"] - 1)
+        if read_json(last / CONFIG, format=RUN_FORMAT, older=OLDER_RUNS)["format"] != RUN_FORMAT:
+            upgrade_run(last)
+    state = State(**{name: value for name, value in stored.items() if name != "format"})
+    state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
     state.save(folder)
 
 

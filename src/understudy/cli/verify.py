@@ -1,15 +1,15 @@
 """``understudy verify``: whether the files of a run, a comparison, a label store or a loop are as they were written."""
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
+from understudy.cli.folders import kind_of
 from understudy.errors import UnderstudyError
 from understudy.store.files import locked
-from understudy.store.seal import Finding, check_signature, sign
+from understudy.store.seal import check_signature, sign
 
 KEY = "UNDERSTUDY_KEY"
 
@@ -21,7 +21,7 @@ def verify_command(
     ] = None,
     sign_it: Annotated[bool, typer.Option("--sign", help="Sign a run that is whole with the key.")] = False,
     reseal: Annotated[
-        bool, typer.Option("--reseal", help="Take the files as they are now for right: for what older versions wrote.")
+        bool, typer.Option("--reseal", help="Take the files as they are now for right, e.g. after an edit.")
     ] = False,
 ) -> None:
     """Say of every file of a folder whether it is as it was written. Exit code 0: all are; 2: one is not.
@@ -38,7 +38,7 @@ def verify_command(
 
     `understudy verify --key secret.key runs/first`
     """
-    kind = _kind_of(folder)
+    kind = kind_of(folder)
     secret = _read_key(key)
     if (sign_it or key is not None) and kind.name != "run":
         raise UnderstudyError(f"{folder} is a {kind.name}; only runs are signed")
@@ -79,32 +79,3 @@ def _read_key(file: Path | None) -> bytes | None:
         if not key:
             raise UnderstudyError(f"the key {file} is empty; make one: openssl rand -hex 32 > {file}")
     return key or None
-
-
-class Kind(NamedTuple):
-    name: str
-    file: str
-    """By which it is known."""
-    inspect: Callable[[Path], Iterator[Finding]]
-    reseal: Callable[[Path], None]
-
-
-def _kind_of(folder: Path) -> Kind:
-    from understudy.active.state import inspect_loop, reseal_loop
-    from understudy.comparison.compare import inspect_comparison, reseal_comparison
-    from understudy.labels.store.shards import inspect_store, reseal_store
-    from understudy.training.run import inspect_run, reseal_run
-
-    kinds = (
-        Kind("run", "config.json", inspect_run, reseal_run),
-        Kind("label store", "store.json", inspect_store, reseal_store),
-        Kind("loop", "state.json", inspect_loop, reseal_loop),
-        Kind("comparison", "settings.json", inspect_comparison, reseal_comparison),
-    )
-    for kind in kinds:
-        if (folder / kind.file).exists():
-            return kind
-    raise UnderstudyError(
-        f"{folder} holds no finished run, comparison, label store or loop (none of "
-        f"{', '.join(kind.file for kind in kinds)}); name such a folder"
-    )

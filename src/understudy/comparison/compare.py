@@ -97,12 +97,15 @@ class CompareFolder:
         self.cells.write((method, seed), {"of": self.of, "warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
-        cell, judged = self.cells.read((method, seed)), None
-        self._check_ours(cell, self.cells.file((method, seed)))
-        if cell["rows"] is not None:
-            bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
-            judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
-        return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
+        cell, judged, file = self.cells.read((method, seed)), None, self.cells.file((method, seed))
+        self._check_ours(cell, file)
+        try:
+            if cell["rows"] is not None:
+                bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
+                judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
+            return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
+        except (KeyError, TypeError, ValueError) as error:  # of before cells were sealed
+            raise UnderstudyError(f"{file} does not hold a cell; remove it to run it again") from error
 
     def _check_ours(self, stored: Mapping[str, Any], file: Path) -> None:
         if stored.get("of") != self.of and not ("of" not in stored and self.cells.unsealed):
@@ -164,6 +167,20 @@ def reseal_comparison(path: Path) -> None:
     if (path / "comparison.json").exists():
         write_json(path / "comparison.json", sealed(read_json(path / "comparison.json")))
     write_json(path / SETTINGS, sealed({**stored, "format": FORMAT}))
+
+
+def upgrade_comparison(path: Path) -> None:
+    """Seal a comparison whose cells can all be read; the settings come last."""
+    folder = CompareFolder(path)
+    folder.of = fingerprint(read_sealed(path / SETTINGS, format=FORMAT, older=OLDER)["settings"])
+    folder.cells.unsealed = True
+    for file in sorted(path.glob("cells/[!.]*.json")):
+        cell = read_json(file)
+        key = (cell.get("method"), cell.get("seed")) if isinstance(cell, dict) else ()
+        if folder.cells.file(key) != file:
+            raise UnderstudyError(f"{file} is not the cell that its name says; remove it to run it again")
+        folder.read(str(cell["method"]), cell["seed"])
+    reseal_comparison(path)
 
 
 @takes(SharedOptions)

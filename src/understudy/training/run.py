@@ -172,14 +172,14 @@ class Run:
                 )
             student = models.build(config["student"])
         load_state(student, folder / "student.safetensors")
-        columns, ids = _columns_from_parquet(folder / "columns.parquet")
+        columns, ids = read_columns(folder / "columns.parquet")
         selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
         ema = EMA(student) if (folder / EMA_FILE).exists() else None
         if ema is not None:
             ema.load_state_dict(read_state(folder / EMA_FILE))
         return cls(
             student=student.eval(),
-            history=_read_history(folder / "metrics.jsonl"),
+            history=read_history(folder / "metrics.jsonl"),
             columns=columns,
             config=config,
             facts=config["facts"],
@@ -200,7 +200,7 @@ def inspect_run(folder: Path) -> Iterator[Finding]:
         config = read_json(folder / CONFIG)
         yield from _strangers(folder, config)
         if not is_sealed(config):
-            yield Finding(folder / CONFIG, f"leaves out some files (understudy verify --reseal {folder} adds them)")
+            yield Finding(folder / CONFIG, f"leaves out some files (understudy upgrade {folder} adds them)")
 
 
 def reseal_run(folder: Path) -> None:
@@ -245,15 +245,19 @@ def _read_config(path: Path, must_be_sealed: bool) -> dict[str, Any]:
     if not is_sealed(config):
         unknown = (
             f"{path.parent} was made before runs were sealed, so nothing vouches for all of its files; if they are "
-            f"yours, seal them: understudy verify --reseal {path.parent}"
+            f"yours, seal them: understudy upgrade {path.parent}"
         )
         if must_be_sealed:
             raise UnderstudyError(unknown)
         warn(unknown)
+    check_stored_keys(path, config)
+    return config
+
+
+def check_stored_keys(path: Path, config: Mapping[str, Any]) -> None:
     missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
     if missing:
         raise UnderstudyError(f"{path} lacks {', '.join(missing)}; {_CURE}")
-    return config
 
 
 def write_history(folder: Path, history: list[dict[str, float]]) -> None:
@@ -265,7 +269,7 @@ def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in history).encode()
 
 
-def _read_history(path: Path) -> list[dict[str, float]]:
+def read_history(path: Path) -> list[dict[str, float]]:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
@@ -324,7 +328,7 @@ def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> b
     return to_parquet(first | {name: column.cpu().numpy() for name, column in columns.items()})
 
 
-def _columns_from_parquet(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
+def read_columns(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
     stored = from_parquet(path)
     ids = stored.pop("id", None)
     stored.pop("row", None)

@@ -175,6 +175,14 @@ def reseal_store(folder: Path) -> None:
     write_settings(folder, *read_settings(folder, None, None), list_shards(folder)[1] - 1)
 
 
+def upgrade_store(folder: Path) -> None:
+    """Seal the settings and count the shards of a store whose labels can all be read."""
+    settings, (shards, following) = read_settings(folder, None, None), list_shards(folder)
+    for shard in shards:
+        read_shard(shard)
+    write_settings(folder, *settings, following - 1)
+
+
 class Contents:
     """``rows``: id -> row, counted over all shards in order and then over the rows that wait; about 100 bytes per id.
 
