@@ -68,16 +68,17 @@ class CompareFolder:
 
     def _open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
         file = self.path / SETTINGS
-        self.of = fingerprint(as_json(settings))
         if not file.exists():
             # A name that begins with a dot is a lock, or a file that a killed process did not finish.
             if self.path.is_file() or (self.path.is_dir() and any(self.path.glob("[!.]*"))):
                 raise UnderstudyError(
                     f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder"
                 )
+            self.of = fingerprint(as_json(settings))
             write_json(file, sealed({"format": FORMAT, "settings": settings, "methods": methods}))
             return
         stored = unsealed(read_sealed(file, format=FORMAT, older=OLDER))
+        self.of = fingerprint(stored["settings"])  # a default may be named now
         self.cells.unsealed = stored["format"] in OLDER
         # A method that failed before its first cell may be corrected.
         begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
