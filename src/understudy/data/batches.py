@@ -90,6 +90,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return (seed * 1_000_003 + epoch * 7_919 + 17) % (1 << 62)
 
 
+def count_batches(rows: int, batch_size: int) -> int:
+    """BatchNorm cannot take a batch of one row: it joins the batch before it."""
+    return -(-rows // batch_size) - (rows % batch_size == 1 and rows > 1)
+
+
 def plan_epoch(
     gold_rows: int,
     pool_rows: int,
@@ -123,9 +128,7 @@ def plan_epoch(
             # In the file's order, so that blocks of draws are blocks of the file.
             drawn = drawn.sort().values[order[is_pool].long() - from_gold]
         order[is_pool] = (drawn + from_gold).to(kind)
-    # BatchNorm cannot take a batch of one row: it joins the batch before it.
-    batches = -(-total // batch_size) - (total % batch_size == 1 and total > 1)
-    golds = _gold_first(order, from_gold, batch_size, batches)
+    golds = _gold_first(order, from_gold, batch_size, count_batches(total, batch_size))
     return Plan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
 
 

@@ -193,7 +193,7 @@ class Training:
                 self.checkpoints.save(self.parts, self.session)
                 self.checkpoints.may_stop()
         progress.epoch, progress.batch = epoch + 1, 0
-        return _finite(float(progress.total), epoch) / session.epoch_rows
+        return finite(float(progress.total), epoch) / session.epoch_rows
 
     def _minimise(self, optimizer: LBFGS, epoch: int, session: Session) -> float:
         # What agrees with gold at one point says little of the next: such weights serve for a single step.
@@ -209,7 +209,7 @@ class Training:
             if self.ema is not None:
                 self.ema.update(self.student)
         self.progress.epoch, self.progress.batch = epoch + 1, 0
-        return _finite(loss, epoch)
+        return finite(loss, epoch)
 
     def _look(self, record: dict[str, float]) -> None:
         """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
@@ -246,27 +246,33 @@ class Training:
             show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
 
     def result(self, started: float) -> Run:
-        session, progress = self.session, self.progress
-        columns, pool = dict(session.learner.columns), session.full_pool
-        if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
-            columns |= session.refined.columns(session.pool.teacher)
-            self.facts["mean_weight"] = session.facts.get("mean_weight", session.refined.mean_weight())
-        return Run(
-            student=self.student.eval(),
-            history=progress.history,
-            columns=_in_pool_order(columns, session.labelled, pool),
-            config=self.config,
-            facts=session.facts | self.facts | {"train_seconds": time.perf_counter() - started},
-            selected_epoch=progress.selected_epoch or None,
-            selected_state=progress.selected_state,
-            modules=session.learner.modules,
-            ids=None if pool is None else pool.ids,
-            ema=self.recipe.ema,
-            fits=session.learner.fits,
-        )
+        progress = self.progress
+        run = finished(self.session, progress.history, self.config)
+        run.facts |= self.facts | {"train_seconds": time.perf_counter() - started}
+        run.selected_epoch, run.selected_state = progress.selected_epoch or None, progress.selected_state
+        run.ema = self.recipe.ema
+        return run
 
 
-def _finite(total: float, epoch: int) -> float:
+def finished(session: Session, history: list[dict[str, float]], config: dict[str, Any]) -> Run:
+    """What a session's training has produced."""
+    columns, pool, facts = dict(session.learner.columns), session.full_pool, dict(session.facts)
+    if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
+        columns |= session.refined.columns(session.pool.teacher)
+        facts.setdefault("mean_weight", session.refined.mean_weight())
+    return Run(
+        student=session.student.eval(),
+        history=history,
+        columns=_in_pool_order(columns, session.labelled, pool),
+        config=config,
+        facts=facts,
+        modules=session.learner.modules,
+        ids=None if pool is None else pool.ids,
+        fits=session.learner.fits,
+    )
+
+
+def finite(total: float, epoch: int) -> float:
     if not math.isfinite(total):
         raise UnderstudyError(
             f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the features "

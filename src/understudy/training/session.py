@@ -21,7 +21,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.data.batches import Plan, epoch_seed, fetch_batches, fetch_sparse, plan_epoch, plan_whole
+from understudy.data.batches import Plan, count_batches, epoch_seed, fetch_batches, fetch_sparse, plan_epoch, plan_whole
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
@@ -117,13 +117,15 @@ class RandomStates:
     def __init__(self, draws: torch.Generator, augment: torch.Generator) -> None:
         self.draws, self.augment = draws, augment
         self.device = torch.device("cpu")
+        self.restores = True
+        """Whether the caller's state is put back when an epoch ends, or is left before its end."""
         self._loaded: dict[str, Tensor] = {}
 
     @contextmanager
     def of_epoch(self, seed: int, *, resumed: bool, device: torch.device) -> Iterator[None]:
         self.device = device
         cuda = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(cuda):
+        with torch.random.fork_rng(cuda, enabled=self.restores):
             if resumed:
                 torch.set_rng_state(self._loaded["torch"])
                 if cuda and "cuda" in self._loaded:
@@ -187,7 +189,8 @@ class Session:
         if whole and recipe.augment is not None:
             raise UnderstudyError("augment= changes every batch, and a whole batch stays the same; leave it out")
         gold, pool = weigh_by_gold(gold, pool)
-        self.epochs, self.whole, self.options = epochs, whole, options
+        self.epochs: float | None = epochs
+        self.whole, self.options = whole, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
@@ -250,6 +253,10 @@ class Session:
         """Of an epoch."""
         golds = 0 if self.trains is None else len(self.trains) * self.recipe.gold_repeat
         return golds + (0 if self.pool is None else self.pool.size)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return 1 if self.whole else count_batches(self.rows, self.recipe.batch_size)
 
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
@@ -329,10 +336,7 @@ class Session:
         Where all weights are zero it is a zero that no parameter had a part in: no gradient reaches the student, and
         PyTorch's optimizers leave alone what has none, where momentum or weight decay would still have moved it.
         """
-        scored = self.score(model, batch)
-        if not scored.moves:
-            return torch.zeros_like(scored.total, requires_grad=True)
-        return scored.total / batch.step_rows
+        return mean_loss(self.score(model, batch), batch)
 
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
@@ -371,7 +375,9 @@ class Session:
         return states | {"columns": self.columns, "facts": self.facts, "epoch": self.epoch, "batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.learner.tells = False  # of columns that others take the place of
         self.prepare()  # makes the modules that the method trains
+        self.learner.tells = True
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.columns = state["columns"]
@@ -381,6 +387,11 @@ class Session:
     def resume_at(self, epoch: int, batch: int) -> None:
         """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
         self.epoch, self.batch, self._resumes = epoch, batch, True
+
+
+def mean_loss(scored: Scored, batch: Batch) -> Tensor:
+    """See ``Session.loss``."""
+    return scored.total / batch.step_rows if scored.moves else torch.zeros_like(scored.total, requires_grad=True)
 
 
 def _sampling(columns: Columns) -> Tensor | None:
