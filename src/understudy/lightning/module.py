@@ -1,0 +1,176 @@
+"""A student in Lightning: its Trainer, callbacks, loggers and checkpoints, our batches and losses.
+
+    module = us.lightning.UnderstudyModule(student, gold, pool, us.slam(), batch_size=128, lr=1e-3, select=gold_select)
+    L.Trainer(max_epochs=30).fit(module)             # ckpt_path="….ckpt": to the same bits
+    module.run().save("runs/slam")                   # as if us.train had made it
+
+The student is trained in place. With the same optimizer, schedule and clipping it ends with the bits of ``us.train``,
+dropout included (``training/steps.py``). Checkpoints hold the session too, so a training goes on in the middle of an
+epoch. For an optimizer of your own override ``configure_optimizers`` and give it ``self.session.parameters()``.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Unpack
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.inference.passes import evaluate, forward
+from understudy.objective import Objective
+from understudy.training.optimizers import make_optimizer
+from understudy.training.recipe import Schedules, SessionOptions, find_schedule
+from understudy.training.run import Run
+from understudy.training.session import Session
+from understudy.training.steps import Steps
+
+STATE = "understudy"
+
+
+class _Numbers:
+    """Of an epoch's batches; what is in them is read where their loss is asked for. How far an epoch is, the session
+    knows; a loader with a state of its own is what Lightning wants to see before it goes on in the middle of one."""
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.batches))
+
+    def state_dict(self) -> dict[str, int]:
+        return {"batches": self.batches}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Nothing to be done."""
+
+
+class UnderstudyModule(LightningModule):
+    """``select``: gold rows that are measured after every epoch and logged as ``select_accuracy`` and so on, for
+    ``EarlyStopping`` and ``ModelCheckpoint``; ``options``: what ``us.Session`` takes, but for ``accumulate``."""
+
+    def __init__(
+        self,
+        student: nn.Module,
+        gold: Gold | None,
+        pool: Pool | None,
+        objective: Objective,
+        *,
+        lr: float = 1e-3,
+        optimizer: str = "adam",
+        weight_decay: float = 0.0,
+        momentum: float = 0.9,
+        schedule: Schedules = "constant",
+        select: Gold | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> None:
+        if "accumulate" in options:
+            raise UnderstudyError("accumulate= is the Trainer's matter: L.Trainer(accumulate_grad_batches=…)")
+        super().__init__()
+        self.student, self.select = student, select
+        self._given, self._options = (gold, pool, objective), options
+        self._optimizer: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        self._name, self._factor = optimizer, find_schedule(schedule)
+        self._steps: Steps | None = None
+        self._loaded: dict[str, Any] | None = None
+
+    @property
+    def steps(self) -> Steps:
+        if self._steps is None:
+            raise UnderstudyError("the session begins with L.Trainer(…).fit(module); there is none yet")
+        return self._steps
+
+    @property
+    def session(self) -> Session:
+        return self.steps.session
+
+    def setup(self, stage: str) -> None:
+        if stage != "fit":
+            return
+        trainer, (gold, pool, objective) = self.trainer, self._given
+        if trainer.world_size > 1:
+            raise UnderstudyError("batches are not shared among processes; use L.Trainer(devices=1)")
+        if trainer.precision == "16-mixed" and objective.can_vanish:
+            raise UnderstudyError(
+                f"{objective.name} may leave a batch without gradient, which 16-mixed cannot scale; use bf16-mixed"
+            )
+        if self._steps is not None:
+            self._steps.close()
+        epochs = trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else None
+        session = Session(
+            self.student, gold, pool, objective, epochs=epochs or (1 if trainer.max_steps > 0 else None),
+            **{**self._options, "accumulate": trainer.accumulate_grad_batches},
+        )  # fmt: skip
+        updates = -(-session.batches_per_epoch // session.recipe.accumulate)
+        if trainer.max_steps > 0 and (epochs is None or trainer.max_steps < epochs * updates):
+            session.epochs = trainer.max_steps / updates
+        self._steps = Steps(session)
+
+    def train_dataloader(self) -> Iterable[int]:
+        return _Numbers(self.session.batches_per_epoch)
+
+    def configure_optimizers(self) -> Any:
+        self._resume()
+        optimizer = make_optimizer(
+            self._name, self.student.parameters(), self.session.module_parameters(), **self._optimizer
+        )
+        if self.session.epochs is None:
+            return optimizer
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor_at)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def _factor_at(self, update: int) -> float:
+        """Of the learning rate at an update: that of its last batch, as in ``us.train``."""
+        session, batches = self.session, self.session.batches_per_epoch
+        accumulate, epochs = session.recipe.accumulate, session.epochs
+        assert epochs is not None
+        epoch, done = divmod(update, -(-batches // accumulate))
+        last = min((done + 1) * accumulate, batches) - 1
+        return self._factor(min(1.0, (epoch + last / batches) / epochs))
+
+    def on_fit_start(self) -> None:
+        self._resume()  # for who overrides configure_optimizers
+
+    def _resume(self) -> None:
+        """Once the student is where it trains: what a method trains beside it is made there."""
+        if self._loaded is not None:
+            self.steps.load_state_dict(self._loaded, "the checkpoint")
+            self._loaded = None
+
+    def training_step(self, batch: int, batch_idx: int) -> Tensor:
+        loss = self.steps.loss(self.student, batch_idx)
+        self.log("loss", loss.detach(), prog_bar=True, batch_size=1)
+        # Lightning divides by the number of batches of a step, the session has divided by its rows.
+        return loss * self.session.recipe.accumulate
+
+    def on_train_epoch_end(self) -> None:
+        if self.select is not None:
+            measured = evaluate(self.student, self.select, batch_size=self.session.recipe.pass_batch_size)
+            named = {f"select_{name}": value for name, value in measured.items()}
+            self.log_dict(named)
+            self.steps.history[-1].update(named)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self._steps is not None:
+            checkpoint[STATE] = self._steps.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if STATE not in checkpoint:
+            raise UnderstudyError("this checkpoint holds no session; resume from one that UnderstudyModule wrote")
+        self._loaded = checkpoint[STATE]
+
+    def teardown(self, stage: str) -> None:
+        if self._steps is not None:
+            self._steps.close()
+
+    def forward(self, x: Any) -> Tensor:
+        """The student's logits."""
+        return forward(self.student, x)
+
+    def run(self) -> Run:
+        """Student, history, columns and facts, as ``us.train`` returns them."""
+        return self.steps.run(**self._optimizer, optimizer=self._name)

@@ -1,0 +1,113 @@
+"""``us.lightning.UnderstudyModule`` ends with the bits of ``us.train``, and resumes in the middle of an epoch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import understudy as us
+
+from ..front_ends import (
+    ADAMW,
+    BATCH_SIZE,
+    CLIP,
+    EPOCHS,
+    RESUMED,
+    SEED,
+    assert_same,
+    assert_same_run,
+    build,
+    each_method,
+    net,
+    trained,
+    world,
+)
+
+pl: Any = pytest.importorskip("lightning.pytorch")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*isinstance.*")
+
+
+class Stop(RuntimeError):
+    """A power cut."""
+
+
+class Cut(pl.Callback):  # type: ignore[misc]
+    def __init__(self, after: int, path: Path) -> None:
+        self.after, self.path = after, path
+
+    def on_train_batch_end(self, trainer: Any, *others: Any) -> None:
+        torch.rand(5)  # loggers and samplers of others may draw, too
+        if trainer.global_step == self.after:
+            trainer.save_checkpoint(self.path)
+            raise Stop
+
+
+def make(student: nn.Module, objective: us.Objective, **options: Any) -> Any:
+    told: dict[str, Any] = {"optimizer": "adamw", "batch_size": BATCH_SIZE, "seed": SEED, **ADAMW}
+    return us.lightning.UnderstudyModule(student, *world(student), objective, **(told | options))
+
+
+def fit(module: Any, folder: Path, *, path: Path | None = None, **options: Any) -> None:
+    told: dict[str, Any] = {
+        "max_epochs": EPOCHS, "gradient_clip_val": CLIP, "accelerator": "cpu", "logger": False,
+        "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+        "default_root_dir": folder,
+    }  # fmt: skip
+    pl.Trainer(**(told | options)).fit(module, ckpt_path=path)
+
+
+@each_method
+def test_every_method_ends_with_the_bits_of_train(name: str, tmp_path: Path) -> None:
+    module = make(net(), build(name))
+    fit(module, tmp_path)
+    assert_same_run(module.run(), trained(net(), build(name)), net())
+
+
+@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, stop: int, tmp_path: Path) -> None:
+    """l2rw, whose gold does not train, has two steps an epoch: one is in its first, three in its second."""
+    stop = stop if name == "l2rw" else stop + 7
+    path = tmp_path / "cut.ckpt"
+    with pytest.raises(Stop):
+        fit(make(net(), RESUMED[name]()), tmp_path, callbacks=[Cut(stop, path)])
+    torch.manual_seed(99)  # another process
+    module = make(net(), RESUMED[name]())
+    fit(module, tmp_path, path=path)
+    assert_same_run(module.run(), trained(net(), RESUMED[name]()), net())
+
+
+def test_accumulation_and_schedule_are_those_of_train(tmp_path: Path) -> None:
+    module = make(net(), us.s_model(), schedule="cosine")
+    fit(module, tmp_path, accumulate_grad_batches=3)
+    assert_same_run(module.run(), trained(net(), us.s_model(), accumulate=3, schedule="cosine"), net())
+
+
+def test_select_rows_are_logged_for_the_callbacks_of_lightning(tmp_path: Path) -> None:
+    gold, _ = world(net())
+    kept = pl.callbacks.ModelCheckpoint(tmp_path / "best", monitor="select_accuracy", mode="max", save_last=True)
+    module = make(net(), us.slam(), select=gold)
+    fit(module, tmp_path, callbacks=[kept], enable_checkpointing=True)
+    measured = [record["select_accuracy"] for record in module.run().history]
+    assert len(measured) == EPOCHS and float(kept.best_model_score) == pytest.approx(max(measured))
+    again = us.lightning.UnderstudyModule.load_from_checkpoint(
+        kept.last_model_path, student=net(), gold=gold, pool=None, objective=us.slam()
+    )
+    assert_same(again.student.state_dict(), module.student.state_dict())
+
+
+def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    module = make(net(), us.slam())
+    with pytest.raises(us.UnderstudyError, match="there is none yet"):
+        module.run()
+    with pytest.raises(us.UnderstudyError, match="accumulate_grad_batches"):
+        make(net(), us.slam(), accumulate=2)
+    with pytest.raises(us.UnderstudyError, match="the loop is at batch 0 of its epoch, the session at batch 2"):
+        fit(module, tmp_path, limit_train_batches=2)
+    path = tmp_path / "slam.ckpt"
+    with pytest.raises(Stop):
+        fit(make(net(), us.slam()), tmp_path, callbacks=[Cut(2, path)])
+    with pytest.raises(us.UnderstudyError, match=r"another objective \(slam, now vanilla\)"):
+        fit(make(net(), us.vanilla()), tmp_path, path=path)
