@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from understudy.training.loop import train
     from understudy.training.run import Run
     from understudy.training.session import Session
+    from understudy.training.trackers import LogTo, MLflow, TensorBoard, WandB
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,8 @@ __all__ = [
     "Gold",
     "Hard",
     "LabelStore",
+    "LogTo",
+    "MLflow",
     "Objective",
     "Passes",
     "Pool",
@@ -60,10 +63,12 @@ __all__ = [
     "Session",
     "Soft",
     "Splits",
+    "TensorBoard",
     "TopK",
     "UnderstudyError",
     "UnderstudyWarning",
     "Votes",
+    "WandB",
     "alignment",
     "audit",
     "augment",
@@ -129,6 +134,7 @@ _HOMES = {
     "training.loop": "train",
     "training.run": "Run",
     "training.session": "Session",
+    "training.trackers": "LogTo MLflow TensorBoard WandB",
 }
 _HOME = {name: f"understudy.{home}" for home, names in _HOMES.items() for name in names.split()}
 

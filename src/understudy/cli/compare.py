@@ -35,6 +35,7 @@ def compare_command(
         int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
     ] = None,
     quiet: shared.Quiet = False,
+    track: shared.Track = None,
     **recipe: Any,
 ) -> None:
     """Compare methods on your own gold and pool, over several seeds, and say which to take.
@@ -59,11 +60,13 @@ def compare_command(
     from understudy.comparison.cells import from_text
     from understudy.comparison.compare import compare
     from understudy.inference.passes import usable_device
+    from understudy.training.trackers import tracker
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is refused before files are read
     if recipe["patience"] is not None and select is None and not select_share:
         raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
+    trackers = [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
         examples = data.read(gold, pool=pool, test=test, select=select)
         examples.leaks().warn()
@@ -76,6 +79,7 @@ def compare_command(
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
                 select=examples.select or select_share, out=out, workers=workers, progress=not quiet,
+                callbacks=trackers,
                 **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
         except KeyboardInterrupt as stop:

@@ -35,6 +35,13 @@ Student = Annotated[
     str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…; or auto: what suits the features.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Send training to a tracker: tensorboard (files in --out), mlflow or wandb; repeat for more.",
+        show_default=False,
+    ),
+]
 Column = Annotated[
     list[str] | None,
     typer.Option(

@@ -42,6 +42,7 @@ def train_command(
     ] = False,
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
+    track: shared.Track = None,
     **recipe: Any,
 ) -> None:
     """Train a student on gold and pool, and write the run and its report.html.
@@ -76,6 +77,8 @@ def train_command(
     `understudy train --gold gold.npz --pool pool.npz --method auto --option pilot_rows=2000
     --out runs/third`
 
+    `understudy train --gold gold.npz --pool pool.npz --track tensorboard --out runs/fourth`
+
     `understudy train --resume --out runs/second`
     """
     from understudy.cli.training import TrainRequest, run_training
@@ -92,7 +95,7 @@ def train_command(
     request = TrainRequest(
         out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
         data=data, method=method or (AUTO if gold and pool else VANILLA), options=option or [], student=student,
-        recipe=recipe,
+        recipe=recipe, track=track or [],
     )  # fmt: skip
     usable_folder(out)
     with locked(out, lend=True):

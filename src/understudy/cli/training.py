@@ -7,7 +7,7 @@ run_training(TrainRequest.load(out), resume=True)
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from understudy.training.ema import EMA
 from understudy.training.loop import train
 from understudy.training.recipe import AUTO
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run
+from understudy.training.trackers import tracker
 
 # Requests of format 1 had no seal.
 FORMAT, OLDER = 2, (1,)
@@ -60,12 +61,14 @@ class TrainRequest:
     student: str
     recipe: dict[str, Any]
     """Options of ``us.train``; ``ema`` is whether one is wanted."""
+    track: list[str] = field(default_factory=list)
+    """Names of trackers."""
 
     def save(self) -> None:
         gold = [f"+{_absolute(name[1:])}" if name.startswith("+") else _absolute(name) for name in self.gold]
         files = {role: _absolute(self.files[role]) if role in self.files else None for role in _ROLES}
         recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
-        asked = {"method": self.method, "options": self.options, "student": self.student}
+        asked = {"method": self.method, "options": self.options, "student": self.student, "track": self.track}
         stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
         features = {name: self.out / name for name in FEATURES if (self.out / name).exists()}
         made = {name: path.read_bytes() for name, path in features.items()}
@@ -86,6 +89,7 @@ class TrainRequest:
             files = {role: stored.pop(role) for role in _ROLES}
             data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
             asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
+            asked["track"] = stored.pop("track", [])
             # An option that came later was not asked for: it has its default.
             recipe = {
                 each.name: stored.pop(name) if each.default is MISSING else stored.pop(name, each.default)
@@ -127,6 +131,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
     from understudy.report.page import write_run_report
 
     options, run_method = _method(request)
+    trackers = [tracker(name, request.out) for name in request.track]
     device, out = usable_device(request.recipe["device"]), request.out
     with collected_warnings() as warnings:
         examples = request.data.read(request.gold, **request.files)
@@ -144,6 +149,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
             run = run_method(
                 build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
                 progress=progress, resume=resume, notes=_notes(request, examples, options),
+                callbacks=trackers,
                 **request.recipe | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:

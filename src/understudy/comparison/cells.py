@@ -253,6 +253,7 @@ class Job:
                 run = train_method(
                     cell.method, student, parts.gold, self.pool, self.objectives[cell.method], recipe,
                     test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
+                    notes={"compared_as": cell.method},
                 )  # fmt: skip
             except UnderstudyError as error:
                 raise UnderstudyError(f"{cell}: {error}") from error
