@@ -14,6 +14,7 @@ from understudy.auditing.sources import AuditedSources
 from understudy.auditing.suspects import Suspects
 from understudy.labels.evidence import ClassShift
 from understudy.maths.proportions import Share
+from understudy.store.notebook import Shown
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """Everything measured; ``verdict`` says it in sentences, ``expectations`` what follows for each method."""
 
     class_names: list[str]

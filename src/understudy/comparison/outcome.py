@@ -14,6 +14,7 @@ from rich.table import Table
 
 from understudy.comparison.interval import Array, Interval, chance, percent, signed, span
 from understudy.errors import UnderstudyError
+from understudy.store.notebook import Shown
 from understudy.training.run import Run
 
 TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
@@ -91,7 +92,7 @@ class Recommendation:
 
 
 @dataclass
-class Comparison:
+class Comparison(Shown):
     reference: str
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
     """method -> seed -> outcome."""

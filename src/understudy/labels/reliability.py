@@ -26,6 +26,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
 from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
+from understudy.store.notebook import Shown
 
 # Scores looked at together while predicting: 16 MB as float64.
 _BUDGET = 1 << 21
@@ -34,7 +35,7 @@ _FIRST_DEPTH = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability:
+class Reliability(Shown):
     """Fitted trust in a teacher. Apply it to any labels of the same teacher."""
 
     classes: int

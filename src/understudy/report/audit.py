@@ -32,31 +32,33 @@ def write_audit_report(
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """``settings``: what was asked for, shown among the facts."""
-    classes = _shown_classes(audit)
+    write_page(path, title=title, settings=settings, **audit_parts(audit))
+
+
+def audit_parts(audit: Audit) -> dict[str, Any]:
+    """What the page of an audit shows."""
+    classes, form = _shown_classes(audit), audit.form.capitalize()
     pool = "" if audit.pool_rows is None else f" and {audit.pool_rows:,} pool rows"
-    write_page(
-        path,
-        template="audit.html.jinja",
-        title=title,
-        lead=f"{audit.form.capitalize()} over {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}.",
-        verdict=audit.verdict,
-        warnings=audit.warnings,
-        audit=audit,
-        classes=classes,
-        more_classes=len(audit.class_names) - len(classes),
-        leans=audit.confusion.leans[:MOST_LEANS],
-        ids=any(one.id is not None for one in (audit.suspects.top if audit.suspects else ())),
-        class_svg=class_figure(classes, audit.accuracy.overall.estimate),
-        flow_svg=flow_figure(audit) if audit.confusion.flows else None,
-        curve_svg=curve_figure(audit),
-        facts=_facts(audit),
-        settings=settings,
-        share=_share,
-        interval=interval,
-        chance=chance,
-        added=added,
-        most_sources=MOST_SOURCES,
-    )
+    return {
+        "template": "audit.html.jinja",
+        "lead": f"{form} over {len(audit.class_names)} classes, {audit.gold_rows:,} gold rows{pool}.",
+        "verdict": audit.verdict,
+        "warnings": audit.warnings,
+        "audit": audit,
+        "classes": classes,
+        "more_classes": len(audit.class_names) - len(classes),
+        "leans": audit.confusion.leans[:MOST_LEANS],
+        "ids": any(one.id is not None for one in (audit.suspects.top if audit.suspects else ())),
+        "class_svg": class_figure(classes, audit.accuracy.overall.estimate),
+        "flow_svg": flow_figure(audit) if audit.confusion.flows else None,
+        "curve_svg": curve_figure(audit),
+        "facts": _facts(audit),
+        "share": _share,
+        "interval": interval,
+        "chance": chance,
+        "added": added,
+        "most_sources": MOST_SOURCES,
+    }
 
 
 def _shown_classes(audit: Audit) -> Sequence[ClassAccuracy]:

@@ -7,6 +7,7 @@ write_difference_plot("differences.png", comparison)     # or .svg, .pdf: a file
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -37,6 +38,12 @@ def write_comparison_report(
     warnings: Sequence[str] = (),
 ) -> None:
     """Everything but the pictures is plain text, and is escaped."""
+    told: dict[str, Any] = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": facts}
+    write_page(path, **told, **comparison_parts(comparison), **trust_section(trust, trust_note))
+
+
+def comparison_parts(comparison: Comparison) -> dict[str, Any]:
+    """What the page of a comparison shows of the comparison itself."""
     chances = {} if comparison.recommendation is None else comparison.recommendation.chances
     trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
     lines = [
@@ -44,25 +51,18 @@ def write_comparison_report(
         | {"chance": chance(chances.get(line.method))}
         for line in comparison.lines()
     ]
-    write_page(
-        path,
-        template="comparison.html.jinja",
-        title=title,
-        lead=lead,
-        verdict=verdict,
-        warnings=warnings,
-        facts=facts,
-        lines=lines,
-        not_run=[name for name in comparison.failed if name not in comparison.outcomes],
-        reference=comparison.reference,
-        seeds=len(comparison.seeds),
-        interval_svg=interval_figure(comparison),
-        difference_svg=difference_figure(comparison),
-        curves_svg=comparison_curves(comparison) if trained else None,
-        curves_note="Lines are means over the seeds, shades run from the lowest to the highest seed. "
+    return {
+        "template": "comparison.html.jinja",
+        "lines": lines,
+        "not_run": [name for name in comparison.failed if name not in comparison.outcomes],
+        "reference": comparison.reference,
+        "seeds": len(comparison.seeds),
+        "interval_svg": interval_figure(comparison),
+        "difference_svg": difference_figure(comparison),
+        "curves_svg": comparison_curves(comparison) if trained else None,
+        "curves_note": "Lines are means over the seeds, shades run from the lowest to the highest seed. "
         "The axes fit the second half of training; the beginning may leave the picture.",
-        **trust_section(trust, trust_note),
-    )
+    }
 
 
 def look_of(comparison: Comparison, method: str) -> tuple[str, str]:

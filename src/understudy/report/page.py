@@ -42,8 +42,13 @@ SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "rec
 WITNESSES = tuple(f"reconciled.{number} of " for number in NUMBERS)
 
 
-def write_page(
-    path: str | Path,
+def write_page(path: str | Path, **parts: Any) -> None:
+    """A file of its own; ``parts``: what ``page`` takes."""
+    write_text(Path(path), page("page.html.jinja", **parts))
+
+
+def page(
+    frame: str,
     *,
     template: str | None = None,
     title: str,
@@ -53,7 +58,7 @@ def write_page(
     facts: Sequence[tuple[str, str]] = (),
     settings: Mapping[str, Any] | None = None,
     **sections: Any,
-) -> None:
+) -> str:
     """What every page has, and what is shown in its own ``template`` or in sections that several pages have.
 
     ``settings``: what was asked for, shown after the facts. All text is escaped; pictures come as ``Markup``.
@@ -61,8 +66,7 @@ def write_page(
     own = "" if template is None else _templates().get_template(template).render(**sections)
     every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "content": Markup(own)}
     shown = [*facts, *((name, str(value)) for name, value in (settings or {}).items())]
-    page = _templates().get_template("page.html.jinja").render(**every, facts=shown, **sections)
-    write_text(Path(path), page)
+    return _templates().get_template(frame).render(**every, facts=shown, **sections)
 
 
 @cache
@@ -93,10 +97,6 @@ def write_run_report(
     Trust in the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
     config = run.config
-    # What trained is in the facts; a pool that did not train may still be shown as evidence.
-    rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
-    trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
-    alone = rows["gold"] and not rows["pool"]
     trust = measure_teacher(
         gold,
         pool,
@@ -105,21 +105,27 @@ def write_run_report(
         classes=config.get("classes"),
         class_names=config.get("class_names"),
     )
-    write_page(
-        path,
-        title="Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
-        lead=f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
-        warnings=warnings,
+    write_page(path, warnings=warnings, settings=settings, **run_parts(run), **trust_section(trust))
+
+
+def run_parts(run: Run) -> dict[str, Any]:
+    """What the page of a run says of the run itself."""
+    config = run.config
+    # What trained is in the facts; a pool that did not train may still be shown as evidence.
+    rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
+    trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
+    alone = rows["gold"] and not rows["pool"]
+    return {
+        "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
+        "lead": f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
         # What is told of each witness has a table of its own.
-        facts=name_facts({name: value for name, value in run.facts.items() if not name.startswith(WITNESSES)}),
-        witnesses=witness_table(run.facts),
-        witness_headings=HEADINGS,
-        settings=settings,
-        results=_run_results(run),
-        curves_svg=run_curves(run.history, run.selected_epoch) if run.history else None,
-        curves_note="The training loss is the method's own: compare it over epochs, not between methods.",
-        **trust_section(trust),
-    )
+        "facts": name_facts({name: value for name, value in run.facts.items() if not name.startswith(WITNESSES)}),
+        "witnesses": witness_table(run.facts),
+        "witness_headings": HEADINGS,
+        "results": _run_results(run),
+        "curves_svg": run_curves(run.history, run.selected_epoch) if run.history else None,
+        "curves_note": "The training loss is the method's own: compare it over epochs, not between methods.",
+    }
 
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:

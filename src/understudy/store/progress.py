@@ -1,9 +1,12 @@
-"""Progress of long work: a bar with the time left on a terminal, one line per finished part elsewhere."""
+"""Progress of long work: a bar with the time left on a terminal or in a notebook, else a line per finished part."""
 
 import sys
 import time
+from html import escape
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from understudy.store.notebook import notebook_display
 
 MINUTE = 60
 
@@ -21,7 +24,10 @@ class ProgressBar:
         self.done = self.earlier = done
         self.started = time.monotonic()
         self._bar = None
-        if shown and sys.stderr.isatty():
+        self._display = notebook_display() if shown else None
+        self._cell: Any = None
+        """The place in a notebook's output that is written anew."""
+        if self._display is None and shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -53,10 +59,21 @@ class ProgressBar:
         self.show(f"{line}  {time_left(pace * (self.total - self.done))}".rstrip())
 
     def show(self, line: str) -> None:
-        if self._bar is not None:
+        if self._display is not None:
+            self._show_in_notebook(line)
+        elif self._bar is not None:
             self._bar.update(self._task, total=self.total, completed=self.done, description=line)
         elif self.shown:
             print(f"{self.title}  {self.unit}{self.done}/{self.total}  {line}", file=sys.stderr, flush=True)
+
+    def _show_in_notebook(self, line: str) -> None:
+        bar = f'<progress value="{self.done}" max="{self.total}"></progress>'
+        html = f"<b>{escape(self.title)}</b> {bar} {self.unit}{self.done}/{self.total} {escape(line)}"
+        assert self._display is not None
+        if self._cell is None:
+            self._cell = self._display.display(self._display.HTML(html), display_id=True)
+        else:
+            self._cell.update(self._display.HTML(html))
 
 
 class EpochProgress(ProgressBar):

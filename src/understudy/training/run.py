@@ -33,6 +33,7 @@ from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import LOCK, read_json, write_bytes, write_json
+from understudy.store.notebook import Shown
 from understudy.store.seal import FILES, Finding, inspect_json, is_sealed, read_sealed, sealed
 from understudy.training.ema import EMA
 
@@ -43,6 +44,8 @@ EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
 # Written into a run's folder before training starts.
 BEFOREHAND = {LOCK, REQUEST, *FEATURES}
+# What trackers write beside it, from the first epoch on.
+BESIDE = {"tensorboard"}
 _OUTCOME = (
     "metrics.jsonl", "columns.parquet", "student.safetensors", "selected.safetensors", "modules.safetensors", EMA_FILE,
 )  # fmt: skip
@@ -58,6 +61,7 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
     folder = Path(out)
     # A name that begins with a dot is a lock, or a file that a killed process did not finish.
     there = {path.name for path in folder.glob("[!.]*")} - BEFOREHAND if folder.is_dir() else set()
+    there -= BESIDE if resume else set()
     if folder.is_file() or (there and not resume):
         begun = there & {"checkpoint", "pilot"} and "config.json" not in there
         cure = (
@@ -69,8 +73,8 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
     return folder
 
 
-@dataclass
-class Run:
+@dataclass(repr=False)
+class Run(Shown):
     student: nn.Module
     """The trained student: after the last epoch, or after fine-tuning where there was any."""
     history: list[dict[str, float]]
@@ -98,6 +102,18 @@ class Run:
     def __post_init__(self) -> None:
         if self.modules:
             self.module_states = {name: module.state_dict() for name, module in self.modules.items()}
+
+    def __repr__(self) -> str:
+        """One line: what it was, how long, how good, and where it is."""
+        last = self.history[-1] if self.history else {}
+        found = {name: last[f"{name}_accuracy"] for name in ("test", "select") if f"{name}_accuracy" in last}
+        parts = [
+            str(self.config.get("objective", "no method")),
+            f"{len(self.history)} epochs",
+            *(f"{name} accuracy {value:.1%}" for name, value in found.items()),
+            *([] if self.path is None else [str(self.path)]),
+        ]
+        return f"Run({', '.join(parts)})"
 
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
         """Class probabilities ``(n, C)`` of the student."""
