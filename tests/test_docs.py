@@ -116,19 +116,55 @@ def test_the_examples_of_contributing_work() -> None:
     assert reasons == ([1.0, 0.0], ["1.00 off its average", "0.00 off its average"])
 
 
-def test_the_loop_of_the_documents_ends_like_train(capsys: pytest.CaptureFixture[str]) -> None:
-    """``docs/loops.md`` as it stands, beside ``us.train`` with the same settings."""
+def _loop(with_line: str) -> str:
+    """The first block of ``docs/loops.md`` that holds such a line."""
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/loops.md").read_text(), flags=re.DOTALL)
+    return next(block for block in blocks if with_line in block)
+
+
+def _loop_names() -> dict[str, Any]:
     torch.manual_seed(0)
     x, probs = torch.randn(200, 20), torch.randn(200, 3).softmax(1)
     gold, pool = us.Gold(x[:50], probs[:50].argmax(1), probs[:50]), us.Pool(x[50:], probs[50:])
-    loop, _, callback, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/loops.md").read_text(), flags=re.DOTALL)
-    names: dict[str, Any] = {"us": us, "torch": torch, "gold": gold, "pool": pool}
+    return {"us": us, "torch": torch, "gold": gold, "pool": pool}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("package", "line", "optimizer"),
+    [
+        ("accelerate", "accelerator.backward", "adam"),
+        ("accelerate", "us.hf.Trainer", "adamw"),
+        ("lightning", "us.lightning.UnderstudyModule", "adam"),
+    ],
+)
+def test_the_front_ends_of_the_documents_end_like_train(
+    package: str, line: str, optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    names = _loop_names()
     torch.manual_seed(1)
-    exec(loop, names)
+    exec(_loop(line), names)
+    torch.manual_seed(1)
+    first = us.models.mlp(20, 3, hidden=(32,))
+    run = us.train(
+        first, names["gold"], names["pool"], us.slam(), epochs=5, optimizer=optimizer, weight_decay=0.0, progress=False
+    )
+    for name, value in run.student.state_dict().items():
+        assert value.equal(names["student"].state_dict()[name])
+
+
+def test_the_loop_of_the_documents_ends_like_train(capsys: pytest.CaptureFixture[str]) -> None:
+    """``docs/loops.md`` as it stands, beside ``us.train`` with the same settings."""
+    names = _loop_names()
+    gold, pool = names["gold"], names["pool"]
+    torch.manual_seed(1)
+    exec(_loop("optimizer = torch.optim.Adam(session.parameters(), lr=1e-3"), names)
     torch.manual_seed(1)
     first = us.models.mlp(20, 3, hidden=(32,))
     run = us.train(first, gold, pool, us.slam(), epochs=5, progress=False)
     for name, value in run.student.state_dict().items():
         assert value.equal(names["student"].state_dict()[name])
-    exec(callback, names)
+    exec(_loop("class Log(us.Callback)"), names)
     assert capsys.readouterr().out.startswith("1 ")
