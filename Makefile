@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast torture bench reproduce results alternatives clean
+.PHONY: demo test lint types fast docs figures torture bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -29,6 +29,19 @@ types: .venv/.installed
 
 fast: .venv/.installed
 	$(BIN)/pytest -m "not slow"
+
+.venv/.docs: .venv/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
+# The site, into build/site; a link that leads nowhere ends it. Nothing is downloaded.
+docs: .venv/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html docs build/site
+	@echo build/site/index.html
+
+# The start page's picture; every other one is written by the experiment named beside it.
+figures: .venv/.installed
+	$(BIN)/python docs/figures/problem.py
 
 # The peers live in an environment of their own, so that their pins never meet ours.
 .peers/.installed: constraints.txt benchmarks/peers.txt

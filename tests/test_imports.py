@@ -16,6 +16,7 @@ ROOT = Path(us.__file__).parent
 LAYERS = [
     "errors",
     "store",
+    "samples",
     "maths",
     "data.checks data.memory models theory",
     "labels",

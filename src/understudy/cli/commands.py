@@ -11,6 +11,7 @@ import understudy
 from understudy.cli.audit import audit_command
 from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
+from understudy.cli.example import example_command
 from understudy.cli.export import export_command
 from understudy.cli.import_answers import import_command
 from understudy.cli.predict import predict_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 
 # In the order a user meets them.
 app.command("demo")(demo_command)
+app.command("example")(example_command)
 app.command("import")(import_command)
 app.command("audit")(audit_command)
 app.command("reconcile")(reconcile_command)

@@ -1,0 +1,27 @@
+"""``understudy example``: files to follow the tutorials with."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def example_command(out: Annotated[Path, typer.Option(help="New folder for the files.")] = Path("tickets")) -> None:
+    """Write the files of the tutorials: support messages, an LLM's answers, a crowd's, and some labels that are right.
+
+    - `messages.csv`: 1,500 messages, `id` and `message`
+
+    - `answers.jsonl`: what an LLM answered for each, right about three times in four
+
+    - `crowd.csv`: what six people said, each of half of them
+
+    - `gold.csv`: 120 labels that are right, `id` and `label`; `test.csv`: 500 more messages, to test on
+
+    Everything is made up, the LLM and the crowd too. The same files each time, and nothing is downloaded.
+
+    Example: `understudy example --out tickets`
+    """
+    from understudy.samples.tickets import write_tickets
+
+    for path in write_tickets(out):
+        typer.echo(path)
