@@ -1,5 +1,6 @@
 """``us.hf.Trainer`` ends with the bits of ``us.train``, whatever happens between two of its steps, and resumes."""
 
+import copy
 import itertools
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from ..front_ends import (
     trained,
     world,
 )
+from ..kill_points import forked
+from ..three_blobs import world as blobs
 
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
@@ -99,6 +102,39 @@ def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, kind: str, s
     resumed.train(resume_from_checkpoint=True)
     start = STUDENTS[kind]()
     assert_same_run(resumed.run(), trained(start, RESUMED[name](), epochs=epochs), start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
+    """Between two checkpoints, right before a step."""
+    each: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "num_train_epochs": 3}
+    step = 4 if name == "l2rw" else 12
+    work = lambda: make(net(), RESUMED[name](), tmp_path, **each).train()  # noqa: E731
+    assert forked(work, kill=("before a step", step)) is None
+    resumed = make(net(), RESUMED[name](), tmp_path, **each)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_run(resumed.run(), trained(net(), RESUMED[name]()), net())
+
+
+@pytest.mark.slow
+def test_reconciled_labels_take_the_way_that_is_named(tmp_path: Path) -> None:
+    """``us.reconcile`` and then vanilla, on gold without the teacher's word, is what ``us.reconciled`` does."""
+    torch.manual_seed(3)
+    student = us.models.mlp(4, 3, hidden=(8,))
+    gold, pool, _ = blobs("soft")
+    told: dict[str, Any] = {"epochs": 2, "batch_size": 64, "optimizer": "adamw", "clip": CLIP, **ADAMW}
+    run = us.train(copy.deepcopy(student), gold, pool, us.reconciled(), seed=SEED, progress=False, **told)
+    made = us.reconcile(copy.deepcopy(student), gold, pool, seed=SEED, progress=False, workers=1, **told)
+    args = transformers.TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=64, num_train_epochs=2, seed=SEED, max_grad_norm=CLIP, use_cpu=True,
+        lr_scheduler_type="constant", save_strategy="no", report_to="none", disable_tqdm=True,
+    )  # fmt: skip
+    optimizer = torch.optim.AdamW(student.parameters(), fused=True, **ADAMW)
+    silent = us.Gold(gold.rows, gold.y)
+    trainer = us.hf.Trainer(student, args, silent, made, us.vanilla(), optimizers=(optimizer, None))
+    trainer.train()
+    assert_same(student.state_dict(), run.student.state_dict())
 
 
 def test_accumulation_evaluation_and_the_draws_of_others_change_nothing(tmp_path: Path) -> None:
@@ -183,6 +219,18 @@ def test_a_run_of_it_is_a_run(tmp_path: Path) -> None:
     loaded = us.Run.load(tmp_path / "run")
     assert loaded.config["objective"] == "slam" and loaded.config["batch_size"] == BATCH_SIZE
     assert_same(loaded.columns, trainer.run().columns)
+
+
+def test_what_is_measured_after_an_epoch_is_in_the_history(tmp_path: Path) -> None:
+    student = net()
+    gold, _ = world(student)
+    trainer = make(student, us.slam(), tmp_path, eval_dataset=gold, eval_strategy="epoch")
+    trainer.train()
+    history = trainer.run().history
+    assert [record["test_accuracy"] for record in history] == [
+        record["eval_accuracy"] for record in trainer.state.log_history if "eval_accuracy" in record
+    ]
+    assert trainer.run().metrics()["last"]["accuracy"] == us.evaluate(student, gold)["accuracy"]
 
 
 def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ..front_ends import (
     trained,
     world,
 )
+from ..kill_points import forked
 
 pl: Any = pytest.importorskip("lightning.pytorch")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*isinstance.*")
@@ -76,6 +77,21 @@ def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, stop: int, t
     torch.manual_seed(99)  # another process
     module = make(net(), RESUMED[name]())
     fit(module, tmp_path, path=path)
+    assert_same_run(module.run(), trained(net(), RESUMED[name]()), net())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
+    """Between two checkpoints, right before a step."""
+
+    def work() -> None:
+        kept = pl.callbacks.ModelCheckpoint(tmp_path / "kept", every_n_train_steps=2, save_last=True)
+        fit(make(net(), RESUMED[name]()), tmp_path, callbacks=[kept], enable_checkpointing=True)
+
+    assert forked(work, kill=("before a step", 4 if name == "l2rw" else 12)) is None
+    module = make(net(), RESUMED[name]())
+    fit(module, tmp_path, path=tmp_path / "kept" / "last.ckpt")
     assert_same_run(module.run(), trained(net(), RESUMED[name]()), net())
 
 

@@ -146,6 +146,9 @@ class Trainer(transformers.Trainer):
         found = evaluate(self.session.student, rows, batch_size=size)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(metrics)
+        if self.args.eval_strategy == "epoch" and metric_key_prefix == "eval" and self.steps.history:
+            role = "select" if self.args.load_best_model_at_end else "test"
+            self.steps.history[-1].update({f"{role}_{name}": value for name, value in found.items()})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 

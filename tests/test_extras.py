@@ -1,0 +1,30 @@
+"""Front ends whose packages are not installed say so in one line that names the extra; nothing is loaded before."""
+
+import subprocess
+import sys
+
+import pytest
+
+import understudy as us
+
+
+def test_the_trainer_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(us.hf), "Trainer", raising=False)
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(us.UnderstudyError, match=r"us\.hf\.Trainer needs .*: pip install 'understudy\[hf\]'"):
+        us.hf.Trainer  # noqa: B018
+
+
+def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(us.lightning), "UnderstudyModule", raising=False)
+    monkeypatch.delitem(sys.modules, "understudy.lightning.module", raising=False)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    with pytest.raises(us.UnderstudyError, match=r"needs Lightning: pip install 'understudy\[lightning\]'"):
+        us.lightning.UnderstudyModule  # noqa: B018
+
+
+def test_front_ends_load_nothing_before_they_are_used() -> None:
+    heavy = "{'torch', 'transformers', 'accelerate', 'lightning', 'tensorboard', 'mlflow', 'IPython'}"
+    code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
