@@ -25,7 +25,7 @@ LAYERS = [
     "leaks",
     "tables",
     "inference",
-    "acquisition methods reconciling training",
+    "acquisition methods reconciling training hf.text hf.text_files hf.text_reader",
     "comparison auditing inference.export inference.export_formats hf lightning",
     "active",
     "report",

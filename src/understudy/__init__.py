@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from understudy.data.rows import mapped_rows
     from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
     from understudy.errors import UnderstudyError, UnderstudyWarning
+    from understudy.hf.text import text
     from understudy.inference.export import export
     from understudy.inference.passes import evaluate
     from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
@@ -96,6 +97,7 @@ __all__ = [
     "suitable_student",
     "teach",
     "teacher_features",
+    "text",
     "train",
 ]
 
@@ -113,6 +115,7 @@ _HOMES = {
     "data.rows": "mapped_rows",
     "data.splits": "Splits cross_fit cross_fitted_alpha split",
     "errors": "UnderstudyError UnderstudyWarning",
+    "hf.text": "text",
     "inference.export": "export",
     "inference.passes": "evaluate",
     "inference.teacher": "Passes stochastic_passes teach teacher_features",

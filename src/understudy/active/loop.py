@@ -47,6 +47,7 @@ from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.training.callbacks import Callback
+from understudy.training.defaults import with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
@@ -112,7 +113,7 @@ class Loop:
         progress: bool = True,
         **options: Unpack[SharedOptions],
     ) -> None:
-        self.recipe = Recipe.shared(options, "Loop")
+        self.recipe = Recipe.shared(with_own_options(student, options), "Loop")
         self.pool = Pool(x, ids=ids)
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress

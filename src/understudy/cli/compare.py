@@ -1,6 +1,5 @@
 """``understudy compare``: which method to take for these files, with intervals and in words."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +54,7 @@ def compare_command(
 
     `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
-    from understudy import models
+    from understudy.cli.students import student_builder
     from understudy.cli.suited import optimizer_fact, suited
     from understudy.comparison.cells import from_text
     from understudy.comparison.compare import compare
@@ -68,13 +67,13 @@ def compare_command(
         raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
     trackers = [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
-        examples = data.read(gold, pool=pool, test=test, select=select)
+        examples = data.for_student(student).read(gold, pool=pool, test=test, select=select)
         examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.outputs(examples)
         student, recipe = suited(student, examples, recipe)
-        build = partial(models.from_text, student, shape=examples.shape, classes=classes)  # can be sent to processes
+        build = student_builder(student, examples, classes)
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,

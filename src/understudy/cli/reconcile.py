@@ -1,6 +1,5 @@
 """``understudy reconcile``: the labels of a pool, made of everybody's word."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,8 +54,8 @@ def reconcile_command(
     `understudy reconcile --gold gold.npz --pool pool.npz --student mlp:128,128 --epochs 30 --folds 5 --out labels.npz`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
-    from understudy import models
     from understudy.cli.reconciled_pool import print_witnesses, with_new_labels
+    from understudy.cli.students import student_builder
     from understudy.cli.suited import suited
     from understudy.comparison.reconcile import reconcile
     from understudy.inference.passes import usable_device
@@ -65,13 +64,13 @@ def reconcile_command(
 
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with collected_warnings():
-        examples = data.read(gold, pool=pool)
+        examples = data.for_student(student).read(gold, pool=pool)
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("labels are weighed on gold; name a gold file and a pool file")
         examples.leaks().warn()
         classes = data.outputs(examples)
         student, recipe = suited(student, examples, recipe)
-        build = partial(models.from_text, student, shape=examples.shape, classes=classes)  # can be sent to processes
+        build = student_builder(student, examples, classes)
         made = reconcile(
             build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, workers=workers,
             progress=not quiet, **recipe | {"device": usable_device(recipe["device"])},

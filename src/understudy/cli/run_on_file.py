@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from understudy.cli.shared import read_mapping
 from understudy.data.rows import Rows
@@ -48,9 +48,10 @@ class RunOnFile:
         try:
             predict(student, first)
         except (RuntimeError, ValueError) as error:
+            shape = f"rows of shape {tuple(first.shape[1:])}" if isinstance(first, Tensor) else "these rows"
             raise UnderstudyError(
-                f"{self.table.path}: the student cannot take rows of shape {tuple(first.shape[1:])} "
-                f"({first_line(error)}); give the features of its training"
+                f"{self.table.path}: the student cannot take {shape} ({first_line(error)}); give the features of its "
+                "training"
             ) from error
         return rows
 

@@ -12,7 +12,7 @@ loaded: what a command works with is imported where it works.
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +32,11 @@ SELECT = typer.Option(help="Gold rows that pick an epoch.", show_default=False, 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)]
 Selected = Annotated[bool, typer.Option("--selected", help="The student of the epoch chosen on gold.")]
 Student = Annotated[
-    str, typer.Option(help="A net and its sizes: linear, mlp:128,128, lenet…; or auto: what suits the features.")
+    str,
+    typer.Option(
+        help="A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; or "
+        "auto: what suits the features."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Track = Annotated[
@@ -104,7 +108,11 @@ class DataOptions:
         metadata=_option(str, "majority", FILES, "How teacher_votes are weighed: majority, dawid_skene or gold.")
     )
     text: str | None = field(metadata=_option(str | None, None, FEATURES, "The column of texts."))
-    encoder: str = field(metadata=_option(str, "tfidf", FEATURES, "For texts: tfidf, or an encoder's name or folder."))
+    encoder: str = field(
+        metadata=_option(
+            str, "tfidf", FEATURES, "For texts: tfidf, or an encoder's name or folder. With --student hf:FOLDER: none."
+        )
+    )
     image: str | None = field(metadata=_option(str | None, None, FEATURES, "The column of images: paths or bytes."))
     image_size: int | None = field(metadata=_option(
         int | None, None, FEATURES, "Pixels per side. Without: as the first image.", min=1
@@ -141,12 +149,25 @@ class DataOptions:
             votes=self.votes, features=features, **files,
         )  # fmt: skip
 
+    def for_student(self, student: str) -> "DataOptions":
+        """With texts left as they are where the student reads them itself."""
+        if not student.startswith("hf:"):
+            return self
+        if self.encoder not in ("tfidf", "none"):
+            raise UnderstudyError(
+                f"--student {student} reads the texts itself, and --encoder {self.encoder} would read them for "
+                "another; leave one of them out"
+            )
+        if self.text is None:
+            raise UnderstudyError(f"--student {student} reads texts; name their column by --text")
+        return replace(self, encoder="none")
+
     def outputs(self, examples: "Examples") -> int:
         """How many classes the student tells apart: as many as were asked for, else as the files show."""
         return self.classes if isinstance(self.classes, int) else max(examples.classes, 2)
 
 
-SUITED = ("epochs", "lr", "optimizer", "weight_decay", "schedule")
+SUITED = ("epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast")
 """Options that follow from the student and the number of rows where they are not typed."""
 
 RECIPE_FIELDS = {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}

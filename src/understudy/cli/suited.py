@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from understudy.cli.shared import SUITED
+from understudy.cli.students import reads_texts, text_student
 from understudy.featurise.encoder import Encoded
 from understudy.tables.read import Examples
 from understudy.training.defaults import LINEAR, NET, fill_in, recipe_for, suits_linear
@@ -18,6 +19,10 @@ from understudy.training.recipe import AUTO, LBFGS, Recipe
 
 def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The student by its name, and the recipe with nothing left open: what was typed, else what suits the features."""
+    defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
+    if reads_texts(student):
+        suitable = text_student(student, max(examples.classes, 2)).options(recipe["device"])
+        return student, fill_in(fill_in(recipe, suitable), defaults)
     parts = [part for part in (examples.pool, examples.gold) if part is not None]
     if student == AUTO:
         frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
@@ -25,8 +30,8 @@ def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple
     # A learning rate or a schedule says that it is for steps on batches.
     of_steps = any(recipe[name] is not None for name in ("lr", "schedule", "clip"))
     optimizer = recipe["optimizer"] or ("adam" if of_steps else None)
-    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=recipe["batch_size"])
-    defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
+    size = recipe["batch_size"] or defaults["batch_size"]
+    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=size)
     return student, fill_in(fill_in(recipe, suitable), defaults)
 
 

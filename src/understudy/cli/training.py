@@ -15,10 +15,10 @@ from typing import Any
 import torch
 import typer
 
-from understudy import models
 from understudy.cli import suited
 from understudy.cli.reconciled_pool import print_witnesses
 from understudy.cli.shared import RECIPE_FIELDS, DataOptions
+from understudy.cli.students import reads_texts, student_builder
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
@@ -109,11 +109,11 @@ class TrainRequest:
 
     def facts(self) -> dict[str, Any]:
         """What the report tells of it."""
-        text = self.data.text
+        text, encoder = self.data.text, "read by the student" if reads_texts(self.student) else self.data.encoder
         files = {"gold": " ".join(self.gold) or None, **self.files}
         return {
             **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},
-            **({} if text is None else {"Text": f"{text}, {self.data.encoder}"}),
+            **({} if text is None else {"Text": f"{text}, {encoder}"}),
             **({} if self.data.image is None else {"Image": self.data.image}),
             "Student": self.student,
             "Method": " ".join([self.method, *self.options]),
@@ -134,11 +134,11 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
     trackers = [tracker(name, request.out) for name in request.track]
     device, out = usable_device(request.recipe["device"]), request.out
     with collected_warnings() as warnings:
-        examples = request.data.read(request.gold, **request.files)
+        examples = request.data.for_student(request.student).read(request.gold, **request.files)
         examples.leaks().warn()
         classes = request.data.outputs(examples)
         request = request.suited(examples)
-        build = partial(models.from_text, request.student, shape=examples.shape, classes=classes)
+        build = student_builder(request.student, examples, classes)
         ema = _average(build, device) if request.recipe["ema"] else None
         # What a run began with stays; the training checks whether the files are still the same.
         if not resume or not (out / VALUES_FILE).exists():

@@ -47,6 +47,7 @@ from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
+from understudy.training.defaults import with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
@@ -169,7 +170,7 @@ def auto(
     or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
     both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    recipe = replace(Recipe.shared(options, "auto"), seed=seed)
+    recipe = replace(Recipe.shared(with_own_options(student, options), "auto"), seed=seed)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))

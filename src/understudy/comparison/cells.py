@@ -40,7 +40,7 @@ from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
 from understudy.training.loop import train
-from understudy.training.recipe import Recipe, SharedOptions, known
+from understudy.training.recipe import Recipe, SharedOptions
 from understudy.training.run import Run, state_to_bytes
 
 CONFIDENT = "confident"
@@ -319,7 +319,7 @@ def shared_settings(student: Student, recipe: Recipe, **others: Any) -> dict[str
     options = {
         each.name: getattr(recipe, each.name)
         for each in fields(recipe)
-        if each.name in SharedOptions.__annotations__ and not known(each).may_differ
+        if each.name in SharedOptions.__annotations__ and recipe.is_written(each)
     }
     settings = {**others, "student": initial_student(student, 0), **options}
     plain = int | float | str | None

@@ -23,6 +23,7 @@ from understudy.methods.reconciled import cross_fit, default_members
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
 from understudy.store.files import locked
+from understudy.training.defaults import with_own_options
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
 from understudy.training.recipe import Recipe, SharedOptions, plain
@@ -50,7 +51,7 @@ def reconcile(
     parts of gold and of ``rows`` labelled pool rows (None: all). Rows without a teacher's label get one too.
     With ``out``, finished trainings are kept in that folder, and the same call goes on where it was stopped.
     """
-    recipe = replace(Recipe.shared(options, "reconcile"), seed=seed)
+    recipe = replace(Recipe.shared(with_own_options(student, options), "reconcile"), seed=seed)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("reconcile weighs witnesses of a pool on gold; pass us.Gold(x, y, …) and us.Pool(x, …)")
     executor = executor_for(workers, executor)

@@ -24,6 +24,8 @@ from understudy.models.sparse import sparse_batch
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
 WINDOW = 512
+# Batches whose rows are sorted by length together: of more, a batch would hold ever the same rows.
+ALIKE = 50
 # Rows whose gold comes first are sorted so many at a time.
 _PIECE = 1 << 18
 # What torch.multinomial can choose from.
@@ -105,11 +107,13 @@ def plan_epoch(
     epoch: int = 0,
     sampling: Tensor | None = None,
     block: int | None = None,
+    lengths: Tensor | None = None,
 ) -> Plan:
     """Every pool row once and every gold row ``gold_repeat`` times, shuffled together.
 
     With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead. ``block``: the
-    rows of a block, for a block shuffle; None shuffles everything with everything.
+    rows of a block, for a block shuffle; None shuffles everything with everything. ``lengths (gold_rows + pool_rows,)``
+    puts rows of similar length into one batch.
     """
     generator = torch.Generator().manual_seed(epoch_seed(seed, epoch))
     from_gold = gold_rows * gold_repeat
@@ -128,8 +132,20 @@ def plan_epoch(
             # In the file's order, so that blocks of draws are blocks of the file.
             drawn = drawn.sort().values[order[is_pool].long() - from_gold]
         order[is_pool] = (drawn + from_gold).to(kind)
+    if lengths is not None:
+        every = torch.cat([lengths[:gold_rows].repeat(gold_repeat), lengths[gold_rows:]])
+        order = _by_length(order, every[order.long()], batch_size, generator)
     golds = _gold_first(order, from_gold, batch_size, count_batches(total, batch_size))
     return Plan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
+
+
+def _by_length(order: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
+    """The rows of ``ALIKE`` batches at a time sorted by length and cut into batches, which are then shuffled."""
+    piece = torch.arange(len(order)) // (ALIKE * batch_size)
+    order = order[(piece * (int(lengths.max()) + 1) - lengths).argsort(stable=True)]
+    whole = len(order) // batch_size * batch_size
+    batches = order[:whole].view(-1, batch_size)
+    return torch.cat([batches[torch.randperm(len(batches), generator=generator)].flatten(), order[whole:]])
 
 
 def _block_order(

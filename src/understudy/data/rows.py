@@ -6,6 +6,7 @@ indexing call per batch; a Dataset is asked row by row and collated, which is wh
 
     us.Pool({"input_ids": ids, "attention_mask": mask}, probs)            # a batch is the mapping of the taken rows
     us.Pool(dataset, probs, collate=pad)                                  # pad(items) -> what the student takes
+    us.Pool(["a text", "another"], probs)                                 # for a student that reads texts (us.text)
 
 Rows with a collator are *items* until a batch is made, so that the gold and the pool rows of one batch are collated
 together and get one padding. A memory map may say how its rows are best shuffled:
@@ -28,6 +29,7 @@ from torch.utils.data import default_collate
 
 from understudy.data.checks import check_finite, check_length, to_tensor
 from understudy.data.memory import COMFORTABLE, Readahead, block_rows, total_memory
+from understudy.data.tokens import Reader, Tokens
 from understudy.errors import UnderstudyError
 from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
 
@@ -48,6 +50,8 @@ class Rows(ABC):
     """Whether ``will_need`` is of use."""
     is_sparse: bool = False
     """Whether ``take_sparse`` has an answer."""
+    is_text: bool = False
+    """Whether rows are texts that nobody has read yet: ``texts`` and ``tokens`` have an answer."""
     preferred_block: int | None = None
     """How many neighbouring rows are best read together; None where every row is as near as any other."""
 
@@ -64,6 +68,20 @@ class Rows(ABC):
     def items(self, index: Tensor) -> list[Any]:
         """The rows as they are before ``collate``, where there is one."""
         raise NotImplementedError(f"{type(self).__name__} has no collator")
+
+    def texts(self, index: Tensor) -> list[str]:
+        raise NotImplementedError(f"{type(self).__name__} holds no texts")
+
+    def tokens(self, reader: Reader, index: Tensor) -> list[Any]:
+        """What a reader makes of some texts, each as an array of numbers."""
+        raise NotImplementedError(f"{type(self).__name__} holds no texts")
+
+    def token_lengths(self, reader: Reader, index: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} holds no texts")
+
+    def lengths(self) -> Tensor | None:
+        """How long every row is, ``(rows,)``, where rows differ and a batch is as long as its longest; else None."""
+        return None
 
     def will_need(self, index: Tensor | None) -> None:
         """Advice that these rows (None: all) are read soon; also from another thread."""
@@ -174,6 +192,37 @@ class MappingRows(Rows):
             part.will_need(index)
 
 
+class TextRows(Rows):
+    """Texts. A student's reader makes tokens of them (``data/texts.py``), which are kept here for whoever shares it."""
+
+    is_text = True
+
+    def __init__(self, texts: list[str]) -> None:
+        self.every = texts
+        self._read: dict[str, Tokens] = {}
+
+    def __len__(self) -> int:
+        return len(self.every)
+
+    def take(self, index: Tensor) -> list[str]:
+        """For a teacher that is a function of texts; a module reads tokens."""
+        return self.texts(index)
+
+    def texts(self, index: Tensor) -> list[str]:
+        return [self.every[row] for row in index.tolist()]
+
+    def tokens(self, reader: Reader, index: Tensor) -> list[Any]:
+        return self._by(reader).take(index)
+
+    def token_lengths(self, reader: Reader, index: Tensor) -> Tensor:
+        return self._by(reader).lengths[index]
+
+    def _by(self, reader: Reader) -> Tokens:
+        if reader.key not in self._read:
+            self._read[reader.key] = reader.tokens(self.every)
+        return self._read[reader.key]
+
+
 class DatasetRows(Rows):
     """A map-style Dataset. Its items are x, or tuples that begin with x; a collator gets them as they are."""
 
@@ -235,6 +284,7 @@ class SubsetRows(Rows):
     def __init__(self, base: Rows, index: Tensor) -> None:
         self.base, self.index, self.collate = base, index, base.collate
         self.per_row, self.on_disk, self.is_sparse = base.per_row, base.on_disk, base.is_sparse
+        self.is_text = base.is_text
         # Neighbours here are near each other in the file only if they are in its order.
         if base.preferred_block is not None and bool((index[1:] >= index[:-1]).all()):
             self.preferred_block = base.preferred_block
@@ -251,6 +301,19 @@ class SubsetRows(Rows):
     def take_sparse(self, index: Tensor) -> "sparse.csr_matrix[Any]":
         return self.base.take_sparse(self.index[index])
 
+    def texts(self, index: Tensor) -> list[str]:
+        return self.base.texts(self.index[index])
+
+    def tokens(self, reader: Reader, index: Tensor) -> list[Any]:
+        return self.base.tokens(reader, self.index[index])
+
+    def token_lengths(self, reader: Reader, index: Tensor) -> Tensor:
+        return self.base.token_lengths(reader, self.index[index])
+
+    def lengths(self) -> Tensor | None:
+        every = self.base.lengths()
+        return None if every is None else every[self.index]
+
     def will_need(self, index: Tensor | None) -> None:
         if index is not None:
             self.base.will_need(self.index[index])
@@ -265,21 +328,46 @@ class ConcatRows(Rows):
         self.parts, self.collate = parts, shared_collator(parts)
         self.per_row = any(part.per_row for part in parts)
         self.is_sparse = all(part.is_sparse for part in parts)
+        self.is_text = all(part.is_text for part in parts)
+        if not self.is_text and any(part.is_text for part in parts):
+            raise UnderstudyError("some of these rows are texts and some are not; join like with like")
         self.ends = torch.tensor([len(part) for part in parts]).cumsum(0)
 
     def __len__(self) -> int:
         return int(self.ends[-1])
 
     def items(self, index: Tensor) -> list[Any]:
-        items: list[Any] = [None] * len(index)
+        return self._each(index, lambda part, theirs: part.items(theirs))
+
+    def texts(self, index: Tensor) -> list[str]:
+        return self._each(index, lambda part, theirs: part.texts(theirs))
+
+    def tokens(self, reader: Reader, index: Tensor) -> list[Any]:
+        return self._each(index, lambda part, theirs: part.tokens(reader, theirs))
+
+    def token_lengths(self, reader: Reader, index: Tensor) -> Tensor:
+        lengths = torch.empty(len(index), dtype=torch.long)
         for part, positions, theirs in self._split(index):
-            for position, item in zip(positions.tolist(), part.items(theirs), strict=True):
-                items[position] = item
-        return items
+            lengths[positions] = part.token_lengths(reader, theirs)
+        return lengths
+
+    def lengths(self) -> Tensor | None:
+        known = [part.lengths() for part in self.parts]
+        return None if any(each is None for each in known) else torch.cat([each for each in known if each is not None])
+
+    def _each(self, index: Tensor, ask: Callable[[Rows, Tensor], list[Any]]) -> list[Any]:
+        """One thing per row, in the order asked for."""
+        found: list[Any] = [None] * len(index)
+        for part, positions, theirs in self._split(index):
+            for position, item in zip(positions.tolist(), ask(part, theirs), strict=True):
+                found[position] = item
+        return found
 
     def take(self, index: Tensor) -> Batch:
         if self.collate is not None:
             return collate_items(self.collate, self.items(index))
+        if self.is_text:
+            return self.texts(index)
         split = self._split(index)
         batch = join([part.take(theirs) for part, _, theirs in split])
         return _reorder(batch, torch.cat([positions for _, positions, _ in split]).argsort())
@@ -338,6 +426,8 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     # What was computed from a map is still called one, and lies in memory.
     if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
         return MappedRows(x, where=where)
+    if (texts := _texts(x, where)) is not None:
+        return TextRows(texts)
     if isinstance(x, Tensor | np.ndarray | list | tuple):
         tensor = to_tensor(x, where)
         if tensor.dim() == 0:
@@ -353,6 +443,19 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
         f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these or a map-style "
         "Dataset"
     )
+
+
+def _texts(x: Any, where: str) -> list[str] | None:
+    """A list or an array of texts as a list; None for anything else. One row that is no text is named."""
+    if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype.kind in "UTO":
+        x = x.tolist()
+    if not isinstance(x, list | tuple) or not x or not isinstance(x[0], str):
+        return None
+    if not {str, np.str_}.issuperset(map(type, x)):
+        row = next(row for row, text in enumerate(x) if not isinstance(text, str))
+        held = "nothing" if x[row] is None else f"a {type(x[row]).__name__}"
+        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; fill it in or remove the row")
+    return list(x)
 
 
 def _sparse_rows(x: Any, where: str) -> SparseRows:
@@ -387,7 +490,13 @@ def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:
 def _(rows: Rows, into: Hash, above: Above) -> None:
     """In a fingerprint, of a Dataset, which may draw its rows at random, only the length counts."""
     into.update(f"{len(rows)}".encode())
-    if isinstance(rows, TensorRows):
+    if rows.is_text:
+        every = rows.texts(torch.arange(len(rows)))
+        some = looked_at(len(rows), sum(map(len, every))).tolist()
+        # The lengths say where one ends: no text can stand for two.
+        for part in ([len(every[row]) for row in some], "".join(every[row] for row in some)):
+            into.update(str(part).encode("utf-8", "surrogatepass"))
+    elif isinstance(rows, TensorRows):
         add_tensor(rows.x, into)
     elif len(rows) and not rows.per_row:
         first = rows.take(torch.arange(1))

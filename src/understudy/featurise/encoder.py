@@ -184,11 +184,11 @@ class Encoder:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int]:
         """Tokenizer, model, and how many tokens it reads."""
-        transformers = _transformers()
+        transformers = transformers_library()
         safe = {"trust_remote_code": False, "local_files_only": True}
         try:
             # Parts that the file lacks are drawn at random; the caller's random state is not for that.
-            with _quiet(transformers), torch.random.fork_rng(devices=[]):
+            with quiet(transformers), torch.random.fork_rng(devices=[]):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
                 model, info = transformers.AutoModel.from_pretrained(
                     self.layout.transformer, use_safetensors=True, output_loading_info=True, **safe
@@ -286,7 +286,7 @@ def _download(name: str, revision: str | None) -> Path:
     """The folder a name of the hub is kept in, fetched where it is not there yet."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UnderstudyError(f"there is no encoder in {name}: no such folder; check the path")
-    _transformers()
+    transformers_library()
     from huggingface_hub import snapshot_download
 
     wanted = [f"*{suffix}" for suffix in SUFFIXES]
@@ -300,16 +300,16 @@ def _download(name: str, revision: str | None) -> Path:
         ) from error
 
 
-def _transformers() -> Any:
+def transformers_library(what: str = "encoders") -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise UnderstudyError('encoders need transformers; run: pip install "understudy[hf]"') from error
+        raise UnderstudyError(f'{what} need transformers; run: pip install "understudy[hf]"') from error
     return transformers
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
+def quiet(transformers: Any) -> Iterator[None]:
     """Without the library's own bars and remarks on stderr."""
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()

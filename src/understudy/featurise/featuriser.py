@@ -29,6 +29,7 @@ from understudy.errors import UnderstudyError, first_line, warn
 from understudy.featurise.encoder import Encoded
 from understudy.featurise.images import Images
 from understudy.featurise.part import Block, Part, RawColumns, column_kind
+from understudy.featurise.raw_texts import Texts
 from understudy.featurise.tabular import Arrays, Categories, Numbers
 from understudy.featurise.tfidf import Tfidf
 from understudy.store.arrow import Array
@@ -36,6 +37,8 @@ from understudy.store.files import read_json, write_bytes, write_json
 
 MISSING = ("error", "mean")
 IMAGE_MODES = ("L", "RGB")
+NO_ENCODER = "none"
+"""The student reads the texts itself."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class FeatureOptions:
     image: str | None = None
     """The column of images: paths, or the bytes of image files."""
     encoder: str = "tfidf"
-    """``tfidf``, or a Hugging Face encoder by name or folder."""
+    """``tfidf``, or a Hugging Face encoder by name or folder; ``none``: the student reads texts (``us.text``)."""
     scale: bool = True
     """Bring columns of numbers to mean 0 and deviation 1 over the training rows."""
     columns: tuple[str, ...] | None = None
@@ -73,6 +76,9 @@ class FeatureOptions:
             raise UnderstudyError("features come from a text or from an image, not from both; name one of them")
         if self.image is not None and self.columns:
             raise UnderstudyError("an image is the student's whole input; leave the other columns out")
+        if self.encoder == NO_ENCODER and (self.text is None or self.columns):
+            what = "leave the other columns out" if self.columns else "name the column of texts"
+            raise UnderstudyError(f"a student that reads texts takes a text and nothing else; {what}")
         _check_choice("missing", self.missing, MISSING)
         if self.image_mode is not None:
             _check_choice("image_mode", self.image_mode, IMAGE_MODES)
@@ -102,6 +108,8 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
 
 
 def _fit_text(raw: RawColumns, text: str, options: FeatureOptions) -> Part:
+    if options.encoder == NO_ENCODER:
+        return Texts.fit(raw, text)
     if options.encoder == "tfidf":
         return Tfidf.fit(raw, text, max_terms=options.max_terms, ngrams=options.ngrams)
     return Encoded.fit(raw, text, encoder=options.encoder, max_tokens=options.max_tokens)
@@ -168,7 +176,9 @@ def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
 
 VERSION = 1
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"
-PARTS: dict[str, type[Part]] = {part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Images)}
+PARTS: dict[str, type[Part]] = {
+    part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images)
+}
 
 
 class Featuriser:

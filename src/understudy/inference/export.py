@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.data.checks import to_tensor
 from understudy.data.rows import as_rows
+from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.export_formats import FORMATS, Format, Loaded, Probabilities, reason
 from understudy.store.files import appearing_whole
@@ -102,7 +103,7 @@ def _example_batch(student: nn.Module, example: Any, *, needed: bool) -> Any:
         return torch.randn(ROWS, *([shape] if isinstance(shape, int) else shape), generator=generator)
     if isinstance(example, Mapping):
         return _example_mapping(example)
-    rows = as_rows(example, "example")
+    rows = read_by(student, as_rows(example, "example"))
     if not len(rows):
         raise UnderstudyError("example holds no rows; pass at least one")
     batch = rows.take(torch.arange(ROWS) % len(rows))

@@ -16,12 +16,15 @@ from torch.utils.hooks import RemovableHandle
 
 from understudy.data.examples import Gold
 from understudy.data.memory import room_for
-from understudy.data.rows import as_rows
+from understudy.data.rows import Rows, as_rows
+from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
 from understudy.models.sparse import sparse_batch, takes_sparse
 
 BATCH_SIZE = 1024
+# Of rows that differ in length, a batch holds so many tokens at most: 1024 long texts would take gigabytes.
+BATCH_TOKENS = 1 << 14
 
 Inputs = Tensor | Mapping[str, Any]
 Results = Tensor | tuple[Tensor, ...]
@@ -212,15 +215,16 @@ def over_rows(
     batch only.
     """
     rows = as_rows(x, "x")
+    rows = rows if model is None else read_by(model, rows)
     index = torch.arange(len(rows)) if index is None else index
     results = [torch.empty(0, 0)] * outputs
     with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
-        for start in range(0, len(index), batch_size):
-            part = index[start : start + batch_size]
+        for number, places in enumerate(_cut(rows, index, batch_size)):
+            part = index[places]
             batch = sparse_batch(rows.take_sparse(part)) if sparse and rows.is_sparse else rows.take(part)
             values = function(batch if model is None else to_device(batch, device_of(model)), part)
             values = (values,) if isinstance(values, Tensor) else values
-            if not start:
+            if not number:
                 # Ordinary tensors, which callers may use in autograd.
                 with torch.inference_mode(False):
                     results = [room_for((len(index), *value.shape[1:]), value.dtype) for value in values]
@@ -229,8 +233,24 @@ def over_rows(
                     raise UnderstudyError(
                         f"the model returned shape {tuple(value.shape)} for {len(part)} rows; it must be one per row"
                     )
-                result[start : start + len(part)] = value
+                result[places] = value
     return results
+
+
+def _cut(rows: Rows, index: Tensor, batch_size: int) -> Iterator[slice | Tensor]:
+    """The places in ``index`` of each batch: as they come, or, where rows differ in length, the longest first, so that
+    a batch holds rows of like length and too little memory shows at once."""
+    lengths = rows.lengths()
+    if lengths is None:
+        yield from (slice(start, start + batch_size) for start in range(0, len(index), batch_size))
+        return
+    of_asked = lengths[index]
+    order, start = of_asked.argsort(descending=True, stable=True), 0
+    while start < len(order):
+        longest = max(1, int(of_asked[order[start]]))
+        stop = start + min(batch_size, max(1, BATCH_TOKENS // longest))
+        yield order[start:stop]
+        start = stop
 
 
 def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:

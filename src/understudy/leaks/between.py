@@ -162,7 +162,9 @@ def leaks_between(
     for name, part in {"gold": gold, "pool": pool, "test": test, "select": select}.items():
         if part is None:
             continue
-        content: Rows | None = part.rows
+        content: Rows | list[str] | None = part.rows
+        if part.rows.is_text:
+            content = part.rows.texts(torch.arange(len(part)))
         if part.rows.per_row:
             content = None
             notes.append(f"{name} is a Dataset: it was searched for shared ids, not for copies")
@@ -207,9 +209,9 @@ def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
     return Leaks(tuple(sorted(leaks, key=_severity)), tuple(notes))
 
 
-def _looks_like_images(content: Rows | None) -> bool:
+def _looks_like_images(content: Rows | list[str] | None) -> bool:
     """Rows (height, width), or (channels, height, width) and the like."""
-    row = None if content is None or not len(content) else content.take(torch.arange(1))
+    row = None if content is None or not len(content) or isinstance(content, list) else content.take(torch.arange(1))
     if not isinstance(row, Tensor) or row.dim() not in (3, 4):
         return False
     return sorted(row.shape[1:])[-2] >= _SMALLEST_IMAGE

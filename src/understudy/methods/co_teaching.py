@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
+from understudy.models.base import drawn_parts
 from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, once
 from understudy.options import Slots, method
 
@@ -52,7 +53,7 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
         if spec is not None:
             return models.build(spec).to(next(student.parameters()))
         peer = copy.deepcopy(student)
-        for part in peer.modules():
+        for part in drawn_parts(peer):
             reset = getattr(part, "reset_parameters", None)
             if callable(reset):
                 reset()

@@ -34,7 +34,7 @@ P = ParamSpec("P")
 
 MODELS: dict[str, Callable[..., nn.Module]] = {}
 
-_NOTE = "_understudy_spec"
+_NOTE, _DRAWN = "_understudy_spec", "_understudy_drawn"
 
 
 def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
@@ -53,6 +53,19 @@ def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
 
     MODELS[name] = noted
     return noted
+
+
+def note_drawn(module: nn.Module, parts: Sequence[str]) -> None:
+    """Say which parts of a pretrained net were drawn at random: a twin with weights of its own draws them alone."""
+    module.__dict__[_DRAWN] = tuple(parts)
+
+
+def drawn_parts(module: nn.Module) -> list[nn.Module]:
+    """The layers of those parts; every layer of a net that is not pretrained."""
+    names = module.__dict__.get(_DRAWN)
+    if names is None:
+        return list(module.modules())
+    return [layer for name in names for layer in module.get_submodule(name).modules()]
 
 
 def spec_of(module: nn.Module) -> dict[str, Any] | None:

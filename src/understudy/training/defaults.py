@@ -19,6 +19,7 @@ A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 af
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -43,6 +44,25 @@ LBFGS_EPOCHS = 50
 """A bound: training ends when it is converged, mostly in the first three."""
 WIDE, ROWS_PER_FEATURE = 256, 10
 """Vectors of so many numbers, and fewer rows than so many for each, are for a linear student."""
+
+
+class StudentBuilder(ABC):
+    """A function that builds students and knows how they are best trained (``us.text``)."""
+
+    @abstractmethod
+    def __call__(self) -> nn.Module: ...
+
+    @abstractmethod
+    def options(self, device: Any = None) -> dict[str, Any]:
+        """Options of ``us.train`` that suit its students on a device."""
+
+
+def with_own_options(student: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, and beside it what the student's builder says suits."""
+    if not isinstance(student, StudentBuilder):
+        return dict(options)
+    suitable = student.options(options.get("device"))
+    return {**suitable, **{name: value for name, value in options.items() if name != "epochs" or value is not None}}
 
 
 def suitable_epochs(rows: int, batch_size: int = 128) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import SubsetRows
 from understudy.data.splits import random_rows
+from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import FeatureTap, device_of, eval_mode, forward, penultimate, predict, to_device
 from understudy.labels.evidence import report_estimates
@@ -38,7 +39,8 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     if gold is not None and not isinstance(gold, Gold):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
     given = {"gold": gold, "pool": pool, **others}
-    first = {name: part.rows.take(torch.arange(min(2, len(part)))) for name, part in given.items() if part is not None}
+    sets = {name: part for name, part in given.items() if part is not None}
+    first = {name: read_by(student, part.rows).take(torch.arange(min(2, len(part)))) for name, part in sets.items()}
     classes = _outputs(student, first)
     for name, examples in {"gold": gold, **others}.items():
         if examples is not None and int(examples.y.max()) >= classes:
@@ -227,6 +229,7 @@ class StudentLearner:
     def _forward(self, model: Any, x: Any) -> Outputs:
         device, kind = device_of(self.student), self.recipe.autocast
         x = to_device(x, device)
+        assert not isinstance(kind, str)
         precision: AbstractContextManager[Any] = (
             nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )

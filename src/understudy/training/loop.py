@@ -25,7 +25,7 @@ from understudy.objective import Objective
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, check_callbacks
-from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs
+from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs, with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
@@ -72,6 +72,7 @@ def train(
     ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/recipe.py``.
     """
     started = time.perf_counter()
+    options = cast(RecipeOptions, with_own_options(student, options))
     if options.get("epochs") is None:
         options["epochs"] = _epochs_for(gold, pool, options)
     recipe = Recipe(**options)

@@ -23,7 +23,7 @@ from understudy.objective import Batch, Columns
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, show
 from understudy.training.lbfgs import ITERATIONS, LBFGS
-from understudy.training.optimizers import make_optimizer
+from understudy.training.optimizers import grouped, make_optimizer, set_lr
 from understudy.training.recipe import Recipe
 from understudy.training.run import Run
 from understudy.training.session import Session
@@ -150,7 +150,7 @@ class Training:
             minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty)
             return minimiser, minimiser
         optimizer = make_optimizer(
-            recipe.optimizer, self.student.parameters(), session.module_parameters(), lr=recipe.lr,
+            recipe.optimizer, *grouped(self.student, recipe.groups), session.module_parameters(), lr=recipe.lr,
             weight_decay=recipe.penalty, momentum=recipe.momentum,
         )  # fmt: skip
         return optimizer, OptimizerState(optimizer)
@@ -172,8 +172,7 @@ class Training:
         progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
         moves = False
         for batch in session.batches(epoch):
-            for group in optimizer.param_groups:
-                group["lr"] = recipe.lr_at(batch.progress)
+            set_lr(optimizer, recipe.lr_at(batch.progress))
             scored = session.score(self.model, batch)
             (scored.total / batch.step_rows).backward()
             progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves

@@ -11,7 +11,7 @@ resumed may differ in it. The command line shows the table before anything is tr
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Required, TypedDict
@@ -40,6 +40,7 @@ def piecewise(steps: Sequence[tuple[float, float]]) -> Schedule:
 SCHEDULES: dict[str, Schedule] = {
     "constant": lambda progress: 1.0,
     "cosine": lambda progress: 0.5 * (1 + math.cos(math.pi * progress)),
+    "linear": lambda progress: 1.0 - progress,
     "step": piecewise([(0.5, 0.1), (0.75, 0.01)]),
     # The papers' own drop at fixed epochs. Weighted Distillation and SLaM, CIFAR: epochs 80, 120, 160, 180 of 200.
     "papers-cifar": piecewise([(0.4, 1e-1), (0.6, 1e-2), (0.8, 1e-3), (0.9, 0.5e-3)]),
@@ -66,6 +67,8 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 LBFGS, AUTO = "lbfgs", "auto"
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
+Groups = Mapping[str, Mapping[str, float]]
+"""Parameters by their names, as in a shell (``"classifier.*"``), and what holds for them: see ``optimizers.py``."""
 
 TRAINING = "Training"
 
@@ -79,8 +82,9 @@ class BatchOptions(TypedDict, total=False):
     accumulate: int
     augment: "Augment | None"
     feature_layer: str | None
-    autocast: "torch.dtype | None"
+    autocast: "torch.dtype | str | None"
     pass_batch_size: int
+    group_by_length: bool
 
 
 class SessionOptions(BatchOptions, total=False):
@@ -101,6 +105,8 @@ class StudentOptions(BatchOptions, total=False):
     weight_decay: float | str
     momentum: float
     schedule: Schedules
+    warmup: float
+    groups: Groups | None
     pretrain_epochs: int
     finetune_epochs: int
     finetune_lr: float | None
@@ -141,6 +147,8 @@ class Option:
     """What it may be instead of a number."""
     may_differ: bool = False
     """Whether a resumed training may be told otherwise: it changes no result."""
+    later: bool = False
+    """Whether it came when work had been written down without it: at its default it still is."""
 
 
 def option(default: Any = MISSING, **known: Any) -> Any:
@@ -170,7 +178,17 @@ class Recipe:
         word=AUTO,
     )  # fmt: skip
     momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
-    schedule: Schedules = option("constant", help="constant, cosine, step, papers-cifar or papers-imagenet.", typed=str)
+    schedule: Schedules = option(
+        "constant", help="constant, cosine, linear, step, papers-cifar or papers-imagenet.", typed=str
+    )
+    warmup: float = option(
+        0.0, help="Share of training in which the learning rate rises to its full height.", typed=float, least=0,
+        most=1, later=True,
+    )  # fmt: skip
+    groups: Groups | None = option(
+        None, help="Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
+        later=True,
+    )  # fmt: skip
     gold_repeat: int = option(
         1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
         whole=True,
@@ -186,13 +204,16 @@ class Recipe:
         None, help="Its constant learning rate; the rate that the schedule ends with.", typed=float | None, above=0
     )
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
-    accumulate: int = option(1, help="Batches that make one step.", least=1, whole=True)
+    accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, whole=True)
+    group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool, later=True)
     augment: "Augment | None" = option(None, help="(x, generator) -> x, changes training batches.")
     feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
     device: "str | torch.device | None" = option(
         None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True
     )
-    autocast: "torch.dtype | None" = option(None, help="Mixed precision, e.g. torch.bfloat16 on a GPU.")
+    autocast: "torch.dtype | str | None" = option(
+        None, help="Mixed precision on a GPU: bfloat16, or float16.", typed=str | None
+    )
     compile: bool = option(False, help="Run the student through torch.compile.")
     workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, whole=True, may_differ=True)
     pass_batch_size: int = option(
@@ -217,7 +238,9 @@ class Recipe:
         find_schedule(self.schedule)
         if self.finetune_epochs and not self.finetune_rate > 0:
             raise UnderstudyError("the schedule has come down to 0 where fine-tuning would begin; pass finetune_lr=")
-        for name in ("augment", "clip"):
+        if isinstance(self.autocast, str):
+            object.__setattr__(self, "autocast", _dtype(self.autocast))
+        for name in ("augment", "clip", "groups"):
             if self.takes_all_rows and getattr(self, name) is not None:
                 raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
 
@@ -236,11 +259,15 @@ class Recipe:
         return self.optimizer == LBFGS
 
     def lr_at(self, progress: float) -> float:
-        return self.lr * find_schedule(self.schedule)(progress)
+        """Linearly up to ``lr`` while training warms up, then as the schedule says."""
+        if progress < self.warmup:
+            return self.lr * progress / self.warmup
+        rest = 1 - self.warmup
+        return self.lr * find_schedule(self.schedule)((progress - self.warmup) / rest if rest else 1.0)
 
     def finetuning(self) -> "Recipe":
         """For the epochs on gold alone at the end."""
-        return self.on_gold(self.finetune_epochs, lr=self.finetune_rate, schedule="constant")
+        return self.on_gold(self.finetune_epochs, lr=self.finetune_rate, schedule="constant", warmup=0.0)
 
     @property
     def finetune_rate(self) -> float:
@@ -252,7 +279,7 @@ class Recipe:
         return replace(self, epochs=epochs, gold_repeat=1, patience=None, until_accuracy=None, **changes)
 
     @classmethod
-    def shared(cls, options: SharedOptions, function: str) -> "Recipe":
+    def shared(cls, options: Mapping[str, Any], function: str) -> "Recipe":
         """What the trainings of a ``function`` share; each of them has its own seed."""
         if other := options.keys() - SharedOptions.__annotations__.keys():
             raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
@@ -271,7 +298,12 @@ class Recipe:
 
     def settings(self) -> dict[str, Any]:
         """What a training that is resumed must share, as values that JSON can hold."""
-        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if not known(each).may_differ}
+        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if self.is_written(each)}
+
+    def is_written(self, each: "Field[Any]") -> bool:
+        """Whether work that goes on must share this option, and would have written it down."""
+        option = known(each)
+        return not option.may_differ and not (option.later and getattr(self, each.name) == each.default)
 
 
 def known(each: "Field[Any]") -> Option:
@@ -300,6 +332,15 @@ def _setting(value: Any) -> Any:
     if isinstance(value, EMA):
         return value.decay if value.warmup else f"{value.decay} without warm-up"
     return fingerprint(value)
+
+
+def _dtype(name: str) -> "torch.dtype":
+    import torch
+
+    if name not in ("bfloat16", "float16"):
+        raise UnderstudyError(f"autocast={name!r} is unknown; use bfloat16 or float16")
+    kind: torch.dtype = getattr(torch, name)
+    return kind
 
 
 def _check_seed(seed: Any) -> None:

@@ -6,6 +6,7 @@
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where one was asked for
+    model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
 ``config.json`` is the seal (``store/seal.py``) of these and of what was there before training: ``features.json``,
 ``features.safetensors``, ``request.json``. Tensors are safetensors, the
@@ -27,6 +28,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
+from understudy.data.tokens import reader_of
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
@@ -42,6 +44,8 @@ FORMAT, OLDER = 2, (1,)
 CONFIG, REQUEST = "config.json", "request.json"
 EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
+MODEL, TEXT = "model", "text"
+"""Where a student that reads texts lies, and what ``config.json`` calls it."""
 # Written into a run's folder before training starts.
 BEFOREHAND = {LOCK, REQUEST, *FEATURES}
 # What trackers write beside it, from the first epoch on.
@@ -142,11 +146,12 @@ class Run(Shown):
 
     def save(self, folder: str | Path) -> None:
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
-        folder = Path(folder)
+        folder, reads = Path(folder), reader_of(self.student) is not None
         files = {
             "metrics.jsonl": _history_to_bytes(self.history),
             "columns.parquet": _columns_to_parquet(self.columns, self.ids),
-            "student.safetensors": state_to_bytes(self.student.state_dict()),
+            # The metadata is for transformers, which reads the same file.
+            "student.safetensors": state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
         }
         if self.selected_state is not None:
             files["selected.safetensors"] = state_to_bytes(self.selected_state)
@@ -161,10 +166,17 @@ class Run(Shown):
                 write_bytes(folder / name, files[name])
             else:  # of a run that was here before
                 (folder / name).unlink(missing_ok=True)
+        spec = models.spec_of(self.student)
+        if reads:
+            from understudy.hf.text_files import text_spec, write_model
+
+            spec = text_spec(self.student)
+            metrics = {prefix: self.metrics(prefix) for prefix in ("test", "select")}
+            files |= write_model(self.student, folder, MODEL, self.config, self.facts, metrics)
         config = {
             **self.config,
             "format": FORMAT,
-            "student": models.spec_of(self.student),
+            "student": spec,
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
         }
@@ -186,7 +198,7 @@ class Run(Shown):
                 raise UnderstudyError(
                     f"{folder} holds a student of your own class; pass one: us.Run.load(folder, student=MyNet())"
                 )
-            student = models.build(config["student"])
+            student = _build(config["student"], folder)
         load_state(student, folder / "student.safetensors")
         columns, ids = read_columns(folder / "columns.parquet")
         selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
@@ -208,6 +220,15 @@ class Run(Shown):
         )
 
 
+def _build(spec: Any, folder: Path) -> nn.Module:
+    """An untrained copy of a run's student."""
+    if not isinstance(spec, dict) or spec.get("name") != TEXT:
+        return models.build(spec)
+    from understudy.hf.text_files import load_student
+
+    return load_student(folder / MODEL, **spec["args"])
+
+
 def inspect_run(folder: Path) -> Iterator[Finding]:
     """Every file that counts, and what is wrong with it."""
     findings = list(inspect_json(folder / CONFIG))
@@ -222,7 +243,10 @@ def inspect_run(folder: Path) -> Iterator[Finding]:
 def reseal_run(folder: Path) -> None:
     """Seal a run as it is now, whatever it was."""
     config = read_json(folder / CONFIG, format=FORMAT, older=OLDER)
-    files = {name: (folder / name).read_bytes() for name in _known() if (folder / name).is_file()}
+    # The model's weights are the student's own file.
+    of_model = [path for path in sorted((folder / MODEL).glob("[!.]*")) if path.suffix != ".safetensors"]
+    model = [f"{MODEL}/{path.name}" for path in of_model]
+    files = {name: (folder / name).read_bytes() for name in (*_known(), *model) if (folder / name).is_file()}
     write_json(folder / CONFIG, sealed({**config, "format": FORMAT}, files))
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from understudy.data.batches import Plan, count_batches, epoch_seed, fetch_batches, fetch_sparse, plan_epoch, plan_whole
 from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.data.texts import set_read_by
 from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
@@ -189,6 +190,7 @@ class Session:
         if whole and recipe.augment is not None:
             raise UnderstudyError("augment= changes every batch, and a whole batch stays the same; leave it out")
         gold, pool = weigh_by_gold(gold, pool)
+        gold, pool = set_read_by(student, gold), set_read_by(student, pool)
         self.epochs: float | None = epochs
         self.whole, self.options = whole, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
@@ -306,7 +308,17 @@ class Session:
         return plan_epoch(
             golds, pools, batch_size=recipe.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
             sampling=sampling, block=None if pool is None else pool.rows.preferred_block,
+            lengths=self._lengths(golds) if recipe.group_by_length else None,
         )  # fmt: skip
+
+    def _lengths(self, golds: int) -> Tensor:
+        """Of the gold rows that train, then of the pool rows."""
+        gold, pool = self.trains if golds else None, self.pool
+        known = [part.rows.lengths() for part in (gold, pool) if part is not None]
+        lengths = [each for each in known if each is not None]
+        if len(lengths) < len(known):
+            raise UnderstudyError("group_by_length=True is for texts that a student reads (us.text); leave it out")
+        return torch.cat(lengths)
 
     def _fetch(self, plan: Plan) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))

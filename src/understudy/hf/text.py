@@ -1,0 +1,196 @@
+"""``us.text``: a sequence classifier of transformers as a student, with its tokenizer.
+
+    student = us.text("sentence-transformers/all-MiniLM-L6-v2", classes=["neg", "pos"])       # or a folder
+    run = us.train(student, us.Gold(texts, y, teacher=said), us.Pool(pool_texts, said_of_pool), us.slam(), out="runs/a")
+    run.predict(["a text"])                                                    # runs/a/model is for transformers
+
+What it returns builds a student whenever it is called: ``us.train`` calls it under the seed of the training, so that
+the new last layer is drawn anew for each. Texts are tokenised once, and a batch is padded to its own longest text. Code
+that comes with a model is never run and pickled weights are never loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from understudy.data.checks import check_class_count
+from understudy.data.tokens import note_reader
+from understudy.errors import UnderstudyError, first_line
+from understudy.featurise.encoder import Encoder, quiet, transformers_library
+from understudy.hf.text_reader import TextReader
+from understudy.models.base import note_drawn
+from understudy.training.defaults import StudentBuilder
+from understudy.training.optimizers import note_rates
+
+__all__ = ["text"]
+
+EVERYTHING = "encoder"
+"""``freeze`` this: all but the last layer."""
+NEEDS = "students that read texts"
+
+
+@dataclass(frozen=True)
+class TextStudent(StudentBuilder):
+    """Builds the student; made by ``text``."""
+
+    name: str
+    classes: int
+    class_names: tuple[str, ...] | None = None
+    max_tokens: int | None = None
+    freeze: int | str = 0
+    layer_decay: float = 1.0
+    head_scale: float = 1.0
+    checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.freeze != EVERYTHING and (not isinstance(self.freeze, int) or self.freeze < 0):
+            raise UnderstudyError(f"freeze={self.freeze!r} is a number of layers, or {EVERYTHING!r}: all but the last")
+        for name in ("layer_decay", "head_scale"):
+            if not getattr(self, name) > 0:
+                raise UnderstudyError(f"{name}={getattr(self, name)} must be a number greater than 0")
+
+    @cached_property
+    def source(self) -> Encoder:
+        return Encoder.find(self.name)
+
+    @cached_property
+    def reader(self) -> TextReader:
+        folder, layout = self.source.layout.transformer, self.source.layout
+        library = transformers_library(NEEDS)
+        config = _guarded(self.name, lambda: library.AutoConfig.from_pretrained(folder, **SAFE))
+        positions = int(getattr(config, "max_position_embeddings", None) or 514)
+        limit = min(positions, layout.max_tokens or positions)
+        base = self.source.name if self.source.revision else self.source.folder.name
+        return TextReader.find(folder, base, max_tokens=self.max_tokens, limit=limit)
+
+    def __call__(self) -> nn.Module:
+        """A student with the pretrained weights; the new last layer is drawn from PyTorch's random state."""
+        library, folder = transformers_library(NEEDS), self.source.layout.transformer
+        kind = library.AutoModelForSequenceClassification
+        told = {"num_labels": self.classes, "use_safetensors": True, "output_loading_info": True, **SAFE}
+        with quiet(library):
+            model, info = _guarded(self.name, lambda: kind.from_pretrained(folder, **told))
+        absent = sorted(key for key in info["missing_keys"] if _is_body(model, key))
+        if absent:
+            raise UnderstudyError(f"{self.name} lacks the weights {absent[0]!r}; fetch it anew")
+        model = model.float()
+        # Where the weights came from is no setting of the student: it is the same wherever the folder lies.
+        model.config._name_or_path = model.name_or_path = ""
+        names = self.class_names or tuple(f"LABEL_{number}" for number in range(self.classes))
+        model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+        if self.checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        rates = _rates(model, self.layer_decay, self.head_scale)
+        _freeze(model, self.freeze)
+        note_reader(model, self.reader)
+        note_drawn(model, [name for name, _ in model.named_children() if name != model.base_model_prefix])
+        if rates:
+            note_rates(model, rates)
+        student: nn.Module = model
+        return student
+
+    def options(self, device: Any = None) -> dict[str, Any]:
+        """What fine-tuning a pretrained net is told where nobody says otherwise (Devlin et al., 2019, section A.3)."""
+        told = {
+            "epochs": 3, "batch_size": 32, "lr": 5e-5, "optimizer": "adamw", "schedule": "linear", "warmup": 0.1,
+            "clip": 1.0,
+        }  # fmt: skip
+        return told | ({"autocast": "bfloat16"} if _has_bfloat16(device) else {})
+
+
+SAFE = {"trust_remote_code": False, "local_files_only": True}
+
+
+def text(
+    name: str | Path,
+    *,
+    classes: int | Sequence[str],
+    max_tokens: int | None = None,
+    freeze: int | str = 0,
+    layer_decay: float = 1.0,
+    head_scale: float = 1.0,
+    checkpointing: bool = False,
+) -> TextStudent:
+    """A function that builds students which read texts: the net in a folder (or of that name on the hub), with a new
+    last layer for ``classes`` (how many, or their names in order).
+
+    ``max_tokens``: longer texts are cut (None: what the net can read). ``freeze``: so many layers from below stay as
+    they are, and the embeddings with them; ``"encoder"``: all but the last layer. ``layer_decay``: each layer's
+    learning rate is that of the one above it times this; ``head_scale`` multiplies that of the new last layer.
+    ``checkpointing`` computes activations again in the backward pass instead of keeping them: less memory, a third
+    more time. ``us.train`` takes from it what suits such a net (3 epochs, batches of 32, AdamW at 5e-5 with a warm-up,
+    bfloat16 on a GPU that has it) where nothing else is asked for.
+    """
+    names = None if isinstance(classes, int) else tuple(map(str, classes))
+    count = check_class_count(classes if names is None else len(names), "us.text")
+    return TextStudent(str(name), count, names, max_tokens, freeze, layer_decay, head_scale, checkpointing)
+
+
+def _guarded(name: str, load: Any) -> Any:
+    try:
+        return load()
+    except UnderstudyError:
+        raise
+    except Exception as error:
+        # A damaged folder makes the library raise nearly everything.
+        raise UnderstudyError(
+            f"cannot load {name}: {first_line(error)}; it must hold a model of transformers that can classify texts, "
+            "with its tokenizer and weights as safetensors"
+        ) from error
+
+
+def _is_body(model: Any, key: str) -> bool:
+    """Whether a parameter belongs to the pretrained net: its last layers are new, and its pooler may be."""
+    return key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key
+
+
+def _layers(model: Any) -> tuple[str, int]:
+    """What the layers' parameters begin with, up to their number, and how many layers there are."""
+    wanted = int(getattr(model.config, "num_hidden_layers", 0) or 0)
+    for name, part in model.named_modules():
+        if isinstance(part, nn.ModuleList) and len(part) == wanted:
+            return f"{name}.", wanted
+    raise UnderstudyError(f"{type(model).__name__} does not show its layers; leave out freeze= and layer_decay=")
+
+
+def _depth(model: Any, key: str) -> int:
+    """0 for the embeddings, 1 for the first layer, …; one more than there are layers for what comes after them."""
+    before, count = _layers(model)
+    if key.startswith(before):
+        return 1 + int(key[len(before) :].partition(".")[0])
+    return 0 if "embed" in key else count + 1
+
+
+def _rates(model: Any, layer_decay: float, head_scale: float) -> dict[str, float]:
+    """Parameters whose learning rate is multiplied, and by what."""
+    prefix, rates = f"{model.base_model_prefix}.", {}
+    top = _layers(model)[1] + 1 if layer_decay != 1 else 0
+    for key, _ in model.named_parameters():
+        scale = layer_decay ** (top - _depth(model, key)) if layer_decay != 1 and key.startswith(prefix) else 1.0
+        scale = scale if key.startswith(prefix) else head_scale
+        if scale != 1:
+            rates[key] = scale
+    return rates
+
+
+def _freeze(model: Any, layers: int | str) -> None:
+    if not layers:
+        return
+    prefix = f"{model.base_model_prefix}."
+    most = _layers(model)[1]
+    if isinstance(layers, int) and layers > most:
+        raise UnderstudyError(f"freeze={layers}: there are {most} layers; use freeze={EVERYTHING!r} for all of them")
+    for key, parameter in model.named_parameters():
+        frozen = key.startswith(prefix) and (layers == EVERYTHING or _depth(model, key) <= int(layers))
+        parameter.requires_grad_(not frozen)
+
+
+def _has_bfloat16(device: Any) -> bool:
+    """Only where a GPU was asked for: on processors without it bfloat16 is slow, or dies."""
+    wanted = device is not None and torch.device(device).type == "cuda"
+    return wanted and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

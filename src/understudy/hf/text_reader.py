@@ -1,0 +1,149 @@
+"""A tokenizer of transformers as a student's reader: texts in, padded batches of token numbers out.
+
+    reader = TextReader.find(folder, "all-MiniLM-L6-v2", max_tokens=64, limit=512)
+    tokens = reader.tokens(["a text", "another"])               # from the cache where these texts were read before
+    reader.pad(tokens.take(torch.tensor([0, 1])))               # {"input_ids": (2, 4), "attention_mask": (2, 4)}
+
+Tokens of many texts are kept in ``$UNDERSTUDY_CACHE`` under the fingerprint of the tokenizer and of the texts: 5,000
+reviews take a second, and every seed of a comparison asks again.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from understudy.data.tokens import Tokens
+from understudy.errors import UnderstudyError, first_line, warn
+from understudy.featurise.encoder import quiet, transformers_library
+from understudy.store.files import cache_path, read_named, write_named
+
+# Fewer texts are read faster than found.
+KEPT_FROM = 2_000
+AT_ONCE = 10_000
+FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
+
+
+@dataclass(frozen=True)
+class TextReader:
+    folder: Path
+    """Where the tokenizer's files are."""
+    max_tokens: int
+    """Longer texts are cut."""
+    key: str
+    """Of those files and that length."""
+    base: str
+    """What the net is called that it reads for."""
+    pad_id: int = 0
+
+    @classmethod
+    def find(cls, folder: Path, base: str, *, max_tokens: int | None, limit: int) -> "TextReader":
+        """``limit``: how many tokens the net can read."""
+        tokenizer = load_tokenizer(folder)
+        known = int(tokenizer.model_max_length)
+        # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
+        most = min(limit, known) if known < 1_000_000 else limit - 2
+        if max_tokens is not None and not 3 <= max_tokens <= most:
+            raise UnderstudyError(f"max_tokens={max_tokens}: {folder} reads 3 to {most} tokens of a text")
+        length = max_tokens or most
+        files = sorted(path for path in folder.iterdir() if path.name in FILES or path.suffix == ".model")
+        total = hashlib.sha256(f"1 {length}".encode())
+        for path in files:
+            total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        pad = tokenizer.pad_token_id
+        reader = cls(folder, length, total.hexdigest(), base, 0 if pad is None else int(pad))
+        reader.__dict__["tokenizer"] = tokenizer
+        return reader
+
+    def __deepcopy__(self, memo: Any) -> "TextReader":
+        return self  # nothing in it changes: copies of a student share it
+
+    def __reduce__(self) -> Any:
+        # Other processes load the tokenizer themselves.
+        return TextReader, (self.folder, self.max_tokens, self.key, self.base, self.pad_id)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return load_tokenizer(self.folder)
+
+    def tokens(self, texts: Sequence[str]) -> Tokens:
+        try:
+            named = _digest_of(texts)
+        except UnicodeEncodeError as error:
+            row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
+            raise UnderstudyError(f"text {row} holds half a character (a lone surrogate); mend the text") from error
+        folder = cache_path() / "tokens" / self.key
+        kept = _kept(folder, named) if len(texts) >= KEPT_FROM else None
+        if kept is not None and len(kept) == len(texts):
+            return kept
+        tokens = self._read(texts)
+        if len(texts) >= KEPT_FROM:
+            _keep(folder, named, tokens)
+        return tokens
+
+    def _read(self, texts: Sequence[str]) -> Tokens:
+        found: list[list[int]] = []
+        for start in range(0, len(texts), AT_ONCE):
+            some = list(texts[start : start + AT_ONCE])
+            try:
+                read = self.tokenizer(some, truncation=True, max_length=self.max_tokens, return_attention_mask=False)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise UnderstudyError(f"the tokenizer in {self.folder} fails: {first_line(error)}") from error
+            found += read["input_ids"]
+        return Tokens.of(found)
+
+    def pad(self, items: list[Any]) -> dict[str, Tensor]:
+        """Padding comes last, and is masked. A text without a single token has one of padding, which is seen."""
+        lengths = np.array([max(1, len(item)) for item in items])
+        mask = np.arange(int(lengths.max())) < lengths[:, None]
+        ids = np.full(mask.shape, self.pad_id, dtype=np.int64)
+        ids[mask] = np.concatenate([item if len(item) else [self.pad_id] for item in items])
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
+
+
+def load_tokenizer(folder: Path) -> Any:
+    library = transformers_library()
+    try:
+        with quiet(library):
+            tokenizer = library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:
+        # A damaged folder makes the library raise nearly everything.
+        raise UnderstudyError(f"cannot load the tokenizer in {folder}: {first_line(error)}; fetch it anew") from error
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _digest_of(texts: Sequence[str]) -> str:
+    # The lengths say where one ends: no text can stand for two.
+    total = hashlib.sha256(repr(list(map(len, texts))).encode())
+    total.update("".join(texts).encode())
+    return total.hexdigest()[:32]
+
+
+def _kept(folder: Path, named: str) -> Tokens | None:
+    for path in folder.glob(f"{named}-*.safetensors"):
+        try:
+            stored = safetensors.numpy.load(read_named(path))
+            return Tokens(stored["values"], stored["starts"])
+        except (OSError, KeyError, ValueError, SafetensorError) as error:
+            warn(f"{path} is damaged ({error}) and removed; its texts are read anew")
+            path.unlink(missing_ok=True)
+    return None
+
+
+def _keep(folder: Path, named: str, tokens: Tokens) -> None:
+    content = safetensors.numpy.save({"values": tokens.values, "starts": tokens.starts})
+    try:
+        write_named(folder / f"{named}-{{digest}}.safetensors", content)
+    except UnderstudyError as error:
+        warn(f"tokens are not kept for next time: {error}")
