@@ -1,12 +1,14 @@
 """Schedules at points worked by hand; optimizers by name."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.optimizers import make_optimizer
-from understudy.training.recipe import find_schedule, piecewise
+from understudy.training.optimizers import grouped, make_optimizer, set_lr
+from understudy.training.recipe import Recipe, find_schedule, piecewise
 
 
 @pytest.mark.parametrize(
@@ -14,6 +16,7 @@ from understudy.training.recipe import find_schedule, piecewise
     [
         ("constant", {0.0: 1, 0.99: 1}),
         ("cosine", {0.0: 1, 1 / 3: 0.75, 0.5: 0.5, 1.0: 0}),
+        ("linear", {0.0: 1, 0.25: 0.75, 1.0: 0}),
         ("step", {0.49: 1, 0.5: 0.1, 0.74: 0.1, 0.75: 0.01, 1.0: 0.01}),
         # Epochs 80, 120, 160, 180 of 200.
         ("papers-cifar", {79.9 / 200: 1, 0.4: 0.1, 0.6: 0.01, 0.8: 1e-3, 0.9: 5e-4, 1.0: 5e-4}),
@@ -60,3 +63,47 @@ def test_refused() -> None:
     frozen = nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(UnderstudyError, match="requires_grad"):
         make_optimizer("adam", frozen.parameters(), lr=0.1, weight_decay=0, momentum=0)
+
+
+def test_groups_learn_at_their_own_rates() -> None:
+    """One step of SGD with gradient 1: the rate times its scale, and what decays by its own decay. By hand."""
+    net = nn.ModuleDict({"body": nn.Linear(1, 1), "head": nn.Linear(1, 1)})
+    for parameter in net.parameters():
+        nn.init.ones_(parameter)
+        parameter.grad = torch.ones_like(parameter)
+    told = {"head.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0.0}}
+    optimizer = make_optimizer("sgd", *grouped(net, told), lr=0.5, weight_decay=0.2, momentum=0.0)
+    set_lr(optimizer, 0.1)
+    optimizer.step()
+    found = {name: float(value) for name, value in net.state_dict().items()}
+    assert found == pytest.approx(
+        {"body.weight": 1 - 0.1 * 1.2, "body.bias": 1 - 0.1, "head.weight": 1 - 1.2, "head.bias": 0.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"haed.*": {"lr_scale": 2}}, "no parameter is called 'haed.\\*'"),
+        ({"*": {"lr": 2}}, "'lr' is unknown; say lr_scale or weight_decay"),
+        ({"*": {"lr_scale": -1}}, "must be a number and not negative"),
+    ],
+)
+def test_groups_that_cannot_be_meant(groups: Any, message: str) -> None:
+    with pytest.raises(UnderstudyError, match=message):
+        grouped(nn.Linear(1, 1), groups)
+
+
+def test_the_rate_rises_while_training_warms_up() -> None:
+    recipe = Recipe(epochs=1, lr=0.1, warmup=0.2, schedule="linear")
+    rates = [recipe.lr_at(progress) for progress in (0.0, 0.1, 0.2, 0.6, 1.0)]
+    assert rates == pytest.approx([0.0, 0.05, 0.1, 0.05, 0.0])
+    assert Recipe(epochs=1, lr=0.1, warmup=1.0).lr_at(1.0) == 0.1
+    # Fine-tuning on gold is at a constant rate from its first step on.
+    tuned = Recipe(epochs=1, lr=0.1, warmup=0.2, schedule="cosine", finetune_epochs=1).finetuning()
+    assert tuned.lr_at(0.0) == tuned.lr_at(0.9) > 0
+
+
+def test_options_that_came_later_change_no_settings_at_their_defaults() -> None:
+    assert not {"warmup", "groups", "group_by_length"} & Recipe(epochs=1).settings().keys()
+    assert Recipe(epochs=1, warmup=0.1).settings()["warmup"] == 0.1

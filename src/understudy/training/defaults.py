@@ -79,6 +79,10 @@ def suits_linear(rows: Rows, *, frozen: bool = False) -> bool:
 
 
 def row_shape(rows: Rows) -> tuple[int, ...]:
+    if rows.is_text:
+        raise UnderstudyError(
+            "texts suit a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
+        )
     first = rows.take(torch.arange(1))
     if not isinstance(first, Tensor):
         raise UnderstudyError("rows of several tensors suit a net that is made for them; build the student yourself")
