@@ -19,7 +19,7 @@ from understudy.training.recipe import AUTO, LBFGS, Recipe
 
 def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The student by its name, and the recipe with nothing left open: what was typed, else what suits the features."""
-    defaults = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
     if reads_texts(student):
         suitable = text_student(student, max(examples.classes, 2)).options(recipe["device"])
         return student, fill_in(fill_in(recipe, suitable), defaults)
