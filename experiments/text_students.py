@@ -161,9 +161,9 @@ def main() -> None:
     vectors = " and ".join(f"{seconds:.0f} s for {rows:,} pool rows" for rows, seconds in cold.items())
     publish(
         "Movie reviews labelled by ChatGPT, which is right on 93.7% of them; 200 gold rows, 2,000 test rows. Accuracy "
-        "in % (with several seeds ± half of the 95% interval), costs in processor seconds of one core, with the start of "
-        f"the program. Vectors are made once and kept; training and predicting with none in the cache took {vectors}, "
-        "the second of these with those of the first in it.\n\n"
+        "in % (with several seeds ± half of the 95% interval), costs in processor seconds of one core, with the start "
+        f"of the program. Vectors are made once and kept; training and predicting with none in the cache took "
+        f"{vectors}, the second of these with those of the first in it.\n\n"
         f"{table(jobs, list(cells(options.seeds, '')))}",
         options.out,
     )
