@@ -59,6 +59,7 @@ def reconcile_command(
     from understudy.cli.suited import suited
     from understudy.comparison.reconcile import reconcile
     from understudy.inference.passes import usable_device
+    from understudy.tables.one_file import is_one_file, parted
     from understudy.tables.table import read_table
     from understudy.tables.write import write_table
 
@@ -77,5 +78,7 @@ def reconcile_command(
         )  # fmt: skip
     print_witnesses(made.facts())
     table = read_table(pool, columns=data.columns)
+    if any(is_one_file(name, pool) for name in gold):
+        _, table = parted(table)
     write_table(out, with_new_labels(table, examples.gold, made, examples.class_names))
     typer.echo(f"{len(made):,} pool rows with reconciled labels: {out}")

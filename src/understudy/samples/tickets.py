@@ -80,8 +80,7 @@ def write_tickets(folder: Path, seed: int = 0) -> list[Path]:
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UnderstudyError(f"{folder} already exists and is not empty; choose a new folder with --out")
     random = Random(seed)
-    tickets = [_ticket(random, f"t{number:04d}") for number in range(POOL + TEST)]
-    pool, test = tickets[:POOL], tickets[POOL:]
+    pool, test = make_tickets(random)
     gold = sorted(random.sample(pool, GOLD), key=lambda ticket: ticket.id)
     files = {
         "messages.csv": _table(("id", "message"), ((ticket.id, ticket.text) for ticket in pool)),
@@ -94,6 +93,12 @@ def write_tickets(folder: Path, seed: int = 0) -> list[Path]:
     for name, content in files.items():
         write_text(folder / name, content)
     return [folder / name for name in files]
+
+
+def make_tickets(random: Random) -> tuple[list[Ticket], list[Ticket]]:
+    """The pool, whose truth nobody is told, and the test rows."""
+    tickets = [_ticket(random, f"t{number:04d}") for number in range(POOL + TEST)]
+    return tickets[:POOL], tickets[POOL:]
 
 
 def _ticket(random: Random, id: str) -> Ticket:

@@ -34,6 +34,7 @@ from understudy.labels.forms import Labels
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher
+from understudy.tables.one_file import is_one_file, parted
 from understudy.tables.table import Table, read_table
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def read_examples(
 ) -> Examples:
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
+    ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
     ``chosen``: answers to batches picked for labelling (`tables/answers.py`); these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
@@ -105,6 +107,8 @@ def read_examples(
     given = {"gold": gold, "pool": pool, "test": test, "select": select}
     tables = {role: read_table(what, columns=columns, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
+    if is_one_file(gold, pool):
+        tables["gold"], tables["pool"] = parted(tables["pool"])
     classes = declared_classes(tables.values()) if classes is None else classes
     pool_table = tables.pop("pool", None)
     if pool_table is None and "gold" not in tables:
