@@ -1,105 +1,125 @@
-"""The start page's picture: what gold shows, what the teacher says, and what three students make of it.
+"""The start page's picture: the labels one has, and what three ways of training make of them.
 
     python docs/figures/problem.py        # problem-light.svg and problem-dark.svg beside this file, half a minute
 
-Two half-moons; 30 rows are gold. The teacher labels 1,000 others: it cuts straight through, and one of its labels in
-eight is turned around. The numbers are shares of rows that are right, one seed, as they came out; students are tested
-on 5,000 rows of their own.
+The data are those of ``understudy example``, the students what ``understudy train`` takes for them; every number is
+what came out, at one seed.
 """
 
+import tempfile
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from torch import Tensor
 
 import understudy as us
+from understudy.featurise.featuriser import FeatureOptions
+from understudy.samples.tickets import CLASSES, make_tickets, write_tickets
 
-GOLD, POOL, TEST = 30, 1000, 5000
-COLOURS = ("#2a78b8", "#e07b00")
-LOOKS = {"light": ("#1d1d1f", "#ffffff"), "dark": ("#e8e8ea", "#131416")}
-ACROSS, UP = np.linspace(-1.7, 2.7, 140), np.linspace(-1.25, 1.65, 100)
-Panel = tuple[str, Tensor, Tensor, torch.nn.Module | None]
-
-
-def half_moons(count: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    angle, y = np.pi * generator.random(count), generator.integers(2, size=count)
-    x = np.stack([np.cos(angle) * (1 - 2 * y) + y, np.sin(angle) * (1 - 2 * y) + 0.4 * y], axis=1)
-    return torch.from_numpy(x + 0.13 * generator.standard_normal(x.shape)).float(), torch.from_numpy(y)
+ACROSS = 50
+"""Squares in a row of the picture."""
+LOOKS = {"light": ("#1d1d1f", "#ffffff", "#c9d3dc"), "dark": ("#e8e8ea", "#131416", "#3f4a54")}
+GOLD, WRONG, OURS = "#2a78b8", "#e8871a", "#2a9d4e"
+UNLABELLED, SAID_RIGHT, SAID_WRONG, CHECKED = range(4)
 
 
-def teacher_says(x: Tensor, generator: np.random.Generator) -> Tensor:
-    straight = (x[:, 1] < 0.2 + 0.15 * (x[:, 0] - 0.5)).long()
-    return torch.where(torch.from_numpy(generator.random(len(x)) < 0.125), 1 - straight, straight)
+class Found(NamedTuple):
+    squares: np.ndarray[Any, Any]
+    """For every message: no label, a right one, a wrong one, or one that was checked."""
+    accuracies: dict[str, float]
 
 
-def net() -> torch.nn.Module:
-    return us.models.mlp(2, 2, hidden=(32, 32))
-
-
-def panels(epochs: int = 30, seed: int = 7) -> list[Panel]:
-    """Title, dots and their classes, and the student whose borders are drawn."""
-    generator = np.random.default_rng(seed)
-    (x, y), (pool_x, truth), test = (half_moons(count, generator) for count in (GOLD, POOL, TEST))
-    said = teacher_says(pool_x, generator)
-    gold = us.Gold(x, y, teacher=us.Hard(teacher_says(x, generator)))
-    pool = us.Pool(pool_x, us.Hard(said))
-    options: dict[str, Any] = {"batch_size": 64, "lr": 3e-3, "schedule": "cosine", "progress": False}
+def measure(**options: Any) -> Found:
+    """``options``: of every training, beside what suits the features."""
+    with tempfile.TemporaryDirectory() as name:
+        messages, answers, _, gold, test = write_tickets(Path(name))
+        said = us.read_answers(answers, list(CLASSES))
+        truth, _ = make_tickets(Random(0))
+        pool = _with_labels(messages, said)
+        examples = us.read_examples(
+            gold=gold, pool=pool, test=test, classes=CLASSES, features=FeatureOptions(text="message")
+        )
+    assert examples.gold is not None and examples.pool is not None and examples.test is not None
+    build, suited = us.suitable_student(examples.pool, len(CLASSES))
+    settings: dict[str, Any] = {**suited, "progress": False, **options}
+    alone = us.Gold(examples.gold.x, examples.gold.y)
     students = {
-        "gold alone": us.train(net, us.Gold(x, y), None, us.vanilla(), epochs=10 * epochs, **options).student,
-        "the teacher copied": us.train(net, gold, pool, us.vanilla(), epochs=epochs, **options).student,
-        "Understudy": us.auto(net, gold, pool, epochs=epochs, workers=1, **options).student,
+        "trained on your labels": us.train(build, alone, None, us.vanilla(), **settings),
+        "trained on all as they are": us.train(build, examples.gold, examples.pool, us.vanilla(), **settings),
+        "trained by Understudy": us.auto(build, examples.gold, examples.pool, workers=1, **settings),
     }
-    right = (said == truth).float().mean()
-    return [
-        (f"{GOLD} labels you trust", x, y, None),
-        (f"{POOL:,} of a teacher: {right:.0%} right", pool_x, said, None),
-        ("the truth", pool_x, truth, None),
-        *(
-            (f"{name}: {us.evaluate(student, us.Gold(*test))['accuracy']:.0%}", x, y, student)
-            for name, student in students.items()
-        ),
-    ]
+    squares = np.full(len(truth), UNLABELLED)
+    checked = set(examples.gold.ids.tolist() if examples.gold.ids is not None else [])
+    labels = dict(zip(said.ids.tolist(), said.labels.top1().tolist(), strict=True))
+    for row, ticket in enumerate(truth):
+        if ticket.id in checked:
+            squares[row] = CHECKED
+        elif ticket.id in labels:
+            squares[row] = SAID_RIGHT if CLASSES[labels[ticket.id]] == ticket.label else SAID_WRONG
+    llm = float(np.mean(squares[np.isin(squares, (SAID_RIGHT, SAID_WRONG))] == SAID_RIGHT))
+    tested = {name: us.evaluate(run.student, examples.test)["accuracy"] for name, run in students.items()}
+    return Found(squares, {"the LLM itself": llm, **tested})
 
 
-def draw(path: Path, found: list[Panel], ink: str, paper: str) -> None:
+def _with_labels(messages: Path, said: Any) -> dict[str, Any]:
+    import csv
+
+    with messages.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    ids = [row["id"] for row in rows]
+    labels = said.aligned(np.array(ids, dtype=object)).to_columns()
+    return {"id": ids, "message": [row["message"] for row in rows], **labels}
+
+
+def draw(path: Path, found: Found, ink: str, paper: str, faint: str) -> None:
     style = {
-        "svg.fonttype": "none", "svg.hashsalt": "understudy", "font.size": 10.5, "text.color": ink,
+        "svg.fonttype": "none", "svg.hashsalt": "understudy", "font.size": 11, "text.color": ink,
         "font.family": "sans-serif", "font.sans-serif": ["Arial", "Helvetica", "DejaVu Sans"],
     }  # fmt: skip
     with plt.rc_context(style):
-        figure, axes = plt.subplots(2, 3, figsize=(8, 4.6), sharex=True, sharey=True)
-        for axis, panel in zip(axes.flat, found, strict=True):
-            _draw_panel(axis, panel, ink)
-        figure.tight_layout(w_pad=0.6, h_pad=0.8)
+        figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=[1.15, 1])
+        _draw_squares(left, found.squares, {UNLABELLED: paper, SAID_RIGHT: faint, SAID_WRONG: WRONG, CHECKED: GOLD})
+        _draw_bars(right, found.accuracies, ink, faint)
+        figure.tight_layout(w_pad=2)
         figure.savefig(path, facecolor=paper, metadata={"Date": None, "Creator": None})
         plt.close(figure)
 
 
-def _draw_panel(axis: Axes, panel: Panel, ink: str) -> None:
-    title, x, y, student = panel
-    few = len(x) <= GOLD
-    if student is not None:
-        grid = torch.cartesian_prod(torch.from_numpy(UP), torch.from_numpy(ACROSS)).flip(1).float()
-        with torch.no_grad():
-            chance = student(grid).softmax(1)[:, 1].reshape(len(UP), len(ACROSS))
-        axis.contourf(ACROSS, UP, chance, levels=[0, 0.5, 1], colors=COLOURS, alpha=0.35)
-    for number, colour in enumerate(COLOURS):
-        rows = x[y == number]
-        axis.scatter(*rows.T, s=26 if few else 4, color=colour, edgecolor=ink if few else "none", linewidth=0.8)
-    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-    axis.set(xticks=[], yticks=[], facecolor="none")
-    axis.spines[:].set(edgecolor=ink, alpha=0.3)
+def _draw_squares(axis: Axes, squares: np.ndarray[Any, Any], colours: dict[int, str]) -> None:
+    counts = {kind: int((squares == kind).sum()) for kind in colours}
+    where = np.arange(len(squares))
+    for kind, colour in colours.items():
+        rows = where[squares == kind]
+        axis.scatter(rows % ACROSS, -(rows // ACROSS), s=13, marker="s", color=colour, linewidth=0)
+    given = counts[SAID_RIGHT] + counts[SAID_WRONG]
+    axis.set_title(f"{counts[CHECKED]} labels you checked,\n{given:,} that an LLM gave", loc="left", fontweight="bold")
+    legend = ((GOLD, "checked"), (colours[SAID_RIGHT], "the LLM's"), (WRONG, "the LLM's, wrong: nobody knows which"))
+    for place, (colour, text) in zip((0.0, 0.19, 0.39), legend, strict=True):
+        axis.text(place, -0.06, "■", color=colour, transform=axis.transAxes, va="top")
+        axis.text(place + 0.035, -0.06, text, transform=axis.transAxes, va="top", fontsize=10)
+    axis.set_axis_off()
+
+
+def _draw_bars(axis: Axes, accuracies: dict[str, float], ink: str, faint: str) -> None:
+    places = -np.arange(len(accuracies))
+    colours = [OURS if name.endswith("Understudy") else faint for name in accuracies]
+    axis.barh(places, list(accuracies.values()), height=0.5, color=colours)
+    for place, (name, accuracy) in zip(places, accuracies.items(), strict=True):
+        axis.text(0, place + 0.31, name, va="bottom")
+        axis.text(accuracy + 0.015, place, f"{accuracy:.0%}", va="center", fontweight="bold")
+    axis.set_title("right on messages\nnobody has labelled", loc="left", fontweight="bold")
+    axis.set(xlim=(0, 1.12), ylim=(-len(accuracies) + 0.6, 0.85))
+    axis.set_axis_off()
 
 
 def main() -> None:
-    found = panels()
-    for name, (ink, paper) in LOOKS.items():
-        draw(Path(__file__).with_name(f"problem-{name}.svg"), found, ink, paper)
-    print(*(title for title, *_ in found), sep="\n")
+    found = measure()
+    for name, colours in LOOKS.items():
+        draw(Path(__file__).with_name(f"problem-{name}.svg"), found, *colours)
+    print(*(f"{name}: {accuracy:.1%}" for name, accuracy in found.accuracies.items()), sep="\n")
 
 
 if __name__ == "__main__":
