@@ -72,3 +72,23 @@ def test_compare_takes_the_same_student(folder):
         "--out", "both",
     )  # fmt: skip
     assert "trained to convergence, student linear" in Path("both/report.html").read_text()
+
+
+def test_gold_says_how_long_in_one_place_and_the_report(folder):
+    Path("many.csv").write_text(Path("gold.csv").read_text() + Path("test.csv").read_text().partition("\n")[2])
+    files = ("--gold", "many.csv", *FILES[2:], "--use", "number", "--student", "mlp:4", "--epochs", "auto")
+    run_command("train", *files)
+    run = us.Run.load("run")
+    assert json.loads(Path("run/request.json").read_text())["epochs"] == "auto"
+    assert run.config["length"]["epochs"] == run.config["epochs"] == len(run.history)
+    assert "by the loss of gold rows left out" in Path("run/report.html").read_text()
+    run_command("train", "--resume", "--out", "run")
+
+
+def test_the_only_column_of_sentences_is_the_text(folder):
+    for name in ("gold", "pool"):
+        rows = [line.split(",") for line in Path(f"{name}.csv").read_text().splitlines()]
+        Path(f"{name}.csv").write_text("".join(f"{row[0]},{row[2]}\n" for row in rows))
+    result = run_command("train", *FILES)
+    assert "Text: column 'text', the only one with words in it" in result.output
+    assert us.Run.load("run").config["features"] == ["text"]

@@ -47,12 +47,12 @@ from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import with_own_options
+from understudy.training.defaults import suitable_epochs, with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
 from understudy.training.loop import train
-from understudy.training.recipe import Recipe, SharedOptions
+from understudy.training.recipe import AUTO, Recipe, SharedOptions
 from understudy.training.run import Run
 
 
@@ -113,7 +113,10 @@ class Loop:
         progress: bool = True,
         **options: Unpack[SharedOptions],
     ) -> None:
-        self.recipe = Recipe.shared(with_own_options(student, options), "Loop")
+        told = with_own_options(student, options)
+        if told.get("epochs") in (None, AUTO):
+            told["epochs"] = suitable_epochs(max(budget, 1), told.get("batch_size") or 128)
+        self.recipe = Recipe.shared(told, "Loop")
         self.pool = Pool(x, ids=ids)
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress

@@ -55,7 +55,7 @@ def compare_command(
     `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
     from understudy.cli.students import student_builder
-    from understudy.cli.suited import optimizer_fact, suited
+    from understudy.cli.suited import length_fact, optimizer_fact, suited, timed
     from understudy.comparison.cells import from_text
     from understudy.comparison.compare import compare
     from understudy.inference.passes import usable_device
@@ -74,6 +74,7 @@ def compare_command(
         classes = data.outputs(examples)
         student, recipe = suited(student, examples, recipe)
         build = student_builder(student, examples, classes)
+        recipe, length = timed(build, examples, recipe)
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
@@ -90,6 +91,7 @@ def compare_command(
     facts = [
         ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_fact(recipe)),
+        *length_fact(length).items(),
         ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
     ]
     _publish(out, comparison, examples, how, facts, warnings, classes)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import Recipe, known
+from understudy.training.recipe import AUTO, Recipe, known
 
 if TYPE_CHECKING:
     from understudy.tables.read import Examples
@@ -80,6 +80,15 @@ def read_classes(text: str | None) -> int | list[str] | None:
         return names
     if not text.strip().isdecimal() or int(text) < 2:
         raise UnderstudyError(f"--classes {text!r}: write how many there are (2 or more), or their names like neg,pos")
+    return int(text)
+
+
+def read_epochs(text: str) -> int | None:
+    """A number, or ``auto``: what suits."""
+    if str(text).strip().lower() == AUTO:
+        return None
+    if not str(text).strip().isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither auto nor a whole number, at least 1")
     return int(text)
 
 
@@ -144,10 +153,13 @@ class DataOptions:
             text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,
             columns=None if self.use is None else tuple(self.use), missing=self.missing,
         )  # fmt: skip
-        return read_examples(
+        examples = read_examples(
             gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns, classes=self.classes,
             votes=self.votes, features=features, **files,
         )  # fmt: skip
+        if self.text is None and examples.text is not None:
+            typer.echo(f"Text: column {examples.text!r}, the only one with words in it")
+        return examples
 
     def for_student(self, student: str) -> "DataOptions":
         """With texts left as they are where the student reads them itself."""
@@ -217,9 +229,11 @@ def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     shown = typer.Option(
         f"--{name.replace('_', '-')}",
         help=text,
-        min=int(option.least) if option.whole and option.least is not None else None,
+        min=int(option.least) if option.whole and option.least is not None and name != "epochs" else None,
         show_default=default is not None,
         rich_help_panel=option.panel,
+        parser=read_epochs if name == "epochs" else None,
+        metavar="N|auto" if name == "epochs" else None,
     )
     kind: Any = Annotated[typed, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

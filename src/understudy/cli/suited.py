@@ -1,38 +1,48 @@
 """What is left open on the command line, filled in with what suits the features.
 
 student, recipe = suited("auto", examples, recipe)      # "linear", {"optimizer": "lbfgs", …}
+recipe, length = timed(build, examples, recipe)          # where gold says how long
 optimizer_fact(recipe)                                   # as a report tells of it
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
+
+from torch import nn
 
 from understudy.cli.shared import SUITED
 from understudy.cli.students import reads_texts, text_student
 from understudy.featurise.encoder import Encoded
+from understudy.inference.passes import usable_device
 from understudy.tables.read import Examples
-from understudy.training.defaults import LINEAR, NET, fill_in, recipe_for, suits_linear
+from understudy.training.defaults import LINEAR, NET, fill_in, suited_options, suits_linear
 from understudy.training.lbfgs import ITERATIONS
+from understudy.training.loop import settled
 from understudy.training.recipe import AUTO, LBFGS, Recipe
+
+Build = Callable[[], nn.Module]
 
 
 def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The student by its name, and the recipe with nothing left open: what was typed, else what suits the features."""
+    """The student by its name, and the recipe: what was typed, else what suits the features; ``epochs`` may be auto."""
     defaults: dict[str, Any] = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
     if reads_texts(student):
         suitable = text_student(student, max(examples.classes, 2)).options(recipe["device"])
         return student, fill_in(fill_in(recipe, suitable), defaults)
-    parts = [part for part in (examples.pool, examples.gold) if part is not None]
     if student == AUTO:
         frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
-        student = LINEAR if suits_linear(parts[0].rows, frozen=frozen) else NET
-    # A learning rate or a schedule says that it is for steps on batches.
-    of_steps = any(recipe[name] is not None for name in ("lr", "schedule", "clip"))
-    optimizer = recipe["optimizer"] or ("adam" if of_steps else None)
-    size = recipe["batch_size"] or defaults["batch_size"]
-    suitable = recipe_for(student, sum(map(len, parts)), optimizer=optimizer, batch_size=size)
-    return student, fill_in(fill_in(recipe, suitable), defaults)
+        first = examples.gold if examples.pool is None else examples.pool
+        assert first is not None
+        student = LINEAR if suits_linear(first.rows, frozen=frozen) else NET
+    return student, fill_in(suited_options(student, recipe), defaults)
+
+
+def timed(build: Build, examples: Examples, recipe: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The recipe with a number of epochs, and what a run's config tells of its choice on gold."""
+    asked = {**recipe, "device": usable_device(recipe["device"])} | ({"ema": None} if "ema" in recipe else {})
+    settings, length = settled(build, examples.gold, examples.pool, asked, select=examples.select)
+    return {**recipe, "epochs": settings["epochs"]}, length
 
 
 def optimizer_fact(recipe: Mapping[str, Any]) -> str:
@@ -40,3 +50,12 @@ def optimizer_fact(recipe: Mapping[str, Any]) -> str:
     if recipe["optimizer"] == LBFGS:
         return f"{LBFGS}, all rows at once, at most {recipe['epochs']} × {ITERATIONS} steps"
     return f"{recipe['optimizer']}, {recipe['lr']:g}, {recipe['schedule']}, batches of {recipe['batch_size']}"
+
+
+def length_fact(length: Mapping[str, Any]) -> dict[str, str]:
+    """How many epochs were tried, where gold had a say."""
+    chosen = length.get("length")
+    if chosen is None:
+        return {}
+    tried = ", ".join(f"{epochs}: {loss:.3f}" for epochs, loss in chosen["losses"].items())
+    return {"Epochs": f"{chosen['epochs']}, by the loss of gold rows left out ({tried})"}

@@ -103,7 +103,7 @@ class TrainRequest:
         return cls(out=folder, files=named, data=data, recipe=recipe, **asked)
 
     def suited(self, examples: Examples) -> "TrainRequest":
-        """With nothing left open."""
+        """With nothing left open, but for what gold says of the epochs: it says the same when asked again."""
         student, recipe = suited.suited(self.student, examples, self.recipe)
         return replace(self, student=student, recipe=recipe)
 
@@ -146,11 +146,12 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         if not resume:
             request.save()
         try:
+            recipe, length = suited.timed(build, examples, request.recipe)
             run = run_method(
                 build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
-                progress=progress, resume=resume, notes=_notes(request, examples, options),
+                progress=progress, resume=resume, notes=_notes(request, examples, options) | length,
                 callbacks=trackers,
-                **request.recipe | {"device": device, "ema": ema},
+                **recipe | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:
             if not resume:
@@ -164,12 +165,16 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         pool=examples.pool,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=warnings,
-        settings=request.facts() | _penalty(run) | ({} if chosen is None else {"Chosen": chosen}),
+        settings=request.facts() | suited.length_fact(run.config) | _penalty(run) | _choice(chosen),
     )
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
     print_witnesses(run.facts)
     _print_result(run, out)
+
+
+def _choice(chosen: str | None) -> dict[str, str]:
+    return {} if chosen is None else {"Chosen": chosen}
 
 
 def _penalty(run: Run) -> dict[str, str]:

@@ -47,10 +47,10 @@ from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
+from understudy.training.loop import settled
 from understudy.training.recipe import Recipe, SharedOptions, plain
 from understudy.training.run import Run, usable_folder
 
@@ -170,9 +170,10 @@ def auto(
     or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
     both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    recipe = replace(Recipe.shared(with_own_options(student, options), "auto"), seed=seed)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
+    told, length = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
+    recipe = replace(Recipe.shared(told, "auto"), seed=seed)
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
     executor = executor_for(workers, executor)
     folder = usable_folder(out, resume=resume)
@@ -203,7 +204,7 @@ def auto(
         objective = objective.replace(relabel=relabel)
     run = train_method(
         choice, student, gold, pool, objective, replace(recipe, ema=ema, checkpoint_every=checkpoint_every), test=test,
-        select=select, out=folder, resume=folder is not None, notes={**(notes or {}), "auto": decision},
+        select=select, out=folder, resume=folder is not None, notes={**(notes or {}), **length, "auto": decision},
         callbacks=callbacks, progress=progress,
     )  # fmt: skip
     if folder is not None:

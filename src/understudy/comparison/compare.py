@@ -34,8 +34,8 @@ from understudy.store.progress import ProgressBar
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import with_own_options
 from understudy.training.keywords import takes
+from understudy.training.loop import settled
 from understudy.training.recipe import Recipe, SharedOptions
 
 # In format 2 nothing was sealed.
@@ -215,8 +215,8 @@ def compare(
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
     that all trainings share.
     """
-    recipe = Recipe.shared(with_own_options(student, options), "compare")
-    job = Job(student, gold, pool, methods, recipe, test, select, callbacks)
+    told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
+    job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
     numbers = _seeds(seeds)
     executor = executor_for(workers, executor)
     with tempfile.TemporaryDirectory() as scratch:

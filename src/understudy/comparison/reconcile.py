@@ -23,9 +23,9 @@ from understudy.methods.reconciled import cross_fit, default_members
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
 from understudy.store.files import locked
-from understudy.training.defaults import with_own_options
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
+from understudy.training.loop import settled
 from understudy.training.recipe import Recipe, SharedOptions, plain
 
 
@@ -51,9 +51,9 @@ def reconcile(
     parts of gold and of ``rows`` labelled pool rows (None: all). Rows without a teacher's label get one too.
     With ``out``, finished trainings are kept in that folder, and the same call goes on where it was stopped.
     """
-    recipe = replace(Recipe.shared(with_own_options(student, options), "reconcile"), seed=seed)
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("reconcile weighs witnesses of a pool on gold; pass us.Gold(x, y, …) and us.Pool(x, …)")
+    recipe = replace(Recipe.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
     executor = executor_for(workers, executor)
     classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])
     members: dict[str, Member]

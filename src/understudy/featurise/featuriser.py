@@ -15,7 +15,7 @@ What is asked by the user is decided once, on the training rows, and kept in a r
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,20 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
             f"most {options.max_categories} values; name a column of texts by --text to use it"
         )
     return names
+
+
+def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: str) -> FeatureOptions:
+    """The options with the one column of sentences as the text, where nobody said what the features are and no other
+    column could be one."""
+    if options.text is not None or options.image is not None or options.columns is not None or "x" in columns:
+        return options
+    raw = RawColumns(columns, where)
+    others = [name for name in columns if not is_reserved(name)]
+    if len(others) != 1 or column_kind(raw[others[0]]) != "texts" or _is_usable(raw, others[0], options.max_categories):
+        return options
+    values = [str(value).split() for value in raw[others[0]][:1000].tolist() if value is not None]
+    sentences = sum(len(words) > 1 for words in values)
+    return replace(options, text=others[0]) if 2 * sentences > len(values) else options
 
 
 def _shown(names: list[str]) -> str:

@@ -28,7 +28,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.memory import check_memory
 from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
-from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser
+from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser, text_alone
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array
@@ -54,6 +54,8 @@ class Examples:
     """In the order of the class numbers; None where the files have numbers."""
     texts: "Mapping[str, RowSet] | None" = None
     """The sets' texts as they were written, where texts are the features."""
+    text: str | None = None
+    """The column of texts: the one that was named, or the only one that can be meant."""
 
     def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""
@@ -115,7 +117,8 @@ def read_examples(
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
     for one, other in combinations(tables.values(), 2):
         _check_apart(one, other)
-    options = features or FeatureOptions()
+    main = tables["gold"] if pool_table is None else pool_table
+    options = text_alone(main.columns, features or FeatureOptions(), where=f"{main.path}")
     how = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
     if pool_table is None:
         featuriser, source = fit_featuriser(options, tables["gold"]), None
@@ -145,6 +148,7 @@ def read_examples(
         featuriser=featuriser,
         class_names=None if how.names is None else how.names.names,
         texts=None if options.text is None else _text_sets(options.text, tables, pool_table),
+        text=options.text,
     )
 
 

@@ -6,8 +6,9 @@
 On sparse text, on the vectors of a frozen encoder, and on wide vectors of which there are few, a regularised linear
 student trained to convergence is hard to beat; on numbers and small images a net is better. How long a net trains is a
 number of *steps*: a small table needs more epochs than a large one for the same. They are few, because a net that goes
-on learns wrong labels by heart, and the learning rate falls to nothing, so that a short training ends well. Accuracy of
-an MLP after Adam's 1e-3 with a cosine, seed 0 (before: 10 epochs at a constant rate):
+on learns wrong labels by heart, and the learning rate falls to nothing, so that a short training ends well; gold that
+did not train says whether more, or fewer, are better (``training/length.py``). Accuracy of an MLP after Adam's 1e-3
+with a cosine, seed 0 (before: 10 epochs at a constant rate):
 
     labels                          before   300 steps     600    1,200   2,500
     digits, a weak teacher's          82.1        83.2    83.1     83.4    82.9
@@ -16,6 +17,9 @@ an MLP after Adam's 1e-3 with a cosine, seed 0 (before: 10 epochs at a constant 
     MNIST, 40% wrong, by instance     83.7        86.5    83.0     72.0
 
 A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 after 30 epochs, 69.2 after 60.
+
+Here are all of these defaults: ``us.train``, ``us.auto``, ``us.compare``, ``us.reconcile`` and the command line ask
+``suited_options`` for whatever was left open.
 """
 
 import math
@@ -62,7 +66,10 @@ def with_own_options(student: Any, options: Mapping[str, Any]) -> dict[str, Any]
     if not isinstance(student, StudentBuilder):
         return dict(options)
     suitable = student.options(options.get("device"))
-    return {**suitable, **{name: value for name, value in options.items() if name != "epochs" or value is not None}}
+    return {
+        **suitable,
+        **{name: value for name, value in options.items() if name != "epochs" or value not in (None, AUTO)},
+    }
 
 
 def suitable_epochs(rows: int, batch_size: int = 128) -> int:
@@ -89,25 +96,34 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     return tuple(first.shape[1:])
 
 
-def recipe_for(student: str, rows: int, *, optimizer: str | None = None, batch_size: int = 128) -> dict[str, Any]:
-    """Options of ``us.train`` for a student by its name; ``rows``: all that train; ``optimizer``: where it is given."""
+def recipe_for(student: str, *, optimizer: str | None = None) -> dict[str, Any]:
+    """Options of ``us.train`` for a student by its name; ``optimizer``: where it is given."""
     if optimizer == LBFGS or (optimizer is None and student.partition(":")[0] == LINEAR):
         return {"epochs": LBFGS_EPOCHS, "optimizer": LBFGS, "weight_decay": AUTO}
-    return {"epochs": suitable_epochs(rows, batch_size), "lr": RATE, "schedule": "cosine"}
+    return {"epochs": AUTO, "lr": RATE, "schedule": "cosine"}
 
 
 def suitable_student(
-    examples: Any, classes: int, *, rows: int | None = None, frozen: bool = False
+    examples: Any, classes: int, *, frozen: bool = False
 ) -> tuple[Callable[[], nn.Module], dict[str, Any]]:
     """A function that builds a student for these features, and the options of ``us.train`` that suit it.
 
-    ``rows``: how many will train, where they are more than these; ``frozen``: whether the features are an encoder's
-    vectors.
+    ``frozen``: whether the features are an encoder's vectors.
     """
     given = examples.rows if isinstance(examples, Pool | Gold) else as_rows(examples, "examples")
-    text, count = LINEAR if suits_linear(given, frozen=frozen) else NET, rows or len(given)
-    options = recipe_for(text, count)
-    return partial(models.from_text, text, shape=row_shape(given), classes=classes), options
+    text = LINEAR if suits_linear(given, frozen=frozen) else NET
+    return partial(models.from_text, text, shape=row_shape(given), classes=classes), recipe_for(text)
+
+
+OF_BATCHES = ("lr", "schedule", "clip", "augment")
+"""Who says one of these has steps on batches in mind."""
+
+
+def suited_options(student: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with what was left open as it suits a student of that name; ``epochs`` may be ``AUTO`` still."""
+    given = {name: value for name, value in options.items() if not (name == "epochs" and value == AUTO)}
+    optimizer = given.get("optimizer") or ("adam" if any(given.get(name) is not None for name in OF_BATCHES) else None)
+    return fill_in(given, recipe_for(student, optimizer=optimizer))
 
 
 def fill_in(options: Mapping[str, Any], suitable: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ What a batch costs is the session's matter (``training/session.py``); losses are
 
 import copy
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -18,20 +19,22 @@ from typing import Any, Unpack, cast
 import torch
 from torch import nn
 
+from understudy import models
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
 from understudy.objective import Objective
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, check_callbacks
-from understudy.training.defaults import LBFGS_EPOCHS, suitable_epochs, with_own_options
+from understudy.training.defaults import suitable_epochs, suited_options, with_own_options
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
 from understudy.training.learner import check_outputs
+from understudy.training.length import LEAST_ROWS, MOST_ROWS, PARTS, choose_epochs, leave_out
 from understudy.training.phases import Training
-from understudy.training.recipe import AUTO, LBFGS, Recipe, RecipeOptions
+from understudy.training.recipe import AUTO, Recipe, RecipeOptions
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
 from understudy.training.state import FOLDER, Checkpoints, check_same_training, drop_checkpoints, settings_of
@@ -55,12 +58,13 @@ def train(
 ) -> Run:
     """Train a student on gold ∪ pool under an objective.
 
-    ``student``: a module (copied) or a function that builds one (called under ``seed``). ``epochs`` may be left out:
-    about 400 steps, or with ``optimizer="lbfgs"`` until converged (``training/defaults.py``). ``pool=None`` trains on
-    gold alone, ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as
-    selected, and with ``patience`` training stops after that many epochs without a better one; with ``until_accuracy``
-    it stops once that share of the training rows' own labels is predicted (eval mode). ``gold_repeat`` shows
-    each gold row that often per epoch (0: gold steers, but does not train), ``gold_weight`` multiplies its loss.
+    ``student``: a module (copied) or a function that builds one (called under ``seed``). ``epochs`` may be left out
+    (``"auto"``): as many steps as gold rows left out say, at a rate that falls to nothing (``training/length.py``), or
+    for a linear student L-BFGS until converged (``training/defaults.py``). ``pool=None`` trains on gold alone,
+    ``gold=None`` on the pool alone. ``test`` is only ever looked at; ``select`` picks the epoch reported as selected,
+    and with ``patience`` training stops after that many epochs without a better one; with ``until_accuracy`` it stops
+    once that share of the training rows' own labels is predicted (eval mode). ``gold_repeat`` shows each gold row that
+    often per epoch (0: gold steers, but does not train), ``gold_weight`` multiplies its loss.
     ``pretrain_epochs`` first trains on gold alone, ``finetune_epochs`` does so at the end (from the selected epoch
     where ``patience`` is set) at a constant ``finetune_lr``, by default the rate that the schedule ends with. ``clip``
     bounds the gradient's norm; ``accumulate`` batches make one step.
@@ -72,19 +76,17 @@ def train(
     ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/recipe.py``.
     """
     started = time.perf_counter()
-    options = cast(RecipeOptions, with_own_options(student, options))
-    if options.get("epochs") is None:
-        options["epochs"] = _epochs_for(gold, pool, options)
-    recipe = Recipe(**options)
+    if not callable(student):
+        raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
+    test, select = _as_gold(test, "test"), _as_gold(select, "select")
+    told_options, length = settled(student, gold, pool, options, select=select)
+    recipe = Recipe(**told_options)
     if callbacks:
         check_callbacks(callbacks)
     if recipe.patience is not None and select is None:
         raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
     if recipe.pretrain_epochs or recipe.finetune_epochs:
         _check_gold_trains(gold)
-    if not callable(student):
-        raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    test, select = _as_gold(test, "test"), _as_gold(select, "select")
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
         usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
@@ -120,7 +122,7 @@ def train(
             recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session, c)
         config = {
             **(notes or {}), "objective": objective.name, "classes": session.classes, **recipe.as_config(), **chosen,
-            **({} if folder is None else {"settings": settings}),
+            **length, **({} if folder is None else {"settings": settings}),
         }  # fmt: skip
         checkpoints = Checkpoints(folder, settings, every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
@@ -141,11 +143,51 @@ def _owned(folder: Path) -> Iterator[None]:
         yield
 
 
-def _epochs_for(gold: Gold | None, pool: Pool | None, options: RecipeOptions) -> int:
-    if options.get("optimizer") == LBFGS:
-        return LBFGS_EPOCHS
+def settled(
+    student: nn.Module | Callable[[], nn.Module], gold: Gold | None, pool: Pool | None, options: Mapping[str, Any], *,
+    select: Gold | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """The options with nothing left open, and what the config tells of the choice (``training/length.py``)."""
+    options = with_own_options(student, options)
+    if options.get("epochs") not in (None, AUTO):
+        return options, {}
+    net = _initial(student)
+    full = suited_options((models.spec_of(net) or {}).get("name", ""), options)
+    if full["epochs"] != AUTO:
+        return full, {}
     rows = sum(len(part) for part in (gold, pool) if isinstance(part, Gold | Pool))
-    return suitable_epochs(max(rows, 1), options.get("batch_size", 128))
+    start = suitable_epochs(max(rows, 1), full.get("batch_size") or 128)
+    recipe = Recipe(**full | {"epochs": start})
+    if not isinstance(gold, Gold) or rows > MOST_ROWS:
+        return full | {"epochs": start}, {}
+    parts = (gold, select) if select is not None else leave_out(gold, recipe.seed)
+    if parts is None or len(parts[1]) < LEAST_ROWS // PARTS:
+        return full | {"epochs": start}, {}
+    try:
+        epochs, losses = choose_epochs(partial(_trained_for, student, pool, recipe), *parts, start)
+    except UnderstudyError:
+        return full | {"epochs": start}, {}  # whatever is wrong, the training says it
+    return full | {"epochs": epochs}, {"length": {"epochs": epochs, "losses": losses}}
+
+
+def _trained_for(student: Any, pool: Pool | None, recipe: Recipe, gold: Gold | None, epochs: int) -> nn.Module:
+    """The student after so many epochs on these gold rows and the pool's labels as they are."""
+    plain = replace(
+        recipe, epochs=epochs, refine=False, patience=None, until_accuracy=None, pretrain_epochs=0, finetune_epochs=0,
+        ema=None, checkpoint_every=None,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # What a part of gold cannot tell is said of all of it, once, where the student is trained.
+        warnings.simplefilter("ignore", UnderstudyWarning)
+        run = train(student, gold, pool, Objective(name="vanilla"), progress=False, **plain.arguments())
+    return run.student
+
+
+def _initial(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    if isinstance(student, nn.Module):
+        return student
+    with torch.random.fork_rng():
+        return student()
 
 
 def _with_chosen_l2(

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from understudy.errors import UnderstudyError
 
@@ -118,13 +118,13 @@ class StudentOptions(BatchOptions, total=False):
 class SharedOptions(StudentOptions, total=False):
     """Those that all trainings of a comparison, a pilot or an active-learning loop share."""
 
-    epochs: Required[int]
+    epochs: int | str | None
 
 
 class RecipeOptions(SessionOptions, StudentOptions, total=False):
     """All of them, as keyword arguments of ``us.train``."""
 
-    epochs: int
+    epochs: int | str | None
     ema: "EMA | None"
     checkpoint_every: int | None
 
@@ -157,7 +157,11 @@ def option(default: Any = MISSING, **known: Any) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    epochs: int = option(help="Passes over gold and pool.", typed=int, panel=None, least=1, whole=True)
+    epochs: int = option(
+        "auto", help="Passes over gold and pool; auto: as many steps as gold left out says.", typed=int, panel=None,
+        least=1, whole=True,
+    )  # fmt: skip
+    """A recipe has a number; ``training/loop.settled`` puts it in the place of what was left open."""
     batch_size: int = option(128, help="Rows per step.", typed=int, least=1, whole=True)
     lr: float = option(1e-3, help="Learning rate.", typed=float, above=0)
     seed: int = option(0, help="Same seed, same result.", typed=int, panel=None)
