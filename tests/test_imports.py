@@ -26,7 +26,7 @@ LAYERS = [
     "tables",
     "inference",
     "acquisition methods reconciling training hf.text hf.text_files hf.text_reader",
-    "comparison auditing inference.export inference.export_formats hf lightning",
+    "comparison auditing inference.export inference.export_formats hf lightning sklearn",
     "active",
     "report",
     "cli __main__ __init__",

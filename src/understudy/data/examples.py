@@ -234,6 +234,10 @@ class Pool:
     def x(self) -> Any:
         return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
 
+    def __sklearn_clone__(self) -> "Pool":
+        """Clones of a classifier share its pool: training changes nothing in it, and copies would be large."""
+        return self
+
     def take(self, index: Tensor) -> "Pool":
         """Some rows of this set, with the teacher's labels."""
         teacher = None if self.teacher is None else self.teacher.take(index)

@@ -68,13 +68,15 @@ def as_column(value: Any) -> Any:
     library = type(value).__module__.partition(".")[0]
     if isinstance(value, pa.ChunkedArray):
         return value
+    if hasattr(type(value), "columns"):
+        return None
     try:
         if isinstance(value, pa.Array):
             return pa.chunked_array([value])
         if library == "pandas":
             values = pa.array(value, from_pandas=True)
             return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        if library == "datasets":
+        if library == "datasets" and not hasattr(type(value), "with_format"):
             return pa.chunked_array([pa.array(list(value))])
         if hasattr(type(value), "__arrow_c_stream__"):
             values = pa.chunked_array(value)
