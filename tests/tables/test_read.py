@@ -167,7 +167,7 @@ def test_join_errors_name_the_row_and_both_files(save: Any) -> None:
     pool = save("p.npz", id=IDS, x=X, teacher_probs=PROBS)
     for columns, said in [
         ({"id": ["a", "zz"], "label": [0, 1]}, r"g\d.npz: column 'id' row 1: 'zz' is not among the ids of .*p.npz"),
-        ({"id": [1, 2], "label": [0, 1]}, "here they are whole numbers, there text"),
+        ({"id": [1, 2], "label": [0, 1]}, "row 0: '1' is not among the ids of .*p.npz .such as 'd'.;"),
         ({"label": [0, 1]}, r"g\d.npz has no column 'id' to join by"),
         ({"id": ["a"], "x": X[3:4], "label": [0]}, "'a' has other features in"),
         ({"id": list("abcdef"), "label": [0] * 6}, "every row also serves as gold"),

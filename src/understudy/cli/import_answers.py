@@ -11,7 +11,7 @@ from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
     from understudy.labels.llm.answers import Answers
-    from understudy.store.arrow import Array
+    from understudy.tables.table import Stored
 
 
 def import_command(
@@ -71,10 +71,10 @@ def _aliases(given: list[str]) -> dict[str, str]:
     return {word.strip(): name.strip() for word, _, name in pairs}
 
 
-def _joined(answers: "Answers", path: Path) -> "dict[str, Array]":
-    """The pool's columns, and the labels of its rows."""
+def _joined(answers: "Answers", path: Path) -> "dict[str, Stored]":
+    """The pool's columns as they are, and the labels of its rows."""
     from understudy.labels.forms import named_columns
-    from understudy.tables.table import read_table
+    from understudy.tables.table import Table, read_table
 
     pool = read_table(path)
     labelled = [name for name in pool.columns if name.startswith("teacher_")]
@@ -83,6 +83,7 @@ def _joined(answers: "Answers", path: Path) -> "dict[str, Array]":
     ids = pool.ids
     if ids is None:
         raise UnderstudyError(f"{path} has no column 'id' to join the answers by; add it")
+    Table(Path("the answers"), {"id": answers.ids}).check_spelling(pool)
     labels = answers.aligned(ids)
     matched = int(labels.labelled().sum())
     if not matched:
@@ -90,4 +91,4 @@ def _joined(answers: "Answers", path: Path) -> "dict[str, Array]":
     typer.echo(f"{matched:,} of {len(pool):,} rows of {path} have a label")
     if matched < len(answers):
         typer.echo(f"note: {len(answers) - matched:,} answers are for ids that {path} does not have")
-    return dict(pool.columns) | named_columns(labels, answers.classes)
+    return {name: pool.stored(name) for name in pool.names} | named_columns(labels, answers.classes)

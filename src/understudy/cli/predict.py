@@ -7,12 +7,13 @@ import typer
 
 from understudy.cli import shared
 from understudy.errors import UnderstudyError
+from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
+    from understudy.cli.run_on_file import RunOnFile
     from understudy.store.arrow import Array
     from understudy.tables.labelling import ClassNames
-    from understudy.tables.table import Table
 
 
 def predict_command(
@@ -41,6 +42,7 @@ def predict_command(
 
     check_new_file(out, "tables are", tuple(WRITERS))
     given = RunOnFile(run, file, column)
+    truth = _truth(given)
     student = given.run.selected() if selected else given.run.student
     probs = predict(student, given.rows(student), batch_size=batch_size)
     confidence, label = probs.max(-1)
@@ -54,7 +56,6 @@ def predict_command(
             "probabilities": probs.numpy() if names is None else _by_name(probs.numpy(), names),
         },
     )
-    truth = _truth(given.table, names)
     if truth is not None and (truth >= 0).any():
         known = truth >= 0
         right = float((label.numpy() == truth)[known].mean())
@@ -71,15 +72,15 @@ def _by_name(probs: "Array", names: "ClassNames") -> "Array":
     return record
 
 
-def _truth(table: "Table", names: "ClassNames | None") -> "Array | None":
-    """The true classes where the file has them; what is no class of the run is left out."""
-    if "label" not in table.names:
-        return None
+def _truth(given: "RunOnFile") -> "Array | None":
+    """The true classes where the file has them, −1 where a row has none."""
+    table, names = given.table, given.names
+    if "label" in table.names and names is not None and table.columns["label"].dtype.kind in "biuf":
+        # Numbers beside names: to compare them with places in the order would be a guess.
+        return given.labels()
     try:
-        column = table.columns["label"]
-        if names is None:
-            return column if column.ndim == 1 and column.dtype.kind in "iu" else None
-        return names.numbers(column, table.where("label"), missing=True)
-    except UnderstudyError:
+        return given.labels()
+    except UnderstudyError as error:
         # Predictions do not need it: a file may hold anything under this name.
+        complain(f"warning: no accuracy: {error}")
         return None

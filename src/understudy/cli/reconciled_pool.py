@@ -20,7 +20,7 @@ from understudy.labels.forms import Soft, named_columns
 from understudy.reconciling.reconcile import ReconciledPool
 from understudy.reconciling.words import HEADINGS, together, witness_table
 from understudy.store.arrow import Array
-from understudy.tables.table import Table
+from understudy.tables.table import Stored, Table
 
 
 def print_witnesses(facts: Mapping[str, float]) -> None:
@@ -39,7 +39,7 @@ def print_witnesses(facts: Mapping[str, float]) -> None:
     out.print(together(facts))
 
 
-def with_new_labels(table: Table, gold: Gold, made: ReconciledPool, names: Sequence[str] | None) -> dict[str, Array]:
+def with_new_labels(table: Table, gold: Gold, made: ReconciledPool, names: Sequence[str] | None) -> dict[str, Stored]:
     """The pool file's own columns, and the new labels of its rows."""
     at, of_gold = _places(table, gold, made)
     mine, theirs = at >= 0, of_gold >= 0
@@ -51,7 +51,7 @@ def with_new_labels(table: Table, gold: Gold, made: ReconciledPool, names: Seque
     own = torch.nn.functional.one_hot(gold.y[known], classes).float()
     probs[theirs] = torch.where(gold.chosen[known].unsqueeze(1), own, made.on_gold[known])
     labels, best = Soft(probs, trusted=True), probs.argmax(1)
-    columns = {name: table.columns[name] for name in table.names if not name.startswith("teacher_")}
+    columns = {name: table.stored(name) for name in table.names if not name.startswith("teacher_")}
     columns |= labels.to_columns() if names is None else named_columns(labels, names)
     columns["reconciled_label"] = _called(best, names)
     columns["reconciled_chance"] = probs.amax(1).numpy()
@@ -74,10 +74,11 @@ def _places(table: Table, gold: Gold, made: ReconciledPool) -> tuple[Tensor, Ten
     """For every row of the file, which pool row and which gold row it is; −1: none."""
     if table.ids is None:
         return torch.arange(len(table)), torch.full((len(table),), -1)
-    ids = table.ids.tolist()
+    # By the letter: 7 in one file is "7" where another has text.
+    ids = list(map(str, table.ids.tolist()))
 
     def places(names: Any) -> Tensor:
-        row_of = {} if names is None else {name: row for row, name in enumerate(names.tolist())}
+        row_of = {} if names is None else {str(name): row for row, name in enumerate(names.tolist())}
         return torch.tensor([row_of.get(name, -1) for name in ids])
 
     at = places(made.ids)

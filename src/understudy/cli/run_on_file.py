@@ -18,7 +18,7 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import predict
 from understudy.store.arrow import Array
-from understudy.tables.labelling import ClassNames
+from understudy.tables.labelling import ClassNames, Labelling
 from understudy.tables.read import rows_for
 from understudy.tables.table import read_table
 from understudy.training.run import Run
@@ -34,7 +34,18 @@ class RunOnFile:
         for ours, theirs in typed.items():
             if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
                 raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
+        self.table.warn_of_lookalikes(self.run.config.get("features") or ())
         self.class_names = self.run.config.get("class_names")
+        if self.class_names is not None and not _are_names(self.class_names):
+            raise UnderstudyError(f"{folder / 'config.json'}: class_names is no list of names; restore it")
+        self.places = bool(self.run.config.get("class_places"))
+        """Whether numbers in files are places in the order of the names, because the user gave it."""
+
+    def labels(self, column: str = "label") -> Array | None:
+        """The file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
+        if column not in self.table.names:
+            return None
+        return Labelling(self.names, ordered=self.places).numbers(self.table, column, missing=True)
 
     @cached_property
     def names(self) -> ClassNames | None:
@@ -46,15 +57,24 @@ class RunOnFile:
         rows = rows_for(self.folder, self.run.config, self.table)
         first: Any = rows.take(torch.arange(1))
         try:
-            predict(student, first)
+            outputs = predict(student, first).shape[1]
         except (RuntimeError, ValueError) as error:
             shape = f"rows of shape {tuple(first.shape[1:])}" if isinstance(first, Tensor) else "these rows"
             raise UnderstudyError(
                 f"{self.table.path}: the student cannot take {shape} ({first_line(error)}); give the features of its "
                 "training"
             ) from error
+        if self.class_names is not None and len(self.class_names) != outputs:
+            raise UnderstudyError(
+                f"{self.folder / 'config.json'} names {len(self.class_names)} classes, the student has {outputs}; "
+                "restore it"
+            )
         return rows
 
     def named(self, labels: Array) -> Array:
         """Class numbers as the names they stand for."""
         return labels if self.class_names is None else np.array(self.class_names, dtype=object)[labels]
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)

@@ -7,7 +7,7 @@ import typer
 
 from understudy.acquisition.strategies import NAMES
 from understudy.cli import shared
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, warn
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
@@ -95,26 +95,42 @@ def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tens
     """Rows of the pool never to be picked; and those among them with a label, with these labels."""
     import torch
 
-    from understudy.tables.answers import SKIPPED, class_number, text_columns
+    from understudy.tables.answers import class_number, is_skipped
 
-    pool, ids = given.table.path, given.table.ids
-    if files and ids is None:
-        raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {files[0]} by; add it")
-    row_of = {str(name): row for row, name in enumerate([] if ids is None else ids.tolist())}
     taken: dict[int, int] = {}
     for path in files:
-        columns = text_columns(path)
-        columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
-        if "id" not in columns:
-            raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool}")
-        answers = columns.get("label", [""] * len(columns["id"]))
-        for number, (name, label) in enumerate(zip(columns["id"], answers, strict=True)):
-            # Gold from elsewhere may be in the file as well.
-            if name in row_of:
+        columns, index = _found(path, given)
+        answers = columns.get("label", [""] * len(index))
+        for number, (row, label) in enumerate(zip(index, answers, strict=True)):
+            if row >= 0:
                 text = label.strip()
-                known = text and text.lower() not in SKIPPED
+                known = text and not is_skipped(text, given.names)
                 where = f"{path}: column 'label' row {number}"
-                taken[row_of[name]] = class_number(text, given.names, where) if known else -1
+                taken[row] = class_number(text, given.names, where, places=given.places) if known else -1
     rows = torch.tensor(list(taken), dtype=torch.long)
     labels = torch.tensor(list(taken.values()), dtype=torch.long)
     return rows, rows[labels >= 0], labels[labels >= 0]
+
+
+def _found(path: Path, given: "RunOnFile") -> tuple[dict[str, list[str]], list[int]]:
+    """A file's columns as text, and which row of the pool each of its rows is; −1: none."""
+    import numpy as np
+
+    from understudy.tables.answers import text_columns
+    from understudy.tables.table import Table
+
+    pool = given.table
+    if pool.ids is None:
+        raise UnderstudyError(f"{pool.path} has no column 'id' to find the rows of {path} by; add it")
+    columns = text_columns(path)
+    columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
+    if "id" not in columns:
+        raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool.path}")
+    named = Table(path, {"id": np.array(columns["id"], dtype=object)})
+    named.check_spelling(pool)
+    index = named.rows_in(pool).tolist()
+    # Gold from elsewhere may be in the file as well.
+    if index.count(-1):
+        first = columns["id"][index.index(-1)]
+        warn(f"{index.count(-1)} of {len(index)} ids of {path} are not in {pool.path} ({first!r} …): none of its rows")
+    return columns, index

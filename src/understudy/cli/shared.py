@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from understudy.tables.read import Examples
 
 FILES, FEATURES = "Files", "Features"
+# A student of more outputs is asked for, not guessed.
+MANY_CLASSES = 10_000
 
 GOLD = typer.Option(help="Trusted labels; again with +FILE for the answers to a chosen batch.", show_default=False)
 TEST = typer.Option(help="Rows that are only looked at.", show_default=False, rich_help_panel=FILES)
@@ -92,6 +94,17 @@ def read_epochs(text: str) -> int | None:
     return int(text)
 
 
+def read_types(text: str | None) -> dict[str, str]:
+    """``"zip=text,age=number"`` as a mapping."""
+    types: dict[str, str] = {}
+    for part in read_list(text) or []:
+        name, equals, kind = (word.strip() for word in part.rpartition("="))
+        if not (name and equals and kind in ("text", "number")):
+            raise UnderstudyError(f"--types {part!r} is not like NAME=text or NAME=number; write e.g. --types zip=text")
+        types[name] = kind
+    return types
+
+
 def read_list(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
@@ -130,6 +143,9 @@ class DataOptions:
         str | None, None, FEATURES,
         "Columns of numbers and categories to use (age,job). Without: all, or none beside a text.", read=read_list,
     ))  # fmt: skip
+    types: dict[str, str] = field(metadata=_option(
+        str | None, None, FEATURES, "What columns hold, where it is not plain: zip=text,age=number.", read=read_types,
+    ))  # fmt: skip
     missing: str = field(
         metadata=_option(str, "error", FEATURES, "What an empty number means: error, or mean, that of training.")
     )
@@ -151,7 +167,7 @@ class DataOptions:
         size = None if self.image_size is None else (self.image_size, self.image_size)
         features = FeatureOptions(
             text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,
-            columns=None if self.use is None else tuple(self.use), missing=self.missing,
+            columns=None if self.use is None else tuple(self.use), missing=self.missing, types=self.types,
         )  # fmt: skip
         examples = read_examples(
             gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns, classes=self.classes,
@@ -176,7 +192,14 @@ class DataOptions:
 
     def outputs(self, examples: "Examples") -> int:
         """How many classes the student tells apart: as many as were asked for, else as the files show."""
-        return self.classes if isinstance(self.classes, int) else max(examples.classes, 2)
+        if isinstance(self.classes, int):
+            return self.classes
+        if examples.classes > MANY_CLASSES:
+            raise UnderstudyError(
+                f"the largest label makes {examples.classes:,} classes; correct it, or say that there are so many: "
+                f"--classes {examples.classes}"
+            )
+        return max(examples.classes, 2)
 
 
 SUITED = ("epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast")

@@ -87,6 +87,7 @@ class TrainRequest:
         try:
             del stored["out"], stored["format"]
             files = {role: stored.pop(role) for role in _ROLES}
+            stored.setdefault("types", {})  # requests of the first versions have none
             data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
             asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
             asked["track"] = stored.pop("track", [])
@@ -206,7 +207,11 @@ def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -
     """What ``predict`` and ``select`` need beside the features: the same columns, and the classes' names."""
     names = examples.featuriser.names
     notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": request.data.columns}
-    return notes if examples.class_names is None else notes | {"class_names": list(examples.class_names)}
+    if examples.class_names is None:
+        return notes
+    # Where the user gave the names in order, numbers in files are places in it.
+    places = isinstance(request.data.classes, list)
+    return notes | {"class_names": list(examples.class_names), "class_places": places}
 
 
 def _print_result(run: Run, out: Path) -> None:

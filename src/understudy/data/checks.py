@@ -1,5 +1,6 @@
 """Turning what users pass into tensors, and refusing what cannot be meant, with the place and the cure."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,8 @@ def to_tensor(values: Any, where: str) -> Tensor:
         with warnings.catch_warnings():
             # Read-only maps are only ever read here.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            return torch.from_numpy(np.asarray(array))
+            native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+            return torch.from_numpy(np.asarray(native))
     except (TypeError, ValueError) as error:
         raise UnderstudyError(f"{where} is not a numeric array: {error}; pass a tensor or ndarray") from error
 
@@ -43,6 +45,17 @@ def to_tensor(values: Any, where: str) -> Tensor:
 def is_reserved(column: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
     return column in ("id", "label", "estimate_only") or column.startswith(("teacher_", "reconciled_", "witness_"))
+
+
+def looks_like(column: str) -> str | None:
+    """The reserved name that a column differs from in capitals (or spaces around it) alone."""
+    plain = column.strip().lower()
+    return plain if plain != column and is_reserved(plain) else None
+
+
+def is_index(column: str) -> bool:
+    """Whether a column counts the rows: data frames write their index so."""
+    return not column.strip() or re.fullmatch(r"__index_level_\d+__|Unnamed: \d+", column) is not None
 
 
 def describe(column: np.ndarray[Any, Any]) -> str:
@@ -125,8 +138,10 @@ def check_labels(labels: Any, where: str, *, missing_allowed: bool = False) -> T
 
 def check_finite(x: Tensor, where: str) -> None:
     """As float32, which is what students take: 1e300 is infinity to them."""
-    for start in range(0, len(x), CHUNK):
-        finite = (x[start : start + CHUNK].float() if x.dtype == torch.float64 else x[start : start + CHUNK]).isfinite()
+    at_once = max(1, min(CHUNK, (CHUNK << 10) // max(1, x[:1].nbytes)))  # rows may be images
+    for start in range(0, len(x), at_once):
+        some = x[start : start + at_once]
+        finite = (some.float() if x.dtype == torch.float64 else some).isfinite()
         if not bool(finite.all()):
             row = start + first_bad(~finite.reshape(len(finite), -1).all(-1))
             large = "a number too large for float32" if bool(x[row].isfinite().all()) else "NaN or infinity"

@@ -15,7 +15,7 @@ What is asked by the user is decided once, on the training rows, and kept in a r
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from understudy.data.checks import is_reserved
+from understudy.data.checks import is_index, is_reserved, looks_like
 from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.featurise.encoder import Encoded
@@ -70,6 +70,8 @@ class FeatureOptions:
     """Height and width. None: those of the first training image."""
     image_mode: str | None = None
     """``L`` (grey) or ``RGB``. None: that of the first training image."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """What columns hold, text or number, where the files do not say it or say it wrongly: ``{"zip": "text"}``."""
 
     def __post_init__(self) -> None:
         if self.text is not None and self.image is not None:
@@ -144,7 +146,10 @@ def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
 
 def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
     """Every column of numbers, and of texts with few distinct values; the rest is named in a warning."""
-    others = [name for name in raw.columns if not is_reserved(name)]
+    counted = [name for name in raw.columns if is_index(name)]
+    if counted:
+        warn(f"{raw.where}: {_shown(counted)} not used: it numbers the rows, as data frames write their index")
+    others = [name for name in raw.columns if not is_reserved(name) and not is_index(name) and looks_like(name) is None]
     names = [name for name in others if _is_usable(raw, name, options.max_categories)]
     left_out = [name for name in others if name not in names]
     if not names:
@@ -196,8 +201,10 @@ PARTS: dict[str, type[Part]] = {
 
 
 class Featuriser:
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[Part], types: Mapping[str, str] | None = None) -> None:
         self.parts = parts
+        self.types = dict(types) if types is not None else _types_of(parts)
+        """What each raw column held in training (``part.column_kind``, or what the user declared)."""
         self.names = tuple(name for part in parts for name in part.names)
         """The raw columns it needs."""
         self.shape = parts[0].shape if len(parts) == 1 else (sum(int(np.prod(part.shape)) for part in parts),)
@@ -208,7 +215,11 @@ class Featuriser:
         cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path = "."
     ) -> "Featuriser":
         """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
-        return cls(fit_parts(RawColumns(columns, where, Path(folder)), options))
+        raw = RawColumns(columns, where, Path(folder))
+        parts = fit_parts(raw, options)
+        learned = [name for part in parts if not isinstance(part, Images) for name in part.names]
+        found = {name: column_kind(raw[name]) for name in learned}
+        return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
 
     def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
         raw = RawColumns(columns, where, Path(folder))
@@ -223,7 +234,8 @@ class Featuriser:
             parts.append({"kind": part.kind, **values})
             arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
         content = safetensors.numpy.save(arrays) if arrays else b""
-        stored = {"version": VERSION, "sha256": _checksum(parts, content), "parts": parts}
+        checksum = _checksum([*parts, self.types], content)
+        stored = {"version": VERSION, "sha256": checksum, "parts": parts, "types": self.types}
         if arrays:
             write_bytes(folder / ARRAYS_FILE, content)
         else:
@@ -243,14 +255,28 @@ class Featuriser:
             )
         try:
             content = arrays_path.read_bytes() if arrays_path.exists() else b""
-            if stored.get("sha256") != _checksum(stored["parts"], content):
+            types = stored.get("types")  # runs of the first versions have none
+            if stored.get("sha256") != _checksum(stored["parts"] + ([] if types is None else [types]), content):
                 raise ValueError("the checksum does not match")
             arrays = safetensors.numpy.load(content) if content else {}
-            return cls([_restore(values, arrays, number) for number, values in enumerate(stored["parts"])])
+            return cls([_restore(values, arrays, number) for number, values in enumerate(stored["parts"])], types)
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
             raise UnderstudyError(
                 f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
             ) from error
+
+
+def _types_of(parts: list[Part]) -> dict[str, str]:
+    """What the parts tell of the columns they were fitted to."""
+    types: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part, Numbers):
+            types |= dict.fromkeys(part.names, "numbers")
+        elif isinstance(part, Categories):
+            types |= {name: "flags" if {*known} <= {"True", "False"} else "texts" for name, known in part.known}
+        elif isinstance(part, Tfidf | Encoded):
+            types |= dict.fromkeys(part.names, "texts")
+    return types
 
 
 def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> Part:

@@ -93,8 +93,8 @@ class Numbers(Part):
 def _checked(raw: RawColumns, name: str, missing: str) -> Array:
     """The column in float64; NaN only where it is allowed, infinity nowhere."""
     column = raw.numbers(name)
-    if column.ndim != 1:
-        raise UnderstudyError(f"{raw.at(name)} holds arrays; it held one number per row in training")
+    if column.ndim != 1 or column.dtype.kind == "b":
+        raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; it held one number per row in training")
     column = column.astype(np.float64)
     bad = np.isinf(column) if missing == "mean" else ~np.isfinite(column)
     if bad.any():

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from understudy.data.checks import CHUNK, first_bad
 from understudy.data.examples import Gold
 from understudy.data.memory import room_for
 from understudy.data.rows import Rows, as_rows
@@ -259,7 +260,20 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor
     def probabilities(batch: Any, index: Tensor) -> Tensor:
         return forward(model, batch).float().softmax(-1)
 
-    return over_rows(model, x, probabilities, batch_size=batch_size, sparse=takes_sparse(model))[0]
+    probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=takes_sparse(model))[0]
+    _refuse_nan(probs)
+    return probs
+
+
+def _refuse_nan(probs: Tensor) -> None:
+    """Files and Datasets are not looked through beforehand: what NaN makes of a row is seen here."""
+    for start in range(0, len(probs), CHUNK):
+        bad = probs[start : start + CHUNK].isnan().flatten(1).any(1)
+        if bool(bad.any()):
+            raise UnderstudyError(
+                f"the model's answer to row {start + first_bad(bad)} is NaN; remove NaN and infinity from the "
+                "features, or train again with a lower lr"
+            )
 
 
 def predicted(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:

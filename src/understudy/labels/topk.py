@@ -122,6 +122,9 @@ class TopK(Ranking):
     def from_columns(cls, columns: Columns, options: ReadOptions) -> "TopK":
         assert options.classes is not None
         index, prob = columns["teacher_topk_index"], columns["teacher_topk_prob"]
+        # Data frames with gaps hold whole numbers as fractions; other fractions are refused below.
+        if index.dtype.kind == "f" and np.array_equal(index, np.floor(index)):
+            index = index.astype(np.int64)
         return cls(index, prob, options.classes, columns.get("teacher_topk_tail"), where=options.where)
 
 

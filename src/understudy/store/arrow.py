@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 def to_arrow(column: Array | Sequence[Any]) -> Any:
     """Structured arrays are structs."""
-    if isinstance(column, pa.Array):
+    if isinstance(column, pa.Array | pa.ChunkedArray):
         return column
     if not isinstance(column, np.ndarray) or (column.ndim == 1 and not column.dtype.names):
         return pa.array(column)

@@ -1,12 +1,14 @@
 """Answers to a batch that was chosen for labelling: a file of ``id`` and ``label``, filled in by people.
 
-``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out.
+``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
+class that is called ``skip`` is that class.
 ``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. Other columns (scores, reasons)
 are ignored.
 """
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +18,14 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
-from understudy.tables.labelling import ClassNames
+from understudy.tables.labelling import ClassNames, is_number
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Table, read_table
 
 SKIPPED = {"skip", "-1", "−1", "nan"}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+# Spreadsheets also write 3 as 3.0.
+_CLASS_NUMBER = re.compile(r"(0|[1-9][0-9]{0,17})(\.0*)?")
 
 
 def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) -> Table:
@@ -30,19 +35,19 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
     for name in ("id", "label"):
         if name not in given:
             raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id")
-    if "id" not in pool.names:
+    if pool.ids is None:
         raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]
     if "" in labels:
         raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
-    answered = [row for row, label in enumerate(labels) if label.lower() not in SKIPPED]
+    answered = [row for row, label in enumerate(labels) if not is_skipped(label, names)]
     if not answered:
         raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
     chosen = given.get("chosen", ["1"] * len(labels))
     return Table(
         path,
         {
-            "id": _like(pool.columns["id"], [given["id"][row] for row in answered], path),
+            "id": _like(pool.ids, [given["id"][row] for row in answered]),
             "label": np.array(
                 [class_number(labels[row], names, f"{path}: column 'label' row {row}") for row in answered]
             ),
@@ -83,10 +88,17 @@ def text_columns(path: Path) -> dict[str, list[str]]:
     return {name: [line[number] for line in body] for number, name in enumerate(header)}
 
 
-def class_number(text: str, names: ClassNames | None, where: str) -> int:
-    """A class as a person typed it: one of the names, or a number where the classes have none."""
+def is_skipped(text: str, names: ClassNames | None) -> bool:
+    return text.lower() in SKIPPED and not (names is not None and text in names.names)
+
+
+def class_number(text: str, names: ClassNames | None, where: str, *, places: bool = False) -> int:
+    """A class as a person typed it: one of the names, or a number where the classes have none; ``places``: or a place
+    in the order of the names, which the user gave."""
     if names is None:
         return whole_number(text, where)
+    if places and is_number(text) and not any(map(is_number, names.names)) and int(text) < len(names):
+        return int(text)
     if text not in names.names:
         raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({names}), or skip")
     return names.names.index(text)
@@ -94,19 +106,12 @@ def class_number(text: str, names: ClassNames | None, where: str) -> int:
 
 def whole_number(text: str, where: str) -> int:
     """A class number; spreadsheets also write it as 3.0."""
-    try:
-        number = float(text)
-        if number == int(number) >= 0:
-            return int(number)
-    except (ValueError, OverflowError):
-        pass
+    if found := _CLASS_NUMBER.fullmatch(text):
+        return int(found[1])
     raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0, or skip")
 
 
-def _like(ids: Array, texts: list[str], path: Path) -> Array:
-    if ids.dtype.kind in "UO":
-        return object_column(texts)
-    try:
-        return np.asarray([int(text) for text in texts])
-    except ValueError as error:
-        raise UnderstudyError(f"{path}: column 'id' holds text, the pool's ids are whole numbers: {error}") from error
+def _like(ids: Array, texts: list[str]) -> Array:
+    """As numbers, where the pool's are and these are spelled so; what is no id of the pool is refused later."""
+    whole = ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, texts))
+    return np.asarray([int(text) for text in texts]) if whole else object_column(texts)

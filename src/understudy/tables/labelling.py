@@ -3,8 +3,11 @@
     names = ClassNames(("neg", "pos"))
     names.numbers(column, "gold.csv: column 'label'")       # ["pos", "neg"] -> [1, 0]
 
-The order is the alphabet's, or the one the user gives; it is stored in the run. Files whose labels are whole numbers
-need no names. The classes of all files together are found once, before any label is read: ``find_labelling``.
+Labels are read by the letter: ``7`` and ``007`` are two classes, ``1e3`` is not class 1000, and a number in a typed
+file is the class that is spelled like it. The order is the alphabet's, or the one the user gives; it is stored in the
+run. Files whose labels are all whole numbers (``3``; in CSV with gaps also ``3.0``) need no names, unless the numbers
+are codes (``900000`` among three labels). The classes of all files together are found once, before any label is read:
+``find_labelling``.
 
 What the teacher said may stand in a file as
 
@@ -18,6 +21,7 @@ What the teacher said may stand in a file as
 The columns are those the forms list (``labels.forms``); here they are found in a file.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,11 +29,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.data.checks import MAX_CLASSES
+from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.base import Column, VoteModel
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array
-from understudy.tables.table import Table, text_array
+from understudy.tables.ids import text_array
+from understudy.tables.table import Table
 
 # Beyond this a column of labels is more likely a column of something else.
 MOST_CLASSES = 10_000
@@ -53,34 +60,49 @@ class ClassNames:
     def __len__(self) -> int:
         return len(self.names)
 
-    def numbers(self, column: Array, where: str, *, missing: bool = False) -> Array:
-        """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label."""
+    def numbers(self, column: Array, where: str, *, missing: bool = False, places: bool = False) -> Array:
+        """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label; ``places``:
+        numbers that no class is called by are places in the order, because the user gave it."""
         if column.dtype.kind not in "OU":
-            return self._of_numbers(column, where, missing)
+            return self._of_numbers(column, where, missing, places)
         values = text_array(column.reshape(-1), where)
         index = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
         numbers: Array = pc.fill_null(index.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
         if missing:
-            numbers[pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)] = -1
+            empty = pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)
+            numbers[empty & (numbers == -2)] = -1
         if (numbers == -2).any():
             self._refuse_unknown(numbers, column, where)
         return numbers.reshape(column.shape)
 
-    def _of_numbers(self, column: Array, where: str, missing: bool) -> Array:
-        """Numbers that are the names themselves ("1", "2"), where there are such names; else places in the order."""
-        if column.dtype.kind not in "biuf":
+    def _of_numbers(self, column: Array, where: str, missing: bool, places: bool) -> Array:
+        """Numbers as the names that are spelled like them ("1", "2"); else as places in the order, where that is
+        meant."""
+        if column.dtype.kind == "b":
+            raise UnderstudyError(f"{where} holds true or false, but the classes are {self}; write their names")
+        if column.dtype.kind not in "iuf":
             raise UnderstudyError(f"{where} holds {column.dtype} values; labels are class names or numbers")
-        if not any(is_number(name) for name in self.names):
-            numbers = np.where((column >= len(self.names)) | (column < -1) | (column != np.floor(column)), -2, column)
-        else:
-            known = {float(name): number for number, name in enumerate(self.names) if is_number(name)} | {-1.0: -1}
-            numbers = np.array([known.get(value, -2) for value in column.reshape(-1).tolist()]).reshape(column.shape)
-        numbers = numbers.astype(np.int64)
-        if not missing:
-            numbers = np.where(numbers == -1, -2, numbers)
+        distinct, at = np.unique(column, return_inverse=True)
+        place = {name: number for number, name in enumerate(self.names)}
+        if places and not any(map(is_number, self.names)):
+            place = {str(number): number for number in range(len(self.names))}
+        elif column.dtype.kind == "f":
+            self._refuse_two_spellings(distinct, where)
+        known = np.array(
+            [place.get(spelled(value), -1 if missing and value == -1 else -2) for value in distinct.tolist()]
+        )
+        numbers: Array = known.astype(np.int64)[at.reshape(-1)].reshape(column.shape)
         if (numbers == -2).any():
             self._refuse_unknown(numbers.reshape(-1), column, where)
         return numbers
+
+    def _refuse_two_spellings(self, values: Array, where: str) -> None:
+        """A fraction 1.0 is spelled "1" or "1.0", which may be two classes."""
+        for value in values.tolist():
+            if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
+                raise UnderstudyError(
+                    f"{where} holds {value!r}, but {spelled(value)!r} and {value!r} are two classes; store text"
+                )
 
     def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
         unknown = int((numbers == -2).argmax())
@@ -104,19 +126,67 @@ class Labelling:
     ordered: bool = False
     """Whether the user gave the order of the names, which lists of probabilities then follow."""
     votes: str | VoteModel = "majority"
+    sources: tuple[str, ...] = ()
+    """The columns of the pool's annotators, whose order a model of them goes by."""
 
     def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
         """A column of labels as class numbers."""
         values, where = table.columns[column], table.where(column)
         if self.names is not None:
-            return self.names.numbers(values, where, missing=missing)
-        if values.dtype.kind in "OU" and missing and not np.any(values != ""):
+            return self.names.numbers(values, where, missing=missing, places=self.ordered)
+        if values.dtype.kind not in "OU":
+            return table.numbers(column)
+        if missing and not np.any(values != ""):
             return np.full(values.shape, -1)
-        return table.numbers(column)
+        numbers = spelled_numbers(values, where) if table.by_letter else None
+        if numbers is None:
+            return table.numbers(column)
+        refused = numbers == -2 if missing else numbers < 0
+        if refused.any():
+            row = int(refused.reshape(len(values), -1).any(1).argmax())
+            cell = values.reshape(-1)[int(refused.reshape(-1).argmax())]
+            held = f"{cell!r}, which is no class number; correct it" if cell.strip() else "empty; write its class"
+            raise UnderstudyError(f"{where} row {row} is {held}")
+        return numbers
+
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+# Spreadsheets, and data frames with gaps, write 3 as 3.0.
+_WITH_POINT = re.compile(r"(0|[1-9][0-9]*)\.0*")
+_NO_CLASS = re.compile(r"(?i)-[0-9]+(\.[0-9]*)?|-?inf(inity)?|nan")
 
 
 def is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit()
+    """Whether a name is a whole number as numbers are written: 7, not 007."""
+    return name.isascii() and _WHOLE.fullmatch(name) is not None
+
+
+def spelled(value: float) -> str:
+    """A number's own spelling: 3 for 3 and for 3.0."""
+    return str(int(value)) if np.isfinite(value) and value == int(value) else repr(value)
+
+
+def spelled_numbers(values: Array, where: str) -> Array | None:
+    """Class numbers of labels that were read by the letter; −1: none, −2: a number that is no class (NaN, say).
+
+    None where a label is a name.
+    """
+    words = text_array(values.reshape(-1), where).dictionary_encode()
+    numbers = [_spelled_number(word) for word in words.dictionary.to_pylist()]
+    if None in numbers:
+        return None
+    known: Array = np.array(numbers, dtype=np.int64)[words.indices.to_numpy(zero_copy_only=False)]
+    return known.reshape(values.shape)
+
+
+def _spelled_number(word: str) -> int | None:
+    if word in ("", "-1", "-1.0"):
+        return -1
+    found = _WITH_POINT.fullmatch(word)
+    whole = found[1] if found else word
+    if is_number(whole):
+        return int(whole) if len(whole) <= 18 else -2
+    return -2 if _NO_CLASS.fullmatch(word) else None
 
 
 def find_labelling(
@@ -130,7 +200,7 @@ def find_labelling(
     """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
     given = None if classes is None or isinstance(classes, int) else classes
     golds = [tables["gold"]] if "gold" in tables else []
-    names = find_names(golds, pool, given=given, answers=answers)
+    names = find_names(golds, pool, given=given, answers=answers, counted=isinstance(classes, int))
     if names is not None and isinstance(classes, int) and classes != len(names):
         raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
     count = classes if isinstance(classes, int) else _count([*tables.values()], pool, names)
@@ -145,61 +215,103 @@ def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) ->
     silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
     if not any(column in silent for table in every for column in table.teacher.values()):
         return None
-    largest = 1
-    for table in every:
-        for name in _label_columns(table, with_truth=table is not pool):
-            values = table.columns[name]
-            if values.dtype.kind in "iuf":
-                # NaN and infinity are refused where the labels are read.
-                largest = max(largest, int(values.max(initial=1, where=np.isfinite(values))))
-    return largest + 1
+    found = (_letters(table, name) for table in every for name in _label_columns(table, with_truth=table is not pool))
+    whole = (int(letter) for letters, _ in found for letter in letters if is_number(letter))
+    return max(1, *whole, 1) + 1
+
+
+def _letters(table: Table, column: str) -> tuple[set[str], bool]:
+    """The labels of a column as they are spelled (numbers in their own spelling), and whether they are names."""
+    values, where = table.columns[column], table.where(column)
+    if values.dtype.kind in "iuf":
+        # NaN and infinity are refused where the labels are read.
+        return {spelled(value) for value in np.unique(values[(values >= 0) & np.isfinite(values)]).tolist()}, False
+    if values.dtype.kind not in "OU":
+        return set(), False
+    letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
+    numbers = [_spelled_number(letter) for letter in letters]
+    if table.by_letter and None not in numbers:
+        return {str(number) for number in numbers if number is not None and number >= 0}, False
+    return letters, bool(letters)
 
 
 def find_names(
-    golds: Sequence[Table], pool: Table | None, *, given: Sequence[str] | None = None, answers: Collection[str] = ()
+    golds: Sequence[Table],
+    pool: Table | None,
+    *,
+    given: Sequence[str] | None = None,
+    answers: Collection[str] = (),
+    counted: bool = False,
 ) -> ClassNames | None:
     """The names in gold and in what the teacher said; None where all labels are numbers.
 
     ``answers`` to a chosen batch decide only where there is nothing else: a typing mistake must not make a class.
+    ``counted``: the user said how many classes there are, so that numbers are no codes.
     """
     if given is not None:
         return ClassNames(tuple(given))
     texts: set[str] = set()
     numbers: dict[str, set[str]] = {}
     any_text = False
-    for table in [*golds, *([] if pool is None else [pool])]:
+    tables = [*golds, *([] if pool is None else [pool])]
+    for table in tables:
         texts |= set(_field_names(table))
         for column in _label_columns(table, with_truth=table is not pool):
-            values, where = table.columns[column], table.where(column)
-            if values.dtype.kind in "OU":
-                texts |= set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
-                any_text = any_text or bool(texts)
-            elif values.dtype.kind in "iuf":
-                numbers[where] = {f"{value:g}" for value in np.unique(values[values >= 0]).tolist()}
+            letters, are_names = _letters(table, column)
+            any_text = any_text or are_names
+            if are_names:
+                texts |= letters
+            elif table.columns[column].dtype.kind in "iufOU":
+                numbers[table.where(column)] = letters
+            elif table.columns[column].dtype.kind == "b":
+                numbers[table.where(column)] = {"true or false"}
     texts = texts or (set(answers) if not numbers else set())
     # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
     if not any_text and all(map(is_number, texts)):
-        return None
+        return None if counted else _codes(texts.union(*numbers.values()), tables)
     for where, labels in numbers.items():
         if labels and not labels & texts:
+            held = "true or false" if "true or false" in labels else "numbers"
             raise UnderstudyError(
-                f"{where} holds numbers, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
+                f"{where} holds {held}, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
                 "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
             )
         texts |= labels
-    _warn_of_near_names(texts)
+    _look_for_near_names(texts)
     return ClassNames(tuple(sorted(texts)))
 
 
-def _warn_of_near_names(names: set[str]) -> None:
-    """A capital or a space too many makes another class, which is hardly ever meant."""
+def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
+    """The numbers as names, where they are too large to count classes by (900000 among three labels)."""
+    numbers = sorted(int(label) for label in labels if is_number(label))
+    # Lists of probabilities and of indices go by the number of the class.
+    by_place = any(
+        column.lists or (column.holds == "number per class" and not _field_names(table))
+        for table in tables
+        for column in table.teacher.values()
+        if column.name != "teacher_votes"
+    )
+    if by_place or len(numbers) < 2 or numbers[-1] < MOST_CLASSES or len(numbers) > MOST_CLASSES:
+        return None
+    return ClassNames(tuple(map(str, numbers)))
+
+
+def _look_for_near_names(names: set[str]) -> None:
+    """A capital, a space or a zero too many makes another class, which is hardly ever meant."""
     spellings: dict[str, str] = {}
     for name in sorted(names):
-        other = spellings.setdefault(" ".join(name.casefold().split()), name)
+        found = _WITH_POINT.fullmatch(name)
+        if found and found[1] in names:
+            raise UnderstudyError(
+                f"labels hold {found[1]!r} and {name!r} (whole numbers are written so where cells are empty); write "
+                "both alike, or list the classes if they are two: --classes NAME,NAME"
+            )
+        plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))
+        other = spellings.setdefault(plain, name)
         if other != name:
             warn(
-                f"{other!r} and {name!r} are two classes, which differ in capitals or spaces only; correct one in the "
-                "files, or list the classes: --classes NAME,NAME"
+                f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only; correct one "
+                "in the files, or list the classes: --classes NAME,NAME"
             )
 
 
@@ -257,6 +369,9 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     if not forms:
         return None
     columns, first = forms[0].columns, given[forms[0].columns[0].name]
+    if how.sources and sources_of(table):
+        first = _in_order(first, how.sources, table)
+        given[columns[0].name] = first
     absent = [column.name for column in columns if column.required and column.name not in given]
     if absent:
         raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
@@ -266,6 +381,25 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     spread = prefix is not None and all(name.startswith(prefix) for name in first)
     sources = tuple(name.removeprefix(prefix or "") for name in first) if spread else None
     return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes, sources))
+
+
+def sources_of(table: Table) -> tuple[str, ...]:
+    """The columns of several annotators, where a file has one for each."""
+    return tuple(
+        name
+        for name, column in table.teacher.items()
+        if column.prefix and column.holds == "class" and name != column.name
+    )
+
+
+def _in_order(names: Sequence[str], order: Sequence[str], table: Table) -> list[str]:
+    if {*names} != {*order}:
+        odd = min({*names} ^ {*order})
+        raise UnderstudyError(
+            f"{table.path} and the pool have votes of different annotators ({odd!r} is in one of them only); name the "
+            "same columns in both"
+        )
+    return list(order)
 
 
 def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:
@@ -291,14 +425,19 @@ def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Arr
 
 def _by_class(given: dict[str, Array], table: Table, how: Labelling) -> Array:
     """Columns by class name, side by side in the order of the classes; 0 for a class that is not among them."""
-    if how.names is None and all(map(is_number, given)):
-        order = {name: int(name) for name in given}
-        count = max(how.classes or 0, *order.values(), 0) + 1 if how.classes is None else how.classes
+    if how.names is None:
+        order = {name: int(name) for name in given if is_number(name)}
+        count = how.classes or max(order.values(), default=0) + 1
+        if count > MAX_CLASSES:
+            raise UnderstudyError(
+                f"{table.path}: the teacher scores class {max(order.values())}, which would make {count:,} classes; "
+                "correct the column's name"
+            )
     else:
-        assert how.names is not None
         order = {name: number for number, name in enumerate(how.names.names)}
         count = len(how.names)
     rows = len(next(iter(given.values())))
+    check_memory(8 * rows * count, f"{table.path}: the teacher's probabilities of {count:,} classes")
     probs = np.zeros((rows, count), dtype=np.result_type(np.float32, *given.values()))
     for name, column in given.items():
         if name not in order or order[name] >= count:

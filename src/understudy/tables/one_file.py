@@ -40,13 +40,10 @@ def parted(table: Table) -> tuple[Table, Table]:
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
     pool = table
     if "id" not in table.names:
-        pool = Table(table.path, NumberedColumns(table.columns, len(table)), table.theirs)
-        pool.declared = table.declared
+        pool = table.with_columns(NumberedColumns(table.columns, len(table)))
     ids = pool.ids
     assert ids is not None
-    gold = Table(table.path, {"id": ids[known], "label": labels[known]}, table.theirs)
-    gold.declared = table.declared
-    return gold, pool
+    return table.with_columns({"id": ids[known], "label": labels[known]}), pool
 
 
 class NumberedColumns(Mapping[str, Array]):

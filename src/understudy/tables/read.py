@@ -23,17 +23,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_labels, describe
+from understudy.data.checks import check_finite, check_labels
 from understudy.data.examples import Gold, Pool
 from understudy.data.memory import check_memory
-from understudy.data.rows import Rows, SubsetRows, TensorRows, as_rows
+from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows, as_rows
 from understudy.errors import UnderstudyError
 from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuriser, text_alone
+from understudy.featurise.part import column_kind
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
-from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher
+from understudy.tables.kinds import declared
+from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher, sources_of
 from understudy.tables.one_file import is_one_file, parted
 from understudy.tables.table import Table, read_table
 
@@ -112,13 +114,18 @@ def read_examples(
     if is_one_file(gold, pool):
         tables["gold"], tables["pool"] = parted(tables["pool"])
     classes = declared_classes(tables.values()) if classes is None else classes
+    options = features or FeatureOptions()
+    _prepare(tables, options)
     pool_table = tables.pop("pool", None)
     if pool_table is None and "gold" not in tables:
         raise UnderstudyError("there is nothing to read; name a gold file, a pool file, or both")
     for one, other in combinations(tables.values(), 2):
         _check_apart(one, other)
+    if pool_table is not None:
+        for table in tables.values():
+            table.check_spelling(pool_table)
     main = tables["gold"] if pool_table is None else pool_table
-    options = text_alone(main.columns, features or FeatureOptions(), where=f"{main.path}")
+    options = text_alone(main.columns, options, where=f"{main.path}")
     how = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
     if pool_table is None:
         featuriser, source = fit_featuriser(options, tables["gold"]), None
@@ -127,7 +134,7 @@ def read_examples(
         source = PoolFile.read(pool_table, featuriser, how)
         if source.teacher is not None:
             # One model must speak for gold and pool: it is fitted where the votes are many.
-            how = replace(how, votes=source.teacher.vote_model() or votes)
+            how = replace(how, votes=source.teacher.vote_model() or votes, sources=sources_of(pool_table))
     sets = {role: to_gold(table, source, featuriser=featuriser, how=how) for role, table in tables.items()}
     for number, path in enumerate(chosen):
         if source is None:
@@ -152,6 +159,20 @@ def read_examples(
     )
 
 
+def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> None:
+    """Before any column is read: what columns hold by declaration, and ids that can meet."""
+    kinds = declared(options.types) | {name: "texts" for name in (options.text, options.image) if name is not None}
+    for name in options.types:
+        if not any(name in table.names for table in tables.values()):
+            raise UnderstudyError(f"no file has the column {name!r} of --types; check the name")
+    for table in tables.values():
+        table.expect(kinds)
+        table.warn_of_lookalikes(options.columns or ())
+    if any(table.has_text_ids for table in tables.values()):
+        for table in tables.values():
+            table.spell_ids()
+
+
 @dataclass(frozen=True)
 class PoolFile:
     """The pool file, read once: where gold rows of ``id, label`` find their features and the teacher's labels."""
@@ -162,7 +183,7 @@ class PoolFile:
 
     @classmethod
     def read(cls, table: Table, featuriser: Featuriser, how: Labelling | None = None) -> "PoolFile":
-        return cls(table, features_of(table, featuriser), read_teacher(table, how))
+        return cls(table, features_of(table, featuriser, lazily=True), read_teacher(table, how))
 
 
 def to_gold(
@@ -195,6 +216,7 @@ def _unmarked(table: Table, pool: PoolFile | None, featuriser: Featuriser, how: 
         if "id" not in part.names:
             raise UnderstudyError(f"{part.path} has no column 'id' to join by; add it, or features to the gold file")
     if (index < 0).any():
+        table.check_spelling(pool.table)
         raise _no_such_id(table, int((index < 0).argmax()), pool.table)
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
@@ -236,6 +258,7 @@ def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> N
 
 def _check_apart(one: Table, other: Table) -> None:
     """A row serves one purpose only."""
+    one.check_spelling(other)
     shared = one.rows_in(other) >= 0
     if shared.any():
         raise UnderstudyError(
@@ -245,16 +268,14 @@ def _check_apart(one: Table, other: Table) -> None:
 
 
 def _no_such_id(table: Table, row: int, pool: Table) -> UnderstudyError:
-    here, there = (describe(part.columns["id"]) for part in (table, pool))
-    hint = "" if here == there else f" (here they are {here}, there {there})"
     return UnderstudyError(
-        f"{table.where('id')} row {row}: {_id(table, row)} is not among the ids of {pool.path}{hint}; add the row "
-        "there, or its features here"
+        f"{table.where('id')} row {row}: {_id(table, row)} is not among the ids of {pool.path} (such as "
+        f"{_id(pool, 0)}); add the row there, or its features here"
     )
 
 
 def _id(table: Table, row: int) -> str:
-    value = table.columns["id"][row]
+    value = table.ids[row] if table.ids is not None else None
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
@@ -328,8 +349,12 @@ def fit_featuriser(options: FeatureOptions, main: Table, others: Mapping[str, Ta
     return Featuriser.fit(columns, options, where=f"{main.path}", folder=main.folder)
 
 
-def features_of(table: Table, featuriser: Featuriser) -> Rows:
-    """The student's input for every row of a table, checked."""
+def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -> Rows:
+    """The student's input for every row of a table, checked; columns hold what they held in training.
+
+    ``lazily``: a memory-mapped file is not read through beforehand.
+    """
+    table.expect(featuriser.types)
     x = featuriser(table.columns, where=f"{table.path}", folder=table.folder)
     if isinstance(x, Rows):
         return x
@@ -338,7 +363,11 @@ def features_of(table: Table, featuriser: Featuriser) -> Rows:
     if x.dtype.kind != "f":
         check_memory(4 * x.size, f"{table.path}: column {featuriser.names[0]!r} as 32-bit floats", cure="store floats")
         x = np.asarray(x, dtype=np.float32)
-    return as_rows(x, table.where(featuriser.names[0]))
+    where = table.where(featuriser.names[0])
+    rows = as_rows(x, where)
+    if isinstance(rows, MappedRows) and not lazily and rows.x.is_floating_point():
+        check_finite(rows.x, where)
+    return rows
 
 
 def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Featuriser:
@@ -385,10 +414,12 @@ class TrainingColumns(Mapping[str, Array]):
             column = column[self.rows]
         if self.gold is None or self.own is None or name not in self.gold.names or not len(self.own):
             return column
+        self.gold.expect({name: column_kind(column)})
         theirs = self.gold.columns[name][self.own]
         if (theirs.dtype.kind in "OU") != (column.dtype.kind in "OU"):
             raise UnderstudyError(
-                f"{self.gold.where(name)} and {self.main.where(name)} hold different kinds of values; use one kind"
+                f"{self.gold.where(name)} and {self.main.where(name)} hold different kinds of values; use one kind, or "
+                f"say which: --types {name}=text"
             )
         return np.concatenate([column, theirs])
 

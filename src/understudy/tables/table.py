@@ -13,22 +13,24 @@ within a file; they are checked when they are first asked for, and then trusted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from understudy.data.checks import describe
-from understudy.errors import UnderstudyError
+from understudy.data.checks import describe, looks_like
+from understudy.errors import UnderstudyError, warn
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 from understudy.store.frames import as_frame
-from understudy.tables.readers.csv import AS_WRITTEN, csv_source
+from understudy.tables.ids import as_text, check_unique, id_array, misspelt, places
+from understudy.tables.kinds import as_kind
+from understudy.tables.readers.arrow_columns import object_column
+from understudy.tables.readers.csv import csv_source
 from understudy.tables.readers.frames import frame_source, mapping_source
 from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
@@ -44,6 +46,9 @@ READERS: dict[str, Callable[[Path], Source]] = {
     ".npy": npy_source,
 }
 
+Stored = Any
+"""A column as an array, or as Arrow has it (``pa.ChunkedArray``)."""
+
 
 class Table:
     def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
@@ -57,6 +62,15 @@ class Table:
         """What paths in this file are relative to."""
         self.declared: dict[str, tuple[str, ...]] = {}
         """The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``)."""
+        self._lazy = columns if isinstance(columns, LazyColumns) else None
+        self.by_letter = self._lazy is not None and self._lazy.by_letter
+        """Whether the file holds letters alone, so that what is a number is a guess (CSV)."""
+
+    def with_columns(self, columns: Mapping[str, Array]) -> "Table":
+        """Other columns, made of those of the same file."""
+        other = Table(self.path, columns, self.theirs)
+        other.declared, other.by_letter, other._lazy = self.declared, self.by_letter, self._lazy
+        return other
 
     def __len__(self) -> int:
         return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
@@ -70,6 +84,23 @@ class Table:
     def where(self, column: str) -> str:
         """How messages name a column of this file."""
         return f"{self.path}: column {self.theirs.get(column, column)!r}"
+
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        """What columns hold, by name (``tables/kinds.py``); where this file does not say, they are read so."""
+        if self._lazy is not None:
+            self._lazy.expect(kinds)
+
+    def warn_of_lookalikes(self, used: Collection[str] = ()) -> None:
+        """Columns that are no features because of their name, but do not serve as what it nearly says."""
+        for name in self.names:
+            meant = looks_like(name)
+            if meant and name not in used:
+                cure = "rename it" if meant in self.names else f"take it with --column {meant}={name}, or rename it"
+                warn(f"{self.where(name)} is not used: it differs from {meant!r} in capitals alone; {cure}")
+
+    def stored(self, name: str) -> Stored:
+        """A column to be written again: as the file has it, whatever a training would make of it."""
+        return self.columns.stored(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
 
     def numbers(self, name: str) -> Array:
         column = self.columns[name]
@@ -89,32 +120,34 @@ class Table:
         """The ids as Arrow has them; here they are checked, once for each file."""
         if "id" not in self.names:
             return None
-        ids, where = self.columns["id"], self.where("id")
-        if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
-            raise UnderstudyError(f"{where} holds {describe(ids)}; ids are whole numbers or text, one per row")
-        is_text = ids.dtype.kind in "UO"
-        try:
-            values = text_array(ids, where) if is_text else pa.array(ids, pa.int64())
-        except (pa.ArrowException, OverflowError) as error:
-            raise UnderstudyError(f"{where} holds numbers beyond 64 bits; use smaller ones, or text") from error
-        empty = pc.index(values, "").as_py() if is_text else -1
-        if empty >= 0:
-            raise UnderstudyError(f"{where} row {empty} is empty; give the row an id, or leave the column out")
-        if len(pc.unique(values)) < len(values):
-            known: set[Any] = set()
-            for row, value in enumerate(ids.tolist()):
-                if value in known:
-                    raise UnderstudyError(f"{where} row {row} repeats {value!r}; ids must be unique")
-                known.add(value)
+        values = id_array(self.columns["id"], self.where("id"))
+        check_unique(values, self.where("id"))
         return values
 
+    @property
+    def has_text_ids(self) -> bool:
+        return self._ids is not None and not pa.types.is_integer(self._ids.type)
+
+    def spell_ids(self) -> None:
+        """Ids as texts from now on, for files whose rows meet those of others that have text."""
+        if self._ids is not None and not self.has_text_ids:
+            self._ids = as_text(self._ids)
+            self.ids = object_column(self._ids.to_pylist())
+
     def rows_in(self, other: "Table") -> Array:
-        """For each row, which row of the other has its id; −1 where none has. Text is never a number."""
-        if self._ids is None or other._ids is None or self._ids.type != other._ids.type:
-            return np.full(len(self), -1)
-        index = pc.index_in(self._ids, value_set=other._ids)
-        # A copy: Arrow's own memory is read-only, which torch warns about.
-        return np.array(pc.fill_null(index.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))
+        """For each row, which row of the other has its id, by the letter; −1 where none has."""
+        return np.full(len(self), -1) if self._ids is None or other._ids is None else places(self._ids, other._ids)
+
+    def check_spelling(self, other: "Table") -> None:
+        """Refuses an id that the other file has in another spelling: they are taken for two rows, and hardly are."""
+        if self._ids is None or other._ids is None:
+            return
+        near = misspelt(self._ids, other._ids, self.rows_in(other))
+        if near is not None:
+            raise UnderstudyError(
+                f"{self.where('id')} row {near.row} is not among the ids of {other.path}: {near}; write them alike in "
+                "both files"
+            )
 
     def rows_without(self, others: Iterable["Table"]) -> Array:
         """The rows whose id none of the others has."""
@@ -125,27 +158,38 @@ class Table:
         return np.flatnonzero(stays)
 
 
-def text_array(values: Array, where: str) -> Any:
-    """A column of texts as Arrow has it."""
-    try:
-        return pa.array(values, pa.large_string())
-    except UnicodeEncodeError as error:
-        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
-    except pa.ArrowException as error:
-        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
-
-
 class LazyColumns(Mapping[str, Array]):
     """Columns that are read when first asked for, and then held."""
 
     def __init__(self, path: Path, source: Source, theirs: Mapping[str, str]) -> None:
         self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
         self._read: dict[str, Array] = {}
+        self._kinds: dict[str, str] = {}
+
+    @property
+    def by_letter(self) -> bool:
+        return self._source.letters is not None
+
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        for name, kind in kinds.items():
+            if self._kinds.get(name, kind) != kind or name not in self._theirs:
+                continue  # what the user declares is said first, and holds
+            self._kinds[name] = kind
+            if name in self._read:
+                self._read[name] = self._as_kind(name, self._read[name])
+
+    def stored(self, name: str) -> Stored:
+        if self._source.stored is None:
+            return self[name]
+        try:
+            return self._source.stored(self._theirs[name])
+        except DAMAGE as error:
+            raise damaged(self._path, error) from error
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._read:
             try:
-                self._read[name] = self._source.read(self._theirs[name], name)
+                self._read[name] = self._as_kind(name, self._source.read(self._theirs[name], name))
             except DAMAGE as error:
                 raise damaged(self._path, error) from error
         return self._read[name]
@@ -153,6 +197,13 @@ class LazyColumns(Mapping[str, Array]):
     def with_gaps(self, name: str) -> Array:
         """A column of classes that may have empty cells: "" or −1 there, as in what a teacher said."""
         return self._source.read(self._theirs[name], "teacher_label")
+
+    def _as_kind(self, name: str, column: Array) -> Array:
+        if name not in self._kinds:
+            return column
+        again = self._source.letters
+        letters = None if again is None else partial(again, self._theirs[name])
+        return as_kind(column, self._kinds[name], letters, f"{self._path}: column {self._theirs[name]!r}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._theirs)
@@ -222,7 +273,7 @@ def _source(path: Path, columns: Mapping[str, str]) -> Source:
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
     if reader is csv_source:
-        return csv_source(path, [columns.get(name, name) for name in AS_WRITTEN])
+        return csv_source(path, {theirs: ours for ours, theirs in columns.items()})
     return reader(path)
 
 

@@ -10,8 +10,11 @@ for a formula is warned about, not changed.
 
 import csv
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -20,52 +23,96 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import warn
+from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array, to_arrow
 from understudy.store.files import appearing_whole, check_new_file
+from understudy.tables.readers.arrow_columns import to_array
+from understudy.tables.table import Stored
 
 # Rows that are Python objects at one time.
 _ROWS = 1 << 14
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_table(path: str | Path, columns: Mapping[str, Array]) -> None:
-    """Columns as a new file; an existing file is never overwritten."""
+def write_table(path: str | Path, columns: Mapping[str, Stored]) -> None:
+    """Columns as a new file, arrays or Arrow's; an existing file is never overwritten."""
     path = Path(path)
     check_new_file(path, "tables are", tuple(WRITERS))
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, columns)
 
 
-def _write_npz(path: Path, columns: Mapping[str, Array]) -> None:
+def _write_npz(path: Path, columns: Mapping[str, Stored]) -> None:
     # NumPy's annotation takes every keyword for its own allow_pickle.
     save: Any = np.savez
     with warnings.catch_warnings(), path.open("wb") as file:
         # Class names beyond ASCII need a newer version of the format, which every NumPy since 1.17 reads.
         warnings.filterwarnings("ignore", message="Stored array in format 3.0")
-        save(file, **{name: _fixed_width(column) for name, column in columns.items()})
+        save(file, **{name: _fixed_width(_in_memory(column, name), name) for name, column in columns.items()})
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
+def _write_parquet(path: Path, columns: Mapping[str, Stored]) -> None:
     pq.write_table(pa.table({name: to_arrow(column) for name, column in columns.items()}), path)
 
 
-def _write_jsonl(path: Path, columns: Mapping[str, Array]) -> None:
+def _write_jsonl(path: Path, columns: Mapping[str, Stored]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for part in _parts(columns):
-            cells = [_records(column) if column.dtype.names else column.tolist() for column in part.values()]
-            for row in zip(*cells, strict=True):
-                file.write(json.dumps(dict(zip(part, row, strict=True)), ensure_ascii=False, allow_nan=False) + "\n")
+            for row in zip(*(_cells(column) for column in part.values()), strict=True):
+                file.write(_line(dict(zip(part, row, strict=True))) + "\n")
 
 
-def _write_csv(path: Path, columns: Mapping[str, Array]) -> None:
-    flat = dict(piece for name, column in columns.items() for piece in _flat(name, column))
+def _line(record: dict[str, Any]) -> str:
+    try:
+        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_as_json)
+    except ValueError:  # NaN, which is an empty cell; infinity, which JSON cannot say
+        return json.dumps({name: _no_nan(cell, name) for name, cell in record.items()}, default=_as_json)
+
+
+def _as_json(cell: Any) -> Any:
+    """What JSON has no word for: times as ISO text, decimal numbers as numbers."""
+    if isinstance(cell, date | datetime | time):
+        return cell.isoformat()
+    if isinstance(cell, Decimal):
+        return float(cell)
+    raise UnderstudyError(f".jsonl cannot hold {type(cell).__name__} values; write .parquet, or leave the column out")
+
+
+def _no_nan(cell: Any, name: str) -> Any:
+    if isinstance(cell, list):
+        return [_no_nan(each, name) for each in cell]
+    if isinstance(cell, dict):
+        return {key: _no_nan(each, name) for key, each in cell.items()}
+    if isinstance(cell, float) and not math.isfinite(cell):
+        if math.isinf(cell):
+            raise UnderstudyError(f"column {name!r} holds infinity, which .jsonl cannot; write .parquet")
+        return None
+    return cell
+
+
+def _cells(column: Stored) -> list[Any]:
+    if isinstance(column, pa.ChunkedArray):
+        return list(column.to_pylist())
+    if column.dtype.names:
+        return _records(column)
+    # Whole nanoseconds would come as numbers.
+    return list((column.astype("datetime64[us]") if column.dtype.kind == "M" else column).tolist())
+
+
+def _in_memory(column: Stored, name: str) -> Array:
+    if isinstance(column, np.ndarray):
+        return column
+    return to_array(column.combine_chunks(), role="", where=f"column {name!r}")
+
+
+def _write_csv(path: Path, columns: Mapping[str, Stored]) -> None:
+    flat = dict(piece for name, column in columns.items() for piece in _flat(name, _in_memory(column, name)))
     warn_of_formulas(path, chain(flat, _texts(flat)))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n", quoting=quoting_for(_texts(flat)))
         writer.writerow(flat)
         for part in _parts(flat):
-            writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
+            writer.writerows(zip(*map(_cells, part.values()), strict=True))
 
 
 def warn_of_formulas(path: Path, texts: Iterable[str]) -> None:
@@ -83,7 +130,7 @@ def quoting_for(texts: Iterable[str]) -> Literal[0, 2]:
     return csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL
 
 
-WRITERS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {
+WRITERS: dict[str, Callable[[Path, Mapping[str, Stored]], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
     ".jsonl": _write_jsonl,
@@ -91,12 +138,14 @@ WRITERS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {
 }
 
 
-def _fixed_width(column: Array) -> Array:
+def _fixed_width(column: Array, name: str) -> Array:
     """An archive holds no Python objects: text gets the width of the longest."""
+    if column.dtype == object and not all(isinstance(cell, str) for cell in column.flat):
+        raise UnderstudyError(f"column {name!r} holds other values than texts, or none in a row; write .parquet")
     return column.astype(np.str_) if column.dtype == object else column
 
 
-def _parts(columns: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+def _parts(columns: Mapping[str, Stored]) -> Iterator[dict[str, Stored]]:
     for start in range(0, max(map(len, columns.values()), default=0), _ROWS):
         yield {name: column[start : start + _ROWS] for name, column in columns.items()}
 

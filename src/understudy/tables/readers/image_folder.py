@@ -3,7 +3,8 @@
     animals/cat/001.png, animals/dog/017.jpg     label cat, dog
     unlabelled/001.png                           no label
 
-Links that lead out of the folder are refused; files that are no images are left out, and counted in a warning.
+Links that lead out of the folder are refused, and so are folders that are links: their images would be missed. Files
+that are no images are left out, and counted in a warning.
 """
 
 import os
@@ -40,6 +41,10 @@ def _walk(path: Path) -> tuple[list[str], list[str]]:
     others: list[str] = []
     for folder, inner, files in os.walk(path, followlinks=False):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in inner:
+            if os.path.islink(os.path.join(folder, name)):
+                linked = os.path.relpath(os.path.join(folder, name), path)
+                raise UnderstudyError(f"{path}: folder {linked!r} is a link, which is not followed; copy or remove it")
         for name in sorted(files):
             if not name.startswith("."):
                 relative = os.path.relpath(os.path.join(folder, name), path).replace(os.sep, "/")

@@ -40,9 +40,12 @@ def jsonl_source(path: Path) -> Source:
 
     def read(name: str, role: str) -> Array:
         where = f"{path}: column {name!r}"
-        return join_batches(_one_type(parts.pop(name), where), rows, role=role, where=where)
+        return join_batches(_one_type(parts[name], where), rows, role=role, where=where)
 
-    return Source(list(parts), rows, read)
+    def stored(name: str) -> Any:
+        return pa.chunked_array(_one_type(parts[name], f"{path}: column {name!r}"))
+
+    return Source(list(parts), rows, read, stored=stored)
 
 
 def _batches(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:

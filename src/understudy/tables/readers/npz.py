@@ -129,6 +129,8 @@ def plain_column(array: Array, where: str) -> Array:
             return array.astype(object)
         except (ValueError, SystemError) as error:
             raise UnderstudyError(f"{where} holds numbers that are no letters; write it again") from error
+    if not array.dtype.isnative and array.dtype.kind in "biuf":
+        return array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "S":
         raise UnderstudyError(f"{where} holds bytes; store text, e.g. np.asarray(values, dtype=str)")
     return array

@@ -44,7 +44,10 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     def read(name: str, role: str) -> Array:
         return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
 
-    return Source(names, rows, read)
+    def stored(name: str) -> Any:
+        return pa.chunked_array(list(_batches(files, name, kinds[name], BATCH_ROWS)))
+
+    return Source(names, rows, read, stored=stored)
 
 
 def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:

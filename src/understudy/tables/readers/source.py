@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,6 +37,10 @@ class Source:
     """``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells."""
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The classes of a column in their order, where the source itself says so (``datasets.ClassLabel``)."""
+    stored: Callable[[str], Any] | None = None
+    """``stored(name)``: the column as Arrow has it, to be written again as it was; None: ``read`` changes nothing."""
+    letters: Callable[[str], Array] | None = None
+    """``letters(name)``: the column as it is written, in files that do not say what type it has (CSV)."""
 
 
 KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}

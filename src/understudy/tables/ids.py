@@ -1,0 +1,112 @@
+"""Names of rows: whole numbers or text, compared by the letter, and why those of two files do not match.
+
+    ids = id_array(column, "gold.csv: column 'id'")       # checked: one per row, each of them once
+    index = places(ids, of_pool)                          # for each, which of the pool's is spelled so; −1: none
+    near = misspelt(ids, of_pool, index)                  # the first that differs in spelling alone: "12.0", "12"
+
+7 and "7" are one id, 7 and "007" are two: what a file stores as numbers, another may store as text, and a CSV does not
+say. An id that would match but for its spelling is a mistake to point at: the row would be taken for another one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.data.checks import describe
+from understudy.errors import UnderstudyError
+from understudy.store.arrow import Array
+
+# Only such ids have other spellings: numbers, and texts with spaces around them.
+_MAY_DIFFER = r"^\s*[0-9]+(\.0*)?\s*$|^\s|\s$"
+
+
+def id_array(ids: Array, where: str) -> Any:
+    """As Arrow has them: int64, uint64 or text."""
+    if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
+        hint = " (data frames turn whole numbers with gaps into fractions)" if ids.dtype.kind == "f" else ""
+        raise UnderstudyError(f"{where} holds {describe(ids)}{hint}; ids are whole numbers or text, one per row")
+    if ids.dtype.kind in "iu":
+        return pa.array(ids, pa.uint64() if ids.dtype == np.uint64 else pa.int64())
+    values = text_array(ids, where)
+    empty = pc.index(values, "").as_py()
+    if empty >= 0:
+        raise UnderstudyError(f"{where} row {empty} is empty; give the row an id, or leave the column out")
+    return values
+
+
+def check_unique(values: Any, where: str) -> None:
+    if len(pc.unique(values)) == len(values):
+        return
+    known: set[Any] = set()
+    for row, value in enumerate(values.to_pylist()):
+        if value in known:
+            raise UnderstudyError(f"{where} row {row} repeats {value!r}; ids must be unique")
+        known.add(value)
+
+
+def text_array(values: Array, where: str) -> Any:
+    """A column of texts as Arrow has it."""
+    try:
+        return pa.array(values, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
+    except pa.ArrowException as error:
+        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
+
+
+def places(mine: Any, theirs: Any) -> Array:
+    """For each of mine, which of theirs is the same id; −1 where none is."""
+    if mine.type != theirs.type:
+        mine, theirs = as_text(mine), as_text(theirs)
+    index = pc.index_in(mine, value_set=theirs)
+    # A copy: Arrow's own memory is read-only, which torch warns about.
+    return np.array(pc.fill_null(index.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))
+
+
+def as_text(ids: Any) -> Any:
+    return ids if pa.types.is_large_string(ids.type) else ids.cast(pa.large_string())
+
+
+@dataclass(frozen=True)
+class Misspelt:
+    row: int
+    mine: str
+    theirs: str
+    count: int
+    """How many ids differ so."""
+
+    def __str__(self) -> str:
+        why = (
+            "spaces" if self.mine.strip() == self.theirs.strip()
+            else "data frames with gaps write whole numbers so" if "." in self.mine + self.theirs
+            else "leading zeros"
+        )  # fmt: skip
+        return f"{self.mine!r}, where there is {self.theirs!r} ({why}; {self.count} such ids)"
+
+
+def misspelt(mine: Any, theirs: Any, index: Array) -> Misspelt | None:
+    """The first of mine without a match (``index``) that one of theirs would be but for its spelling."""
+    if pa.types.is_integer(mine.type) and pa.types.is_integer(theirs.type):
+        return None
+    rows = np.flatnonzero(index < 0)
+    mine = as_text(mine).take(pa.array(rows))
+    theirs = as_text(theirs)
+    if not pc.any(pc.match_substring_regex(mine, _MAY_DIFFER)).as_py():
+        # Then it is theirs that are odd, if any: mostly none, and nothing is left to do.
+        theirs = theirs.filter(pc.match_substring_regex(theirs, _MAY_DIFFER))
+    near = pc.index_in(_plain(mine), value_set=_plain(theirs)) if len(mine) and len(theirs) else None
+    if near is None or near.null_count == len(near):
+        return None
+    first = int(pc.index(pc.is_valid(near), True).as_py())
+    return Misspelt(
+        int(rows[first]), mine[first].as_py(), theirs[near[first].as_py()].as_py(), len(near) - near.null_count
+    )
+
+
+def _plain(texts: Any) -> Any:
+    """Without spaces around, the .0 of a fraction, and leading zeros."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    return pc.replace_substring_regex(trimmed, r"^0*([0-9]+)(\.0*)?$", r"\1")
