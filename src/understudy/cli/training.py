@@ -129,6 +129,8 @@ def _absolute(name: str | Path) -> str:
 
 def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
     """Read the files, train, write the run and its report."""
+    from understudy.cli.standing import standing_of
+    from understudy.report.answers import answers
     from understudy.report.page import write_run_report
 
     options, run_method = _method(request)
@@ -158,12 +160,15 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
             if not resume:
                 _clear(out)
             raise
+        how = None if request.method == AUTO else METHODS[request.method](**options)
+        found = standing_of(run, build, examples, how, recipe | {"device": device})
     chosen = why_chosen(run) if request.method == AUTO else None
     write_run_report(
         out / "report.html",
         run,
         gold=examples.gold,
         pool=examples.pool,
+        found=found,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=warnings,
         settings=request.facts() | suited.length_fact(run.config) | _penalty(run) | _choice(chosen),
@@ -171,7 +176,10 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
     print_witnesses(run.facts)
-    _print_result(run, out)
+    _print_result(run)
+    for _, sentences in answers(run, found)[:2]:
+        typer.echo(" ".join(sentences))
+    typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
 
 
 def _choice(chosen: str | None) -> dict[str, str]:
@@ -214,14 +222,13 @@ def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -
     return notes | {"class_names": list(examples.class_names), "class_places": places}
 
 
-def _print_result(run: Run, out: Path) -> None:
+def _print_result(run: Run) -> None:
     moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
     moments["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
     for prefix in ("test", "select"):
         for when, measured in run.metrics(prefix).items():
             if "accuracy" in measured:
                 typer.echo(f"{prefix} accuracy {percent(measured['accuracy'])}% ({moments[when]})")
-    typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
 
 
 def _average(build: Any, device: torch.device | None) -> EMA:

@@ -15,6 +15,7 @@ from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
 from understudy.reconciling.reconcile import NUMBERS
 from understudy.reconciling.words import HEADINGS, witness_table
+from understudy.report.answers import Standing, answers, standing
 from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
 from understudy.store.files import write_text
 from understudy.training.run import Run
@@ -31,13 +32,34 @@ FACT_NAMES = {
     "mean_weight": "Mean weight of a pool row",
     "share_weight_1": "Share of pool rows with weight exactly 1",
     "cross_fitted_folds": "Copies of the student pretrained to be asked about gold (cross-fitting)",
+    "asked_of_memory": "Whether the student seemed to know gold by heart when it was asked (1: yes)",
+    "class_shift": "Share of rows by which the teacher's classes differ between gold and pool",
+    "class_shift_p": "Chance of so large a difference by luck",
+    "ups.share_selected": "Share of pool rows with a class that is sure enough",
+    "oracle.share_right": "Share of pool labels that are right",
+    "confident.kept_rows": "Pool rows sure enough to be kept",
+    "co_teaching.forget_rate": "Share of a batch left out for its large loss",
+    "forward.mean_accuracy": "Teacher's accuracy in the mean of the classes, from gold",
     "reconciled.log_loss": "Log-loss of the reconciled labels on gold rows that had no part in them",
     "reconciled.accuracy": "Gold rows on which reconciled labels are right, made without their truth",
     "reconciled.gold_rows": "Gold rows that weighed the witnesses",
     "prepare_seconds": "Seconds of preparation",
     "train_seconds": "Seconds in all",
 }
-SHARES = ("slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy")
+SHARES = (
+    "slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy", "class_shift",
+    "class_shift_p", "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "forward.mean_accuracy",
+)  # fmt: skip
+OF_SLOTS = {
+    "mean_weight": "Mean weight of a pool row by {}",
+    "share_weight_1": "Share of pool rows with weight exactly 1 by {}",
+    "largest_weight": "Largest weight of a pool row by {}",
+    "mean_alpha": "Teacher's accuracy on the pool, as estimated by {}",
+    "mean_k": "Candidate classes kept per pool row by {}",
+}
+"""What several slots tell, each of itself: ``debias.mean_weight``."""
+TOLD_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
+"""The method's own figure again, and what the table of results has."""
 
 WITNESSES = tuple(f"reconciled.{number} of " for number in NUMBERS)
 
@@ -88,11 +110,13 @@ def write_run_report(
     *,
     gold: Gold | None = None,
     pool: Pool | None = None,
+    found: Standing | None = None,
     lower_bound: float = 0.5,
     warnings: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """The page of one training. ``settings``: what was asked for, shown among the facts.
+    """The page of one training. ``found``: how it stands (``report/answers.py``), which comes first; ``settings``: what
+    was asked for, shown among the facts.
 
     Trust in the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
@@ -105,7 +129,8 @@ def write_run_report(
         classes=config.get("classes"),
         class_names=config.get("class_names"),
     )
-    write_page(path, warnings=warnings, settings=settings, **run_parts(run), **trust_section(trust))
+    first = answers(run, found or standing(run, gold=gold), warnings)
+    write_page(path, warnings=warnings, settings=settings, answers=first, **run_parts(run), **trust_section(trust))
 
 
 def run_parts(run: Run) -> dict[str, Any]:
@@ -124,17 +149,43 @@ def run_parts(run: Run) -> dict[str, Any]:
         "witness_headings": HEADINGS,
         "results": _run_results(run),
         "curves_svg": run_curves(run.history, run.selected_epoch) if run.history else None,
+        "curves_read": curves_read(run.history),
         "curves_note": "The training loss is the method's own: compare it over epochs, not between methods.",
     }
 
 
+def curves_read(history: Sequence[Mapping[str, float]]) -> str:
+    """How to read the curves that are there."""
+    texts = ["A training loss that still falls at the end says that more epochs would fit these labels better"]
+    if any("test_accuracy" in record or "select_accuracy" in record for record in history[:1]):
+        texts.append("an accuracy that still rises, that they would help")
+        texts.append("a test loss that climbs while the accuracy stays is growing overconfidence")
+    else:
+        texts.append("whether that would help, only labelled rows that do not train can tell (--test)")
+    return "; ".join(texts) + "."
+
+
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
-    forms = {
-        name: ".1%" if name in SHARES else ",.0f" if float(value).is_integer() else ".3g"
-        for name, value in facts.items()
-    }
-    return [(FACT_NAMES.get(name, name.replace("_", " ")), format(value, forms[name])) for name, value in facts.items()]
+    told = {name: value for name, value in facts.items() if not name.startswith(TOLD_ELSEWHERE)}
+    # A single weight is the whole of it, and was told as such.
+    own = {name for name in told if "." in name and told[name] == told.get(name.partition(".")[2])}
+    return [(_fact_name(name), _fact(name, value)) for name, value in told.items() if name not in own]
+
+
+def _fact_name(name: str) -> str:
+    slot, _, what = name.partition(".")
+    if name in FACT_NAMES:
+        return FACT_NAMES[name]
+    return OF_SLOTS[what].format(slot) if what in OF_SLOTS else name.replace("_", " ")
+
+
+def _fact(name: str, value: float) -> str:
+    if name in SHARES or name.endswith("share_weight_1"):
+        return "under 0.1%" if 0 < value < 0.001 else f"{value:.1%}"
+    if name.endswith("_seconds"):
+        return f"{value:,.1f}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.3g}"
 
 
 def _run_results(run: Run) -> list[list[str]]:
