@@ -25,7 +25,7 @@ from benchmarks.figures import Figure, markdown
 
 BENCHMARKS = (
     *("train_overhead", "reweight_step", "reweight_torchopt", "reliability", "selection", "label_errors"),
-    *("large_pool", "compare_speed", "linear_fit", "start_up", "growth"),
+    *("large_pool", "compare_speed", "linear_fit", "text_training", "start_up", "growth"),
 )
 
 DRAWN = {"growth"}
