@@ -102,7 +102,7 @@ def test_rows_are_asked_of_students_that_did_not_see_them() -> None:
 
 def test_curves_are_explained_as_they_are() -> None:
     plain, tested = curves_read([{"loss": 1.0}]), curves_read([{"loss": 1.0, "test_accuracy": 0.5}])
-    assert "loss that still falls" in plain and "rises" not in plain and "--test" in plain
+    assert "loss that still falls" in plain and "rises" not in plain and "rows that do not train" in plain
     assert "accuracy that still rises" in tested
 
 

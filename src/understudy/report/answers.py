@@ -198,8 +198,8 @@ def _next(found: Standing) -> list[str]:
         )
     if found.is_above_chance:
         sentences.append(
-            "understudy predict applies it to new rows; understudy select picks the rows most worth a label to make it "
-            "better."
+            "Apply it to new rows with understudy predict; understudy select picks the rows most worth a label to make "
+            "it better."
         )
     return sentences
 

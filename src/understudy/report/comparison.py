@@ -45,7 +45,9 @@ def write_comparison_report(
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:
     """What the page of a comparison shows of the comparison itself."""
     chances = {} if comparison.recommendation is None else comparison.recommendation.chances
-    trained = any(outcome.history for by_seed in comparison.outcomes.values() for outcome in by_seed.values())
+    # Of trainings to convergence there are one or two points, which show nothing.
+    longest = max((len(one.history) for by_seed in comparison.outcomes.values() for one in by_seed.values()), default=0)
+    trained = longest > 2
     lines = [
         {"method": line.method, "colour": look_of(comparison, line.method)[0], **line.texts()}
         | {"chance": chance(chances.get(line.method))}

@@ -18,6 +18,7 @@ from understudy.reconciling.words import HEADINGS, witness_table
 from understudy.report.answers import Standing, answers, standing
 from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
 from understudy.store.files import write_text
+from understudy.training.recipe import LBFGS
 from understudy.training.run import Run
 
 FACT_NAMES = {
@@ -140,15 +141,18 @@ def run_parts(run: Run) -> dict[str, Any]:
     rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
     trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
     alone = rows["gold"] and not rows["pool"]
+    converged = config.get("optimizer") == LBFGS
+    how = "Trained to convergence" if converged else f"{len(run.history)} epochs"
     return {
         "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
-        "lead": f"{len(run.history)} epochs on {trained_on}." if trained_on else f"{len(run.history)} epochs.",
+        "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
         # What is told of each witness has a table of its own.
         "facts": name_facts({name: value for name, value in run.facts.items() if not name.startswith(WITNESSES)}),
         "witnesses": witness_table(run.facts),
         "witness_headings": HEADINGS,
         "results": _run_results(run),
-        "curves_svg": run_curves(run.history, run.selected_epoch) if run.history else None,
+        # To convergence it is a few points, whose loss leaves out the penalty and may rise: nothing to learn from.
+        "curves_svg": run_curves(run.history, run.selected_epoch) if run.history and not converged else None,
         "curves_read": curves_read(run.history),
         "curves_note": "The training loss is the method's own: compare it over epochs, not between methods.",
     }
@@ -161,13 +165,15 @@ def curves_read(history: Sequence[Mapping[str, float]]) -> str:
         texts.append("an accuracy that still rises, that they would help")
         texts.append("a test loss that climbs while the accuracy stays is growing overconfidence")
     else:
-        texts.append("whether that would help, only labelled rows that do not train can tell (--test)")
+        texts.append("whether that would help, only labelled rows that do not train can tell")
     return "; ".join(texts) + "."
 
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
     told = {name: value for name, value in facts.items() if not name.startswith(TOLD_ELSEWHERE)}
+    if told.get("mean_weight") == told.get("share_weight_1") == 1:
+        del told["mean_weight"], told["share_weight_1"]  # nothing is weighed
     # A single weight is the whole of it, and was told as such.
     own = {name for name in told if "." in name and told[name] == told.get(name.partition(".")[2])}
     return [(_fact_name(name), _fact(name, value)) for name, value in told.items() if name not in own]
