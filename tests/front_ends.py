@@ -1,6 +1,7 @@
 """What the tests of the front ends share: students with dropout, a small world for each, ``us.train`` beside them."""
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ ADAMW: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.01}
 """Its moments and the weight decay move a student even where no loss does, unless the step is left out."""
 VOCABULARY, LENGTH = 30, 6
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # What makes labels by trainings of its own is no matter of steps.
 each_method = pytest.mark.parametrize("name", sorted(us.METHODS.keys() - {"reconciled"}))
 

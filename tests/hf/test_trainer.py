@@ -24,6 +24,7 @@ from ..front_ends import (
     bert,
     build,
     each_method,
+    needs_fork,
     net,
     trained,
     world,
@@ -104,6 +105,7 @@ def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, kind: str, s
     assert_same_run(resumed.run(), trained(start, RESUMED[name](), epochs=epochs), start)
 
 
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ..front_ends import (
     assert_same_run,
     build,
     each_method,
+    needs_fork,
     net,
     trained,
     world,
@@ -80,18 +81,21 @@ def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, stop: int, t
     assert_same_run(module.run(), trained(net(), RESUMED[name]()), net())
 
 
+@needs_fork
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
     """Between two checkpoints, right before a step."""
 
-    def work() -> None:
+    def train(path: Path | None = None) -> Any:
         kept = pl.callbacks.ModelCheckpoint(tmp_path / "kept", every_n_train_steps=2, save_last=True)
-        fit(make(net(), RESUMED[name]()), tmp_path, callbacks=[kept], enable_checkpointing=True)
+        module = make(net(), RESUMED[name]())
+        fit(module, tmp_path, path=path, callbacks=[kept], enable_checkpointing=True)
+        return module
 
-    assert forked(work, kill=("before a step", 4 if name == "l2rw" else 12)) is None
-    module = make(net(), RESUMED[name]())
-    fit(module, tmp_path, path=tmp_path / "kept" / "last.ckpt")
+    assert forked(train, kill=("before a step", 4 if name == "l2rw" else 12)) is None
+    module = train(tmp_path / "kept" / "last.ckpt")
     assert_same_run(module.run(), trained(net(), RESUMED[name]()), net())
 
 

@@ -47,6 +47,18 @@ def test_a_loop_that_is_elsewhere_is_refused() -> None:
         steps.loss(steps.session.student, 3)
 
 
+def test_a_run_is_to_be_had_between_epochs() -> None:
+    """Its student is in eval mode, which would silence dropout for the rest of an epoch."""
+    steps = open_steps()
+    for number in range(7):
+        steps.loss(steps.session.student, number)
+    assert len(steps.run(lr=0.1).history) == 1 and steps.run(lr=0.1).config["lr"] == 0.1
+    steps.loss(steps.session.student, 0)
+    assert steps.session.student.training
+    with pytest.raises(us.UnderstudyError, match="an epoch is under way"):
+        steps.run()
+
+
 def test_numbers_are_as_many_as_batches_and_draw_nothing() -> None:
     numbers = open_steps().numbers()
     before = torch.get_rng_state()

@@ -134,6 +134,8 @@ class Steps:
 
     def run(self, **config: Any) -> Run:
         """What the training has produced so far, to be saved, reported and asked; ``config``: what else it was told."""
+        if self._batches is not None:
+            raise UnderstudyError("an epoch is under way; ask for the run after it, or when training has ended")
         session = self.session
         told = {name: value for name, value in session.options.items() if isinstance(value, int | float | str | None)}
         known = {"objective": session.objective.name, "classes": session.classes, "epochs": session.epochs}
