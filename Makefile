@@ -39,9 +39,10 @@ docs: .venv/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html docs build/site
 	@echo build/site/index.html
 
-# The start page's picture; every other one is written by the experiment named beside it.
+# The pictures of the start page and of "choosing a method"; every other one is written by the experiment beside it.
 figures: .venv/.installed
 	$(BIN)/python docs/figures/problem.py
+	$(BIN)/python docs/figures/settings.py
 
 # The peers live in an environment of their own, so that their pins never meet ours.
 .peers/.installed: constraints.txt benchmarks/peers.txt

@@ -68,3 +68,35 @@ def test_the_commands_are_those_of_the_command_line(reference: ModuleType) -> No
     text = reference.commands()
     assert "## `understudy train`" in text and "## `understudy example`" in text
     assert "--text" in text and "$ " not in text
+
+
+def numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+\.\d", text))
+
+
+def test_what_choosing_a_method_quotes_was_measured() -> None:
+    """Every decimal number on the page stands in the tables it speaks of, rounded as there."""
+    page = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    auto, alternatives = ((DOCS / "results" / f"{name}.md").read_text("utf-8") for name in ("auto", "alternatives"))
+    lead = re.search(r"auto − best alternative, mean over 24 of 24 settings \| \+([\d.]+)", alternatives)
+    assert lead is not None
+    means = re.findall(r"^\| (\S+|gold only) \|.* \| ([\d.]+) \|$", auto, flags=re.MULTILINE)
+    known = {mean for _, mean in means} | {f"{float(lead[1]):.1f}", "82.0"}
+    assert numbers(page) - {"0.7"} <= known
+    assert "settings below it by more than 0.5 | 0 | 0 | yes" in alternatives
+    assert re.search(r"^\| \*\*auto\*\* \|.* 83\.6 \|$", auto, flags=re.MULTILINE)
+
+
+def test_pictures_show_the_numbers_of_the_pages(reference: ModuleType) -> None:
+    """The start page says in words what its picture shows, and both looks show the same."""
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    for look in ("light", "dark"):
+        shown = set(re.findall(r">(\d+%)<", (DOCS / f"figures/problem-{look}.svg").read_text(encoding="utf-8")))
+        assert shown == set(re.findall(r"\d+%", page)), look
+    spec = importlib.util.spec_from_file_location("settings", DOCS / "figures/settings.py")
+    assert spec is not None and spec.loader is not None
+    figure = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figure)
+    found = figure.settings((DOCS / "results/alternatives.md").read_text(encoding="utf-8"))
+    picture = (DOCS / "figures/settings-light.svg").read_text(encoding="utf-8")
+    assert len(found) == 24 and all(f">{setting.name}<" in picture for setting in found)

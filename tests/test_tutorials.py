@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from understudy import cli
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted((DOCS / "tutorials").glob("*.md"))
+PAGES = sorted([DOCS / "start.md", *(DOCS / "tutorials").glob("*.md")])
 # What a reader does once, before the first block; the build job does it with the wheel.
 BEFOREHAND = ("pip install ", "python -m venv ", ". ")
 

@@ -76,11 +76,11 @@ def _with_labels(messages: Path, said: Any) -> dict[str, Any]:
 
 def draw(path: Path, found: Found, ink: str, paper: str, faint: str) -> None:
     style = {
-        "svg.fonttype": "none", "svg.hashsalt": "understudy", "font.size": 11, "text.color": ink,
+        "svg.fonttype": "none", "svg.hashsalt": "understudy", "font.size": 12, "text.color": ink,
         "font.family": "sans-serif", "font.sans-serif": ["Arial", "Helvetica", "DejaVu Sans"],
     }  # fmt: skip
     with plt.rc_context(style):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=[1.15, 1])
+        figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6), width_ratios=[1.1, 1])
         _draw_squares(left, found.squares, {UNLABELLED: paper, SAID_RIGHT: faint, SAID_WRONG: WRONG, CHECKED: GOLD})
         _draw_bars(right, found.accuracies, ink, faint)
         figure.tight_layout(w_pad=2)
@@ -93,13 +93,14 @@ def _draw_squares(axis: Axes, squares: np.ndarray[Any, Any], colours: dict[int, 
     where = np.arange(len(squares))
     for kind, colour in colours.items():
         rows = where[squares == kind]
-        axis.scatter(rows % ACROSS, -(rows // ACROSS), s=13, marker="s", color=colour, linewidth=0)
+        axis.scatter(rows % ACROSS, -(rows // ACROSS), s=11, marker="s", color=colour, linewidth=0)
     given = counts[SAID_RIGHT] + counts[SAID_WRONG]
     axis.set_title(f"{counts[CHECKED]} labels you checked,\n{given:,} that an LLM gave", loc="left", fontweight="bold")
-    legend = ((GOLD, "checked"), (colours[SAID_RIGHT], "the LLM's"), (WRONG, "the LLM's, wrong: nobody knows which"))
-    for place, (colour, text) in zip((0.0, 0.19, 0.39), legend, strict=True):
-        axis.text(place, -0.06, "■", color=colour, transform=axis.transAxes, va="top")
-        axis.text(place + 0.035, -0.06, text, transform=axis.transAxes, va="top", fontsize=10)
+    legend = ((GOLD, "checked"), (colours[SAID_RIGHT], "right"), (WRONG, "wrong, and nobody knows"))
+    for place, (colour, text) in zip((0.0, 0.25, 0.43), legend, strict=True):
+        axis.text(place, -0.03, "■", color=colour, transform=axis.transAxes, va="top")
+        axis.text(place + 0.045, -0.03, text, transform=axis.transAxes, va="top")
+    axis.margins(x=0.01, y=0.02)
     axis.set_axis_off()
 
 

@@ -3,13 +3,14 @@
 import csv
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
 from understudy.errors import UnderstudyError
-from understudy.samples.tickets import CLASSES, CROWD, GOLD, MENTIONS, POOL, TEST, write_tickets
+from understudy.samples.tickets import CLASSES, CROWD, GOLD, POOL, TEST, make_tickets, write_tickets
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -19,7 +20,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_the_files_are_what_the_help_says(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, ["example", "--out", str(tmp_path / "tickets")])
-    assert result.exit_code == 0 and len(result.output.split()) == 5
+    assert result.exit_code == 0 and len(result.output.split()) == 6
     folder = tmp_path / "tickets"
     messages, gold, test = (rows(folder / f"{name}.csv") for name in ("messages", "gold", "test"))
     assert (len(messages), len(gold), len(test)) == (POOL, GOLD, TEST) == (1500, 120, 500)
@@ -30,18 +31,27 @@ def test_the_files_are_what_the_help_says(tmp_path: Path) -> None:
     assert [answer["id"] for answer in answers] == ids == [row["id"] for row in rows(folder / "crowd.csv")]
 
 
+def test_the_single_file_says_what_the_others_say(tmp_path: Path) -> None:
+    write_tickets(tmp_path)
+    mine, messages = rows(tmp_path / "mine.csv"), rows(tmp_path / "messages.csv")
+    checked = {row["id"]: row["label"] for row in rows(tmp_path / "gold.csv")}
+    answers = [json.loads(line)["answer"] for line in (tmp_path / "answers.jsonl").read_text("utf-8").splitlines()]
+    for own, message, answer in zip(mine, messages, answers, strict=True):
+        assert own["message"] == message["message"] and own["checked"] == checked.get(message["id"], "")
+        assert own["llm"] in answer and (own["llm"] in CLASSES) == (answer.split()[-1].strip(".") == own["llm"])
+
+
 def test_the_llm_is_right_three_times_in_four_and_errs_where_something_else_is_mentioned(tmp_path: Path) -> None:
     write_tickets(tmp_path)
-    truth = {row["id"]: row["label"] for row in rows(tmp_path / "gold.csv")}
-    text = {row["id"]: row["message"].lower() for row in rows(tmp_path / "messages.csv")}
+    tickets, _ = make_tickets(Random(0))
     lines = (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()
-    said = {answer["id"]: answer["answer"] for answer in map(json.loads, lines)}
-    by_the_way = [phrase for phrases in MENTIONS.values() for phrase in phrases.split("|")]
     right: dict[bool, list[bool]] = {True: [], False: []}
-    for id, label in truth.items():
-        right[any(phrase.lower() in text[id] for phrase in by_the_way)].append(label in said[id])
+    for ticket, answer in zip(tickets, map(json.loads, lines), strict=True):
+        assert ticket.id == answer["id"]
+        right[ticket.mentions is not None].append(ticket.label in answer["answer"])
     misled, plain = (sum(right[kind]) / len(right[kind]) for kind in (True, False))
-    assert 0.35 < misled < 0.65 and plain > 0.85
+    assert 0.4 < misled < 0.55 and 0.85 < plain < 0.95
+    assert 0.7 < sum(sum(kind) for kind in right.values()) / len(tickets) < 0.8
 
 
 def test_the_crowd_has_a_member_who_always_says_the_same(tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ import typer
 def example_command(out: Annotated[Path, typer.Option(help="New folder for the files.")] = Path("tickets")) -> None:
     """Write the files of the tutorials: support messages, an LLM's answers, a crowd's, and some labels that are right.
 
-    - `messages.csv`: 1,500 messages, `id` and `message`
+    - `mine.csv`: 1,500 messages, what an LLM called each (`llm`), and the 120 labels that are right (`checked`)
 
-    - `answers.jsonl`: what an LLM answered for each, right about three times in four
+    The same in several files, as it often comes:
+
+    - `messages.csv`: `id` and `message`
+
+    - `answers.jsonl`: the LLM's answers in its own words, right about three times in four
 
     - `crowd.csv`: what six people said, each of half of them
 
-    - `gold.csv`: 120 labels that are right, `id` and `label`; `test.csv`: 500 more messages, to test on
+    - `gold.csv`: the labels that are right, `id` and `label`; `test.csv`: 500 more messages, to test on
 
     Everything is made up, the LLM and the crowd too. The same files each time, and nothing is downloaded.
 

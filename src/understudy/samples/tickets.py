@@ -1,6 +1,6 @@
 """Messages to a shop's support, what an LLM and a crowd made of them, and some labels that are right.
 
-    write_tickets(Path("tickets"))        # messages.csv, answers.jsonl, crowd.csv, gold.csv, test.csv
+    write_tickets(Path("tickets"))        # mine.csv, messages.csv, answers.jsonl, crowd.csv, gold.csv, test.csv
 
 The messages are made up: each has one intent, which is its class, two in five also mention something else, and six in a
 hundred are too vague to tell. The imitated LLM errs where something else is mentioned: it names that every other time.
@@ -76,15 +76,19 @@ class Ticket:
 
 
 def write_tickets(folder: Path, seed: int = 0) -> list[Path]:
-    """Five files in a new folder: what one has before a training."""
+    """Six files in a new folder: what one has before a training."""
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UnderstudyError(f"{folder} already exists and is not empty; choose a new folder with --out")
     random = Random(seed)
     pool, test = make_tickets(random)
     gold = sorted(random.sample(pool, GOLD), key=lambda ticket: ticket.id)
+    answers = {ticket.id: _answer(random, ticket) for ticket in pool}
+    checked = {ticket.id: ticket.label for ticket in gold}
+    mine = ((ticket.text, answers[ticket.id][0], checked.get(ticket.id, "")) for ticket in pool)
     files = {
+        "mine.csv": _table(("message", "llm", "checked"), mine),
         "messages.csv": _table(("id", "message"), ((ticket.id, ticket.text) for ticket in pool)),
-        "answers.jsonl": "".join(_answer(random, ticket) for ticket in pool),
+        "answers.jsonl": "".join(json.dumps({"id": id, "answer": words}) + "\n" for id, (_, words) in answers.items()),
         "crowd.csv": _table(("id", *CROWD), ((ticket.id, *_votes(random, ticket)) for ticket in pool)),
         "gold.csv": _table(("id", "label"), ((ticket.id, ticket.label) for ticket in gold)),
         "test.csv": _table(("id", "message", "label"), ((ticket.id, ticket.text, ticket.label) for ticket in test)),
@@ -118,16 +122,14 @@ def _phrase(random: Random, phrases: str) -> str:
     return chosen[0].upper() + chosen[1:] + random.choice(".!")
 
 
-def _answer(random: Random, ticket: Ticket) -> str:
-    """A line of the LLM's answers, in the words it might use."""
+def _answer(random: Random, ticket: Ticket) -> tuple[str, str]:
+    """What the LLM means, and the words it might use; now and then it means nothing."""
     if random.random() < 0.02:
-        said = random.choice(["I cannot tell.", "billing or delivery", "Please give me more context."])
-        return json.dumps({"id": ticket.id, "answer": said}) + "\n"
-    misled = ticket.mentions is not None and random.random() < 0.5
+        return "", random.choice(["I cannot tell.", "billing or delivery", "Please give me more context."])
+    misled = random.random() < 0.5
     sees = random.random() < (0.25 if ticket.vague else 0.95)
-    label = ticket.mentions if misled else ticket.label if sees else random.choice(CLASSES)
-    form = random.choice(["{}", "{}", "{}", "{}.", "This is about {}."])
-    return json.dumps({"id": ticket.id, "answer": form.format(label)}) + "\n"
+    label = ticket.mentions if misled and ticket.mentions else ticket.label if sees else random.choice(CLASSES)
+    return label, random.choice(["{}", "{}", "{}", "{}.", "This is about {}."]).format(label)
 
 
 def _votes(random: Random, ticket: Ticket) -> Iterable[str]:
