@@ -1,12 +1,14 @@
 """What the site takes from the code: public names by package, the commands, and headings for tables that lack one.
 
 A page that says `<!-- names: training data -->` gets every public name whose home is in one of these packages, so a new
-name is there without an edit; `<!-- commands -->` becomes the command line's own help.
+name is there without an edit; `others` are the packages that no page names. `<!-- commands -->` becomes the command
+line's own help.
 """
 
 import inspect
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +29,12 @@ def home(name: str) -> str:
 
 
 def names_of(packages: str) -> list[str]:
+    """Public names by package; those of packages that no page of the reference names are the ``others``."""
     wanted = packages.split()
+    if wanted == ["others"]:
+        pages = "".join(page.read_text(encoding="utf-8") for page in (Path(__file__).parent / "reference").glob("*.md"))
+        listed = " ".join(NAMES.findall(pages)).split()
+        wanted = sorted({home(name) for name in dir(us)} - set(listed))
     found = [name for name in dir(us) if home(name) in wanted]
     return sorted(found, key=lambda name: (wanted.index(home(name)), name.lower()))
 
