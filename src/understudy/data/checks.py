@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.store.frames import as_column
 
 # Rows per look at a large array: keeps temporary memory near 100 MB at 100 classes.
 CHUNK = 1 << 17
@@ -152,6 +153,8 @@ def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[An
     """Row names, unique; kept as given (integers or strings)."""
     if ids is None:
         return None
+    column = as_column(ids)
+    ids = ids if column is None else column.to_pylist()
     try:
         array = np.asarray(ids if isinstance(ids, Sequence | np.ndarray | Tensor) else list(ids))
     except (TypeError, ValueError) as error:

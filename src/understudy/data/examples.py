@@ -8,7 +8,7 @@ some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which 
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -18,7 +18,8 @@ from torch import Tensor
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
 from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Labels, as_labels
+from understudy.labels.forms import Labels
+from understudy.labels.naming import Naming, check_same_naming, joint_naming, read_named
 
 Ids = np.ndarray[Any, Any]
 Answer = TypeVar("Answer")
@@ -32,12 +33,16 @@ class Gold:
     active learning: they are not a random sample, so they train and never estimate. ``estimate_only=True`` marks the
     opposite: rows that estimate, and may select and judge, but that no student is ever fitted to (Weighted
     Distillation's S_v). Both take one answer for all rows or one for each. ``a + b`` concatenates.
+    ``y`` and ``teacher`` may hold class names, ``teacher`` also as a frame with a column for each; ``classes`` lists
+    them in their order (the alphabet's without it). ``x`` may be a frame of numbers.
     ``collate`` makes a batch of a list of a Dataset's items, as a DataLoader's ``collate_fn`` does; pool rows need the
     same one, because gold and pool rows of a batch are collated together.
     """
 
-    derived = ("answers",)
+    derived = ("answers", "naming")
     """What follows from the rest, and is no part of a fingerprint."""
+    naming: Naming | None = None
+    """How the classes are called; None in a set that our own code made of numbers."""
     answers: dict[Hashable, Any] | None = None
     """What was estimated from these rows, for trainings that share them; None: every training estimates anew."""
     # Set only where there are such rows: gold without them has the fingerprint it always had.
@@ -52,16 +57,19 @@ class Gold:
         chosen: bool | Any = False,
         *,
         estimate_only: bool | Any = False,
+        classes: Sequence[str] | None = None,
         collate: Collate | None = None,
         name: str = "gold",
     ) -> None:
         rows = as_rows(x, f"{name}.x", collate)
+        y, labels, self.naming = read_named(y, teacher, classes, name)
         y = check_labels(y, f"{name}.y")
         check_length(len(y), len(rows), f"{name}.y", f"{name}.x")
         if not len(y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
         ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y), f"{name}.chosen")
-        labels = None if teacher is None else as_labels(teacher, f"{name}.teacher")
+        if self.naming.names is not None and int(y.max()) >= len(self.naming.names):
+            raise UnderstudyError(f"{name}.y holds class {int(y.max())}, but classes= names {len(self.naming.names)}")
         if labels is not None:
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
         self._fill(rows, y, labels, ids, chosen)
@@ -118,6 +126,11 @@ class Gold:
     def x(self) -> Any:
         return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """In the order of the class numbers; None where there are numbers alone."""
+        return None if self.naming is None else self.naming.names
+
     def estimate_rows(self) -> Tensor:
         """Rows that may estimate the teacher: it labelled them unseen, and they were not chosen."""
         return self.teacher_rows[~self.chosen[self.teacher_rows]]
@@ -151,7 +164,7 @@ class Gold:
         """Some rows of this set, with what the teacher said of them."""
         part = Gold.__new__(Gold)
         part.rows = SubsetRows(self.rows, index)
-        part.y, part.chosen = self.y[index], self.chosen[index]
+        part.y, part.chosen, part.naming = self.y[index], self.chosen[index], self.naming
         part.ids = None if self.ids is None else self.ids[index.numpy()]
         part._keep_marks(self.estimate_only[index])
         position = torch.full((len(self),), -1)
@@ -180,9 +193,10 @@ class Gold:
         """``self + other`` where it is known that they share no ids."""
         if (self.ids is None) != (other.ids is None):
             raise UnderstudyError("one gold set has ids and the other has none; give ids to both or to neither")
+        check_same_naming(self.naming, other.naming, "one gold set", "the other")
         ids = None if self.ids is None or other.ids is None else np.concatenate([self.ids, other.ids])
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
-        both.chosen = torch.cat([self.chosen, other.chosen])
+        both.chosen, both.naming = torch.cat([self.chosen, other.chosen]), joint_naming(self.naming, other.naming)
         both._keep_marks(torch.cat([self.estimate_only, other.estimate_only]))
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
         if teachers:
@@ -198,16 +212,23 @@ class Gold:
 class Pool:
     """Examples with imperfect labels (``teacher``), or with none (``teacher=None``, for active learning).
 
-    ``collate``: as for ``Gold``.
+    ``classes``, ``collate``: as for ``Gold``.
     """
 
-    derived: ClassVar[tuple[str, ...]] = ("size",)
+    derived: ClassVar[tuple[str, ...]] = ("size", "naming")
+    naming: Naming | None = None
 
     def __init__(
-        self, x: Any, teacher: Any = None, ids: Iterable[Any] | None = None, *, collate: Collate | None = None
+        self,
+        x: Any,
+        teacher: Any = None,
+        ids: Iterable[Any] | None = None,
+        *,
+        classes: Sequence[str] | None = None,
+        collate: Collate | None = None,
     ) -> None:
         rows = as_rows(x, "pool.x", collate)
-        labels = None if teacher is None else as_labels(teacher, "pool.teacher")
+        _, labels, self.naming = read_named(None, teacher, classes, "pool")
         if labels is not None:
             check_length(len(labels), len(rows), "pool.teacher", "pool.x")
         self._fill(rows, labels, check_ids(ids, len(rows), "pool"))
@@ -234,6 +255,11 @@ class Pool:
     def x(self) -> Any:
         return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """In the order of the class numbers; None where there are numbers alone."""
+        return None if self.naming is None else self.naming.names
+
     def __sklearn_clone__(self) -> "Pool":
         """Clones of a classifier share its pool: training changes nothing in it, and copies would be large."""
         return self
@@ -241,7 +267,9 @@ class Pool:
     def take(self, index: Tensor) -> "Pool":
         """Some rows of this set, with the teacher's labels."""
         teacher = None if self.teacher is None else self.teacher.take(index)
-        return Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
+        part = Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
+        part.naming = self.naming
+        return part
 
 
 def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from understudy.data.checks import check_finite, check_length, to_tensor
+from understudy.data.frames import frame_values
 from understudy.data.memory import COMFORTABLE, Readahead, block_rows, total_memory
 from understudy.data.tokens import Reader, Tokens
 from understudy.errors import UnderstudyError
@@ -52,6 +53,8 @@ class Rows(ABC):
     """Whether ``take_sparse`` has an answer."""
     is_text: bool = False
     """Whether rows are texts that nobody has read yet: ``texts`` and ``tokens`` have an answer."""
+    names: tuple[str, ...] | None = None
+    """Of the columns of a frame that stand side by side in these rows, so that others in another order are seen."""
     preferred_block: int | None = None
     """How many neighbouring rows are best read together; None where every row is as near as any other."""
 
@@ -282,7 +285,7 @@ class SubsetRows(Rows):
     """Some rows of others."""
 
     def __init__(self, base: Rows, index: Tensor) -> None:
-        self.base, self.index, self.collate = base, index, base.collate
+        self.base, self.index, self.collate, self.names = base, index, base.collate, base.names
         self.per_row, self.on_disk, self.is_sparse = base.per_row, base.on_disk, base.is_sparse
         self.is_text = base.is_text
         # Neighbours here are near each other in the file only if they are in its order.
@@ -410,7 +413,9 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     """Whatever a user passes as ``x``. Arrays in memory are checked for NaN now; files and Datasets are not read."""
     if isinstance(x, Rows) and collate in (None, x.collate):
         return x
-    is_frame = hasattr(x, "columns")  # a DataFrame is indexed by column, not by row
+    if collate is None and (framed := _framed(x, where)) is not None:
+        return framed
+    is_frame = hasattr(type(x), "columns")  # a DataFrame is indexed by column, not by row
     is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows)
     if collate is not None:
         if not callable(collate) or not is_dataset or is_frame:
@@ -440,9 +445,19 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     if is_dataset and not is_frame:
         return DatasetRows(x)
     raise UnderstudyError(
-        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these or a map-style "
-        "Dataset"
+        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these, a frame of "
+        "numbers or a map-style Dataset"
     )
+
+
+def _framed(x: Any, where: str) -> Rows | None:
+    """A frame's rows, or those of a column of one; None where ``x`` is neither."""
+    if isinstance(x, Tensor | np.ndarray | list | tuple | Mapping) or (found := frame_values(x, where)) is None:
+        return None
+    values, names = found
+    rows = as_rows(values, where)
+    rows.names = names
+    return rows
 
 
 def _texts(x: Any, where: str) -> list[str] | None:

@@ -13,13 +13,29 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
+from understudy.labels.naming import check_same_naming
 
 Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
 
 
 def weigh_by_gold(gold: Gold | None, pool: Pool | None) -> tuple[Gold | None, Pool | None]:
-    """Both sets with labels; those of gold rows are cross-fitted."""
+    """Both sets with labels; those of gold rows are cross-fitted. Classes and columns must be in one order."""
+    check_meeting(gold, pool, "gold", "the pool")
     return weighed(gold, gold), weighed(pool, gold)
+
+
+def check_meeting(one: Gold | Pool | None, other: Gold | Pool | None, what: str, another: str) -> None:
+    """Refuses sets whose classes, or whose frames' columns, are in different orders."""
+    if not (isinstance(one, Gold | Pool) and isinstance(other, Gold | Pool)):
+        return
+    if not isinstance(other, Pool) or other.teacher is not None:
+        check_same_naming(one.naming, other.naming, what, another)
+    mine, theirs = one.rows.names, other.rows.names
+    if mine is not None and theirs is not None and mine != theirs:
+        raise UnderstudyError(
+            f"{what}.x has the columns {', '.join(mine[:8])}, {another}'s x {', '.join(theirs[:8])}; pass the same "
+            "columns in the same order"
+        )
 
 
 def weighed(part: Part, gold: Gold | None) -> Part:

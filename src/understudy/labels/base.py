@@ -65,7 +65,7 @@ class ReadOptions:
 class Labels(ABC):
     """What a teacher said of N examples."""
 
-    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot")
+    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names")
     """What follows from the rest (what was fitted to votes, say), and is no part of a fingerprint."""
     columns: ClassVar[tuple[Column, ...]]
     """The columns these labels are stored in; the first one marks the form."""
@@ -75,6 +75,8 @@ class Labels(ABC):
     """Whether the columns alone do not tell how many classes there are."""
     classes: int | None
     """How many classes there are; None where the labels alone do not tell (bare hard labels)."""
+    names: tuple[str, ...] | None = None
+    """What the classes are called in their order, where they were listed so (``classes=("neg", "pos")``)."""
 
     @property
     @abstractmethod

@@ -2,6 +2,7 @@
 
 us.Pool(x, answers)                           # (N,) integers
 us.Pool(x, us.Hard(answers, confidence))      # confidence: any number that grows with trust
+us.Pool(x, us.Hard(["pos", "neg"], confidence, classes=("neg", "pos")))
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions
+from understudy.labels.words import numbered
 
 
 class Hard(Labels):
@@ -24,8 +26,9 @@ class Hard(Labels):
     )
 
     def __init__(
-        self, labels: Any, confidence: Any = None, *, classes: int | None = None, where: str = "teacher"
+        self, labels: Any, confidence: Any = None, *, classes: int | Sequence[str] | None = None, where: str = "teacher"
     ) -> None:
+        labels, classes, self.names = numbered(labels, classes, where)
         self.labels = check_labels(labels, where, missing_allowed=True)
         self.classes = classes
         if classes is not None and len(self) and int(self.labels.max()) >= classes:

@@ -33,6 +33,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions, VoteModel, same_classes
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
+from understudy.labels.words import numbered
 from understudy.maths import source_confusion
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.source_confusion import Sources, cross_posterior
@@ -53,13 +54,14 @@ class Votes(Distribution):
     def __init__(
         self,
         votes: Any,
-        classes: int,
+        classes: int | Sequence[str],
         by: str | VoteModel = "majority",
         *,
         sources: Sequence[str] | None = None,
         where: str = "teacher",
     ) -> None:
-        self.classes = self.listed = classes = check_class_count(classes, where)
+        votes, count, self.names = numbered(votes, classes, where)
+        self.classes = self.listed = classes = check_class_count(count, where)
         if not isinstance(by, VoteModel) and by not in _RULES:
             raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or what fit_votes returned")
         self.votes = _checked(to_tensor(votes, where), classes, where)

@@ -32,6 +32,7 @@ from understudy.featurise.featuriser import VALUES_FILE, FeatureOptions, Featuri
 from understudy.featurise.part import column_kind
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
+from understudy.labels.naming import Naming
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.kinds import declared
@@ -147,9 +148,13 @@ def read_examples(
         labelled.chosen = torch.from_numpy(answered.columns["chosen"])
         sets["gold"] = sets["gold"].joined_to(labelled) if "gold" in sets else labelled
         tables[f"answers {number}"] = answered
+    pool_set = None if source is None else to_pool(source, without=list(tables.values()))
+    for part in (*sets.values(), pool_set):
+        if part is not None and how.names is not None:
+            part.naming = Naming(how.names.names, given=True)
     return Examples(
         gold=sets.get("gold"),
-        pool=None if source is None else to_pool(source, without=list(tables.values())),
+        pool=pool_set,
         test=sets.get("test"),
         select=sets.get("select"),
         featuriser=featuriser,

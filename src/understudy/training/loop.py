@@ -21,8 +21,11 @@ from torch import nn
 
 from understudy import models
 from understudy.data.examples import Gold, Pool
+from understudy.data.weighing import check_meeting
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
+from understudy.labels.naming import Naming, joint_naming
+from understudy.labels.words import as_words
 from understudy.objective import Objective
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
@@ -78,7 +81,8 @@ def train(
     started = time.perf_counter()
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    test, select = _as_gold(test, "test"), _as_gold(select, "select")
+    naming = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
     told_options, length = settled(student, gold, pool, options, select=select)
     recipe = Recipe(**told_options)
     if callbacks:
@@ -99,6 +103,8 @@ def train(
         session = Session(student, gold, pool, objective, **told)
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
+            for part, called in ((test, "test"), (select, "select")):
+                check_meeting(pool if gold is None else gold, part, "the pool" if gold is None else "gold", called)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
         settings: dict[str, Any] = {}
         if folder is not None:
@@ -121,8 +127,8 @@ def train(
             c = None if relabelled is None else relabelled.c
             recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session, c)
         config = {
-            **(notes or {}), "objective": objective.name, "classes": session.classes, **recipe.as_config(), **chosen,
-            **length, **({} if folder is None else {"settings": settings}),
+            **names_of(gold, pool), **(notes or {}), "objective": objective.name, "classes": session.classes,
+            **recipe.as_config(), **chosen, **length, **({} if folder is None else {"settings": settings}),
         }  # fmt: skip
         checkpoints = Checkpoints(folder, settings, every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
@@ -243,9 +249,20 @@ def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: E
     return run
 
 
-def _as_gold(examples: Gold | tuple[Any, Any] | None, name: str) -> Gold | None:
+def names_of(gold: Gold | None, pool: Pool | None) -> dict[str, Any]:
+    """What a run's config tells of the names of classes, and of the columns of frames, where there are such."""
+    parts = [part for part in (gold, pool) if part is not None]
+    classes = next((part.class_names for part in parts if part.class_names), None)
+    columns = next((part.rows.names for part in parts if part.rows.names), None)
+    told = {"class_names": classes, "features": columns}
+    return {name: list(values) for name, values in told.items() if values is not None}
+
+
+def _as_gold(examples: Gold | tuple[Any, Any] | None, name: str, naming: Naming | None = None) -> Gold | None:
     if examples is None or isinstance(examples, Gold):
         return examples
     if not (isinstance(examples, tuple) and len(examples) == 2):
         raise UnderstudyError(f"{name} is a {type(examples).__name__}; pass us.Gold(x, y) or a tuple (x, y)")
-    return Gold(*examples, name=name)
+    # Words are matched by name; numbers stand in an order that somebody must have said.
+    matched = naming is not None and (naming.given or as_words(examples[1]) is not None)
+    return Gold(*examples, classes=naming.names if naming is not None and matched else None, name=name)

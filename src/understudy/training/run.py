@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
+from understudy.data.rows import as_rows
 from understudy.data.tokens import reader_of
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import predict
@@ -120,8 +121,14 @@ class Run(Shown):
         return f"Run({', '.join(parts)})"
 
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
-        """Class probabilities ``(n, C)`` of the student."""
-        return predict(self.student, x, batch_size=batch_size)
+        """Class probabilities ``(n, C)`` of the student. A frame has the columns that it was trained on, in order."""
+        rows, features = as_rows(x, "x"), self.config.get("features")
+        if rows.names is not None and isinstance(features, list) and list(rows.names) != features:
+            raise UnderstudyError(
+                f"x has the columns {', '.join(rows.names[:8])}, the student was trained on {', '.join(features[:8])}; "
+                "pass these, in this order"
+            )
+        return predict(self.student, rows, batch_size=batch_size)
 
     def selected(self) -> nn.Module:
         """The student as it was at the epoch chosen on the ``select`` rows."""
