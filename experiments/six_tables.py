@@ -188,15 +188,18 @@ def page(kept: Mapping[str, dict[str, Any]]) -> str:
         cells.append(f"**{100 * one['auto']:.1f}** ({100 * share.low:.1f}–{100 * share.high:.1f})")
         taken = f"{one['taken']}, {100 * one['compare'][one['taken']]:.1f}" if "compare" in one else "not run"
         rows.append([name, *cells, f"{100 * one['vanilla']:.1f}", taken])
+        if one["auto"] <= one["gold alone"]:
+            words.append(f"- **{name}**, `train`: {one['auto says'][-2]}")
         if "compare" in one:
-            words.append(f"- **{name}**: {one['sentences'][0]}")
+            words.append(f"- **{name}**, `compare`: {one['sentences'][0]}")
     above = sum(one["auto"] > max(one["chance"], one["gold alone"]) for one in kept.values())
     parts = [
         "**Six tables, no option but the files** (test accuracy in %, one draw; of `train` with the 95% interval that "
         "the test rows give)",
         markdown(header, rows).rstrip(),
         f"`train` is above the most frequent class and above gold alone on {above} of {len(kept)} tables.",
-        *(["What `compare` says first:", "\n".join(words)] if words else []),
+        "What they say, `compare` first of all and `train` where it is not above gold alone:",
+        "\n".join(words),
     ]
     return "\n\n".join(parts) + "\n"
 

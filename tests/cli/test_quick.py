@@ -33,11 +33,25 @@ print(len(commands))
 """
 
 PREDICT = f"""
-import sys
+import gc, sys
 from understudy.cli import app
 app(["predict", "run", "new.csv", "--out", "said.csv"], standalone_mode=False)
+assert gc.isenabled() and gc.get_freeze_count() > 100_000, "what was loaded is searched for garbage"
 print([name for name in {HEAVY + IN_VAIN} if name in sys.modules])
 """
+
+
+def test_a_process_that_runs_already_is_left_as_it_is() -> None:
+    import gc
+
+    import torch  # noqa: F401
+
+    from understudy.cli.shared import loading
+
+    before = gc.get_freeze_count()
+    with loading():
+        assert gc.isenabled()
+    assert gc.isenabled() and gc.get_freeze_count() == before
 
 
 def _python(code: str, folder: Path) -> str:

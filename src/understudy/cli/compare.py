@@ -54,12 +54,13 @@ def compare_command(
 
     `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
-    from understudy.cli.students import student_builder
-    from understudy.cli.suited import length_fact, optimizer_fact, suited, timed
-    from understudy.comparison.cells import from_text
-    from understudy.comparison.compare import compare
-    from understudy.inference.passes import usable_device
-    from understudy.training.trackers import tracker
+    with shared.loading():
+        from understudy.cli.students import student_builder
+        from understudy.cli.suited import length_fact, optimizer_fact, suited, timed
+        from understudy.comparison.cells import from_text
+        from understudy.comparison.compare import compare
+        from understudy.inference.passes import usable_device
+        from understudy.training.trackers import tracker
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is refused before files are read

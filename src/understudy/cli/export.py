@@ -30,9 +30,10 @@ def export_command(
     """
     import torch
 
-    from understudy.cli.run_on_file import RunOnFile
-    from understudy.inference.export import ROWS, export
-    from understudy.training.run import Run
+    with shared.loading():
+        from understudy.cli.run_on_file import RunOnFile
+        from understudy.inference.export import ROWS, export
+        from understudy.training.run import Run
 
     given = None if rows is None else RunOnFile(run, rows)
     loaded = Run.load(run, must_be_sealed=True) if given is None else given.run

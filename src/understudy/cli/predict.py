@@ -33,12 +33,13 @@ def predict_command(
 
     Example: `understudy predict runs/first new.csv --out predictions.csv`
     """
-    import numpy as np
+    with shared.loading():
+        import numpy as np
 
-    from understudy.cli.run_on_file import RunOnFile
-    from understudy.comparison.interval import percent
-    from understudy.inference.passes import predict
-    from understudy.tables.write import WRITERS, write_table
+        from understudy.cli.run_on_file import RunOnFile
+        from understudy.comparison.interval import percent
+        from understudy.inference.passes import predict
+        from understudy.tables.write import WRITERS, write_table
 
     check_new_file(out, "tables are", tuple(WRITERS))
     given = RunOnFile(run, file, column)

@@ -46,12 +46,13 @@ def select_command(
     `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --out runs/second`
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
-    from understudy.acquisition.select import explain, select
-    from understudy.active.loop import needs_ema, score
-    from understudy.active.oracle import write_columns
-    from understudy.active.watch import noise_watch
-    from understudy.cli.run_on_file import RunOnFile
-    from understudy.training.run import EMA_FILE
+    with shared.loading():
+        from understudy.acquisition.select import explain, select
+        from understudy.active.loop import needs_ema, score
+        from understudy.active.oracle import write_columns
+        from understudy.active.watch import noise_watch
+        from understudy.cli.run_on_file import RunOnFile
+        from understudy.training.run import EMA_FILE
 
     wants_ema = needs_ema(strategy)
     given = RunOnFile(run, pool, column)

@@ -10,8 +10,11 @@ loaded: what a command works with is imported where it works.
 """
 
 import functools
+import gc
 import inspect
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,6 +61,24 @@ Column = Annotated[
         metavar="NAME=THEIRS",
     ),
 ]
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While what a command works with is loaded: none of it is garbage, and looking for some takes half a second.
+
+    What was loaded is not looked at again later either. Where PyTorch was there before, so is a process with garbage of
+    its own, which is left as it is.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:

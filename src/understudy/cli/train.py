@@ -81,9 +81,10 @@ def train_command(
 
     `understudy train --resume --out runs/second`
     """
-    from understudy.cli.training import TrainRequest, run_training
-    from understudy.store.files import locked
-    from understudy.training.run import usable_folder
+    with shared.loading():
+        from understudy.cli.training import TrainRequest, run_training
+        from understudy.store.files import locked
+        from understudy.training.run import usable_folder
 
     if resume:
         _check_alone(context)
