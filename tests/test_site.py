@@ -35,14 +35,19 @@ def test_every_page_is_in_the_contents() -> None:
     assert not missing, f"put {missing} into a toctree of docs/index.md, where readers will look for it"
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    """`docs/site_reference.py`, which needs no Sphinx to be asked."""
-    spec = importlib.util.spec_from_file_location("site_reference", DOCS / "site_reference.py")
+def script(name: str) -> ModuleType:
+    """A file of the site's, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, DOCS / name)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """It needs no Sphinx to be asked."""
+    return script("site_reference.py")
 
 
 def test_every_public_name_is_in_the_reference_once(reference: ModuleType) -> None:
@@ -87,16 +92,37 @@ def test_what_choosing_a_method_quotes_was_measured() -> None:
     assert re.search(r"^\| \*\*auto\*\* \|.* 83\.6 \|$", auto, flags=re.MULTILINE)
 
 
-def test_pictures_show_the_numbers_of_the_pages(reference: ModuleType) -> None:
-    """The start page says in words what its picture shows, and both looks show the same."""
+def shares(text: str) -> set[str]:
+    return set(re.findall(r"\b(\d+%)", text))
+
+
+def test_pictures_show_the_numbers_of_the_pages() -> None:
+    """The start page says in words what its picture shows, in both looks; the other one shows every setting."""
     page = (DOCS / "index.md").read_text(encoding="utf-8")
     for look in ("light", "dark"):
-        shown = set(re.findall(r">(\d+%)<", (DOCS / f"figures/problem-{look}.svg").read_text(encoding="utf-8")))
-        assert shown == set(re.findall(r"\d+%", page)), look
-    spec = importlib.util.spec_from_file_location("settings", DOCS / "figures/settings.py")
-    assert spec is not None and spec.loader is not None
-    figure = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(figure)
-    found = figure.settings((DOCS / "results/alternatives.md").read_text(encoding="utf-8"))
+        picture = (DOCS / f"figures/problem-{look}.svg").read_text(encoding="utf-8")
+        assert shares("".join(re.findall(r">(\d+%)<", picture))) == shares(page), look
+    found = script("figures/settings.py").settings((DOCS / "results/alternatives.md").read_text(encoding="utf-8"))
     picture = (DOCS / "figures/settings-light.svg").read_text(encoding="utf-8")
     assert len(found) == 24 and all(f">{setting.name}<" in picture for setting in found)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_the_start_page_s_numbers_come_out_again(tmp_path: Path) -> None:
+    """Within three points: another machine sums in another order."""
+    problem = script("figures/problem.py")
+    found = problem.measure()
+    shown = [
+        int(share[:-1]) for share in re.findall(r">(\d+%)<", (DOCS / "figures/problem-light.svg").read_text("utf-8"))
+    ]
+    assert [100 * value for value in found.accuracies.values()] == pytest.approx(shown, abs=3)
+    problem.draw(tmp_path / "again.svg", found, *problem.LOOKS["light"])
+    assert len(re.findall(r">\d+%<", (tmp_path / "again.svg").read_text("utf-8"))) == 4
+
+
+def test_the_workflows_name_files_that_are_there() -> None:
+    root = DOCS.parent
+    for workflow in (root / ".github/workflows").glob("*.yml"):
+        for name in re.findall(r"\b(?:tests|docs|benchmarks)/[\w./]+\.(?:py|md|txt)\b", workflow.read_text("utf-8")):
+            assert (root / name).exists(), f"{workflow.name}: {name}"

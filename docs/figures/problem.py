@@ -6,6 +6,7 @@ The data are those of ``understudy example``, the students what ``understudy tra
 what came out, at one seed.
 """
 
+import csv
 import tempfile
 from pathlib import Path
 from random import Random
@@ -35,13 +36,13 @@ class Found(NamedTuple):
 def measure(**options: Any) -> Found:
     """``options``: of every training, beside what suits the features."""
     with tempfile.TemporaryDirectory() as name:
-        messages, answers, _, gold, test = write_tickets(Path(name))
-        said = us.read_answers(answers, list(CLASSES))
+        files = {path.stem: path for path in write_tickets(Path(name))}
+        said = us.read_answers(files["answers"], list(CLASSES))
         truth, _ = make_tickets(Random(0))
-        pool = _with_labels(messages, said)
         examples = us.read_examples(
-            gold=gold, pool=pool, test=test, classes=CLASSES, features=FeatureOptions(text="message")
-        )
+            gold=files["gold"], pool=_with_labels(files["messages"], said), test=files["test"], classes=CLASSES,
+            features=FeatureOptions(text="message"),
+        )  # fmt: skip
     assert examples.gold is not None and examples.pool is not None and examples.test is not None
     build, suited = us.suitable_student(examples.pool, len(CLASSES))
     settings: dict[str, Any] = {**suited, "progress": False, **options}
@@ -65,8 +66,6 @@ def measure(**options: Any) -> Found:
 
 
 def _with_labels(messages: Path, said: Any) -> dict[str, Any]:
-    import csv
-
     with messages.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     ids = [row["id"] for row in rows]
