@@ -136,6 +136,7 @@ def _loop_names() -> dict[str, Any]:
         ("accelerate", "accelerator.backward", "adam"),
         ("accelerate", "us.hf.Trainer", "adamw"),
         ("lightning", "us.lightning.UnderstudyModule", "adam"),
+        ("sklearn", "UnderstudyClassifier", "adam"),
     ],
 )
 def test_the_front_ends_of_the_documents_end_like_train(
@@ -152,7 +153,8 @@ def test_the_front_ends_of_the_documents_end_like_train(
         first, names["gold"], names["pool"], us.slam(), epochs=5, optimizer=optimizer, weight_decay=0.0, progress=False
     )
     for name, value in run.student.state_dict().items():
-        assert value.equal(names["student"].state_dict()[name])
+        student = names["classifier"].run_.student if package == "sklearn" else names["student"]
+        assert value.equal(student.state_dict()[name])
 
 
 def test_the_loop_of_the_documents_ends_like_train(capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,6 +185,17 @@ def test_a_teachers_columns_are_matched_by_name(world: Any) -> None:
     assert_same(turned.run_.student.state_dict(), by_hand.student.state_dict())
 
 
+def test_a_pool_that_names_its_classes_must_name_these(world: Any) -> None:
+    y, teacher = WORDS[world.gold.y.numpy()], probs(world.pool.teacher)
+    columns = pa.table({word: teacher[:, number] for number, word in enumerate(WORDS)})
+    named = UnderstudyClassifier(student(), "vanilla", pool=us.Pool(world.pool.x, columns), **SETTINGS)
+    plain = UnderstudyClassifier(student(), "vanilla", pool=us.Pool(world.pool.x, teacher), **SETTINGS)
+    assert_same(*(each.fit(world.gold.x, y).run_.student.state_dict() for each in (named, plain)))
+    turned = us.Pool(world.pool.x, columns, classes=("dog", "cat", "bee", "ant"))
+    with pytest.raises(UnderstudyError, match=r"gold's classes are ant, bee, cat, dog, the pool's dog, cat, bee, ant"):
+        clone(named).set_params(pool=turned).fit(world.gold.x, y)
+
+
 def test_hard_labels_are_labels_as_in_y(world: Any) -> None:
     said = world.pool.teacher.top1()
     words = [None if row == 3 else WORDS[label] for row, label in enumerate(said.tolist())]

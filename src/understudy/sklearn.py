@@ -105,12 +105,13 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         x, y = self._checked(X, y=y)
         check_classification_targets(y)
         self.classes_, numbers = self._numbered(y)
-        gold = Gold(x, numbers, None if teacher is None else self._labels(teacher, "teacher"), name="X")
+        said = None if teacher is None else self._labels(teacher, "teacher")
+        gold = Gold(x, numbers, said, classes=tuple(map(str, self.classes_)), name="X")
         pool = self._pool(X_pool, teacher_pool, rows=len(numbers))
         recipe: dict[str, Any] = {name: value for name in RECIPE if (value := getattr(self, name)) is not None}
         self.run_ = train(
             self._student(gold.rows if pool is None else pool.rows), gold, pool, objective, progress=self.progress,
-            callbacks=self.callbacks, notes={"class_names": [str(each) for each in self.classes_]}, **recipe,
+            callbacks=self.callbacks, **recipe,
         )  # fmt: skip
         return self
 

@@ -180,3 +180,12 @@ def test_words_beside_numbers_are_for_read_examples() -> None:
         us.Gold(pa.table({"a": [1, 2], "city": ["x", "y"]}), [0, 1])
     examples = us.read_examples(gold={"a": [1.0, 2.0], "label": ["n", "y"]})
     assert examples.gold is not None and examples.gold.class_names == ("n", "y")
+
+
+def test_an_audit_knows_the_names_and_refuses_another_order() -> None:
+    gold = us.Gold(np.tile(X, (5, 1)), Y * 5, pa.concat_tables([FRAME] * 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert us.audit(gold, us.Pool(X, FRAME), rows_wrong=0).class_names == ["neg", "pos"]
+    with pytest.raises(UnderstudyError, match=r"gold's classes are neg, pos, the pool's pos, neg"):
+        us.audit(gold, us.Pool(X, FRAME, classes=("pos", "neg")), rows_wrong=0)

@@ -19,9 +19,10 @@ from understudy.auditing.sources import sources_of
 from understudy.auditing.suspects import find_suspects
 from understudy.auditing.words import expectations_of, verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
-from understudy.data.weighing import weighed
+from understudy.data.weighing import check_meeting, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.evidence import class_shift, enough_estimates
+from understudy.labels.naming import joint_naming
 from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import area
 
@@ -43,8 +44,10 @@ def audit(
     """
     if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
         raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+    check_meeting(gold, pool, "gold", "the pool")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
-    record = read_record(gold, pool, class_names)
+    named = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    record = read_record(gold, pool, class_names or (None if named is None else named.names))
     noise, strata = pool_noise(record)
     trust = None
     if len(record.truth) >= 2:

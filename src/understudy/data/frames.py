@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
@@ -70,6 +69,9 @@ def _is_number(kind: Any) -> bool:
 
 def _array(column: Any, where: str) -> Any:
     """Numbers and lists of one length as an array; texts as a list."""
+    # Who has no frames does not wait for it.
+    import pyarrow.compute as pc
+
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return column.to_pylist()
