@@ -41,10 +41,16 @@ TRAIN = ["train", "--gold", "gold.csv", "--pool", "pool.csv", "--text", "review"
 
 def test_from_files_to_predictions_and_the_next_labels(folder: Path) -> None:
     student = "hf:bert,max_tokens=16,head_scale=2"
-    told = ["--method", "vanilla", "--epochs", "10", "--batch-size", "16", "--group-by-length", "--out", "run"]
+    told = ["--epochs", "10", "--batch-size", "16", "--group-by-length", "--out", "run"]
     _run(*TRAIN, "--test", "test.csv", "--student", student, *told)
     request = json.loads(Path("run/request.json").read_text())
-    assert request["student"] == student and request["optimizer"] == "adamw" and request["warmup"] == 0.1
+    # A pilot of some thirty such students is only for those who ask for it.
+    assert (
+        request["method"] == "vanilla"
+        and request["student"] == student
+        and request["optimizer"] == "adamw"
+        and request["warmup"] == 0.1
+    )
     model = transformers.AutoModelForSequenceClassification.from_pretrained("run/model")
     assert model.config.id2label == {0: "neg", 1: "pos"}
     _run("predict", "run", "test.csv", "--out", "said.csv")

@@ -27,7 +27,8 @@ def train_command(
         str | None,
         typer.Option(
             help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels, or chooses. Without: "
-            f"{AUTO}, or vanilla where there is no gold or no pool.",
+            f"{AUTO}, or vanilla where there is no gold or no pool, or the student is hf:…, of which a pilot trains "
+            "some thirty.",
             show_default=False,
         ),
     ] = None,
@@ -79,6 +80,9 @@ def train_command(
 
     `understudy train --gold gold.npz --pool pool.npz --track tensorboard --out runs/fourth`
 
+    `understudy train --gold gold.csv --pool reviews.csv --text review --student hf:minilm,max_tokens=64
+    --out runs/fourth`
+
     `understudy train --resume --out runs/second`
     """
     with shared.loading():
@@ -92,10 +96,11 @@ def train_command(
         with locked(out, lend=True):
             run_training(TrainRequest.load(out), progress=not quiet, resume=True)
         return
+    has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
         out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
-        data=data, method=method or (AUTO if gold and pool else VANILLA), options=option or [], student=student,
+        data=data, method=method or (AUTO if has_pilot else VANILLA), options=option or [], student=student,
         recipe=recipe, track=track or [],
     )  # fmt: skip
     usable_folder(out)

@@ -216,7 +216,7 @@ class Recipe:
         None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True
     )
     autocast: "torch.dtype | str | None" = option(
-        None, help="Mixed precision on a GPU: bfloat16, or float16.", typed=str | None
+        None, help="Mixed precision on a GPU: bfloat16; or float16, whose losses are not scaled.", typed=str | None
     )
     compile: bool = option(False, help="Run the student through torch.compile.")
     workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, whole=True, may_differ=True)
