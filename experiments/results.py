@@ -107,6 +107,11 @@ SECTIONS = {
         "right less often than not (TREC) or mostly silent (YouTube) gold brings 10 points and more; where their "
         "majority is nearly always right (SMS) it brings nothing, and costs nothing.",
     ),
+    "six_tables": (
+        "Six tables, and no option but the files",
+        "What `understudy train` and `understudy compare` make of reviews, questions, comments, messages, a census "
+        "table and pictures when nobody says which student, how long or how (`experiments/six_tables.py`).",
+    ),
     "auto": (
         "Reconciled labels, and choosing by a pilot",
         "`us.reconciled()` and `us.auto` on ten settings beside every method of the short list "

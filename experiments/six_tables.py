@@ -192,12 +192,20 @@ def page(kept: Mapping[str, dict[str, Any]]) -> str:
             words.append(f"- **{name}**, `train`: {one['auto says'][-2]}")
         if "compare" in one:
             words.append(f"- **{name}**, `compare`: {one['sentences'][0]}")
-    above = sum(one["auto"] > max(one["chance"], one["gold alone"]) for one in kept.values())
+    above = {each: sum(one["auto"] > one[each] for one in kept.values()) for each in ("chance", "gold alone")}
+    near = sum(
+        one["auto"] <= one["gold alone"] <= exact(round(one["auto"] * one["rows"]), one["rows"]).high
+        for one in kept.values()
+    )
     parts = [
         "**Six tables, no option but the files** (test accuracy in %, one draw; of `train` with the 95% interval that "
         "the test rows give)",
         markdown(header, rows).rstrip(),
-        f"`train` is above the most frequent class and above gold alone on {above} of {len(kept)} tables.",
+        f"`train` is above the most frequent class on {above['chance']} of {len(kept)} tables and above gold alone on "
+        f"{above['gold alone']}; on {near} gold alone is ahead by less than the interval. Gold alone is here a command "
+        "of its own: without a pool a text's features are made of gold's words only. `train` and `compare` hold their "
+        "student against gold alone on the features that both share. Rows on which all rules are silent count against "
+        "the teacher.",
         "What they say, `compare` first of all and `train` where it is not above gold alone:",
         "\n".join(words),
     ]
