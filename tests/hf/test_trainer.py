@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.objective import Step, Weight
+from understudy.training.optimizers import note_rates
 
 from ..front_ends import (
     ADAMW,
@@ -31,6 +32,7 @@ from ..front_ends import (
 )
 from ..kill_points import forked
 from ..three_blobs import world as blobs
+from ..tiny_bert import some_texts, write_tiny_bert
 
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
@@ -159,6 +161,42 @@ def test_its_own_optimizer_moves_the_modules_beside_the_model_too(tmp_path: Path
     trainer = make(student, us.s_model(), tmp_path, optimizers=(None, None), **plain)
     trainer.train()
     assert_same_run(trainer.run(), trained(net(), us.s_model(), weight_decay=0.0), net())
+
+
+def test_rates_noted_on_a_student_are_kept(tmp_path: Path) -> None:
+    """As ``us.text(layer_decay=…)`` notes them."""
+
+    def noted() -> nn.Module:
+        student = net()
+        note_rates(student, {"0.weight": 0.5, "0.bias": 0.25})
+        return student
+
+    plain: dict[str, Any] = {"weight_decay": 0.0, "learning_rate": 0.02, "optim": "adamw_torch_fused"}
+    trainer = make(noted(), us.slam(), tmp_path, optimizers=(None, None), **plain)
+    trainer.train()
+    assert_same_run(trainer.run(), trained(noted(), us.slam(), weight_decay=0.0), net())
+
+
+@pytest.mark.slow
+def test_a_student_that_reads_texts_is_trained_as_by_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padded by the batch, texts of similar length together, a rate for every layer."""
+    monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
+    texts, labels = some_texts(84)
+    said = torch.where(torch.arange(84) % 5 == 0, 1 - labels, labels)
+    gold, pool = us.Gold(texts[:24], labels[:24], us.Hard(said[:24])), us.Pool(texts[24:], us.Hard(said[24:]))
+    student = us.text(write_tiny_bert(tmp_path / "bert"), classes=2, layer_decay=0.5)()
+    run = us.train(
+        copy.deepcopy(student), gold, pool, us.slam(), epochs=2, batch_size=16, lr=5e-3, optimizer="adamw", seed=SEED,
+        schedule="constant", weight_decay=0.0, warmup=0.0, clip=1.0, group_by_length=True, progress=False,
+    )  # fmt: skip
+    args = transformers.TrainingArguments(
+        str(tmp_path / "trainer"), per_device_train_batch_size=16, num_train_epochs=2, learning_rate=5e-3, seed=SEED,
+        lr_scheduler_type="constant", optim="adamw_torch_fused", save_strategy="no", report_to="none", use_cpu=True,
+        disable_tqdm=True,
+    )  # fmt: skip
+    trainer = us.hf.Trainer(student, args, gold, pool, us.slam(), group_by_length=True)
+    trainer.train()
+    assert_same(student.state_dict(), run.student.state_dict())
 
 
 class EveryOther(Weight):

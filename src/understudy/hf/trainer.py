@@ -27,6 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate
 from understudy.objective import Objective
 from understudy.store.files import write_bytes
+from understudy.training.optimizers import LR_SCALE, grouped
 from understudy.training.packed import pack, unpack
 from understudy.training.run import Run
 from understudy.training.session import Session
@@ -56,6 +57,7 @@ class Trainer(transformers.Trainer):
         augment: Augment | None = None,
         feature_layer: str | None = None,
         pass_batch_size: int = 1024,
+        group_by_length: bool = False,
         refine: bool = True,
         **options: Any,
     ) -> None:
@@ -66,6 +68,7 @@ class Trainer(transformers.Trainer):
             batch_size=args.per_device_train_batch_size, accumulate=args.gradient_accumulation_steps,
             workers=args.dataloader_num_workers, gold_repeat=gold_repeat, gold_weight=gold_weight, augment=augment,
             feature_layer=feature_layer, pass_batch_size=pass_batch_size, refine=refine,
+            group_by_length=group_by_length,
         )  # fmt: skip
         # How long training will be, for methods that change on the way.
         if args.max_steps > 0:
@@ -110,8 +113,11 @@ class Trainer(transformers.Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The base class's, or the user's, with the modules that the method trains beside the model."""
-        decay = {} if self.optimizer is not None else {"weight_decay": self.args.weight_decay}
+        ours = self.optimizer is None
+        decay = {"weight_decay": self.args.weight_decay} if ours else {}
         optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        if ours:
+            _apart_by_rate(optimizer, self.session.student)
         known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
         beside = [each for each in self.session.module_parameters() if each.requires_grad and each not in known]
         if beside:
@@ -155,6 +161,17 @@ class Trainer(transformers.Trainer):
     def run(self) -> Run:
         """Student, history, columns and facts, as ``us.train`` returns them."""
         return self.steps.run(lr=self.args.learning_rate, weight_decay=self.args.weight_decay)
+
+
+def _apart_by_rate(optimizer: torch.optim.Optimizer, student: nn.Module) -> None:
+    """Parameters whose rates were noted on the student (``us.text(layer_decay=…)``), in groups of their own."""
+    scales = {each: group.get(LR_SCALE, 1.0) for group in grouped(student, None) for each in group["params"]}
+    for group in list(optimizer.param_groups):
+        parameters, others = group["params"], {name: value for name, value in group.items() if name != "params"}
+        group["params"] = [each for each in parameters if scales.get(each, 1.0) == 1.0]
+        for scale in sorted({scales.get(each, 1.0) for each in parameters} - {1.0}):
+            apart = [each for each in parameters if scales.get(each, 1.0) == scale]
+            optimizer.add_param_group({**others, "params": apart, "lr": group["lr"] * scale})
 
 
 def _whole(epochs: float) -> int:

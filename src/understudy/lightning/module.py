@@ -20,8 +20,8 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, forward
 from understudy.objective import Objective
-from understudy.training.optimizers import make_optimizer
-from understudy.training.recipe import Schedules, SessionOptions, find_schedule
+from understudy.training.optimizers import grouped, make_optimizer, set_lr
+from understudy.training.recipe import LBFGS, Groups, Recipe, Schedules, SessionOptions
 from understudy.training.run import Run
 from understudy.training.session import Session
 from understudy.training.steps import Steps
@@ -65,16 +65,22 @@ class UnderstudyModule(LightningModule):
         weight_decay: float = 0.0,
         momentum: float = 0.9,
         schedule: Schedules = "constant",
+        warmup: float = 0.0,
+        groups: Groups | None = None,
         select: Gold | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
         if "accumulate" in options:
             raise UnderstudyError("accumulate= is the Trainer's matter: L.Trainer(accumulate_grad_batches=…)")
+        if optimizer == LBFGS:
+            raise UnderstudyError("optimizer='lbfgs' takes all rows at once, which only us.train does; use adam")
         super().__init__()
         self.student, self.select = student, select
         self._given, self._options = (gold, pool, objective), options
-        self._optimizer: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
-        self._name, self._factor = optimizer, find_schedule(schedule)
+        self._recipe = Recipe(
+            epochs=1, lr=lr, optimizer=optimizer, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
+            warmup=warmup, groups=groups,
+        )  # fmt: skip
         self._steps: Steps | None = None
         self._loaded: dict[str, Any] | None = None
 
@@ -115,22 +121,29 @@ class UnderstudyModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         self._resume()
+        recipe, session = self._recipe, self.session
         optimizer = make_optimizer(
-            self._name, self.student.parameters(), self.session.module_parameters(), **self._optimizer
-        )
-        if self.session.epochs is None:
+            recipe.optimizer, *grouped(self.student, recipe.groups), session.module_parameters(), lr=recipe.lr,
+            weight_decay=recipe.penalty, momentum=recipe.momentum,
+        )  # fmt: skip
+        if session.epochs is None:
+            if recipe.schedule != "constant" or recipe.warmup:
+                raise UnderstudyError("schedule and warmup go by how long training is; pass L.Trainer(max_epochs=…)")
+            set_lr(optimizer, recipe.lr)
             return optimizer
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor_at)
+        # A group's own share of the rate times the rate that all have then, as in us.train.
+        set_lr(optimizer, 1.0)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._lr_at)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def _factor_at(self, update: int) -> float:
-        """Of the learning rate at an update: that of its last batch, as in ``us.train``."""
+    def _lr_at(self, update: int) -> float:
+        """The learning rate of an update: that of its last batch, as in ``us.train``."""
         session, batches = self.session, self.session.batches_per_epoch
         accumulate, epochs = session.recipe.accumulate, session.epochs
         assert epochs is not None
         epoch, done = divmod(update, -(-batches // accumulate))
         last = min((done + 1) * accumulate, batches) - 1
-        return self._factor(min(1.0, (epoch + last / batches) / epochs))
+        return self._recipe.lr_at(min(1.0, (epoch + last / batches) / epochs))
 
     def on_fit_start(self) -> None:
         self._resume()  # for who overrides configure_optimizers
@@ -173,4 +186,5 @@ class UnderstudyModule(LightningModule):
 
     def run(self) -> Run:
         """Student, history, columns and facts, as ``us.train`` returns them."""
-        return self.steps.run(**self._optimizer, optimizer=self._name)
+        recipe = self._recipe
+        return self.steps.run(lr=recipe.lr, optimizer=recipe.optimizer, weight_decay=recipe.penalty)

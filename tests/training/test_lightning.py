@@ -100,9 +100,10 @@ def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
 
 
 def test_accumulation_and_schedule_are_those_of_train(tmp_path: Path) -> None:
-    module = make(net(), us.s_model(), schedule="cosine")
+    told: dict[str, Any] = {"schedule": "cosine", "warmup": 0.3, "groups": {"3.*": {"lr_scale": 0.3}}}
+    module = make(net(), us.s_model(), **told)
     fit(module, tmp_path, accumulate_grad_batches=3)
-    assert_same_run(module.run(), trained(net(), us.s_model(), accumulate=3, schedule="cosine"), net())
+    assert_same_run(module.run(), trained(net(), us.s_model(), accumulate=3, **told), net())
 
 
 def test_select_rows_are_logged_for_the_callbacks_of_lightning(tmp_path: Path) -> None:
@@ -122,6 +123,10 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
     module = make(net(), us.slam())
     with pytest.raises(us.UnderstudyError, match="there is none yet"):
         module.run()
+    with pytest.raises(us.UnderstudyError, match=r"which only us\.train does"):
+        make(net(), us.slam(), optimizer="lbfgs")
+    with pytest.raises(us.UnderstudyError, match="go by how long training is"):
+        fit(make(net(), us.slam(), schedule="cosine"), tmp_path, max_epochs=-1)
     with pytest.raises(us.UnderstudyError, match="accumulate_grad_batches"):
         make(net(), us.slam(), accumulate=2)
     with pytest.raises(us.UnderstudyError, match="the loop is at batch 0 of its epoch, the session at batch 2"):
