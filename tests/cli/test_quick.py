@@ -24,10 +24,10 @@ for words in [*asked, *([name, "--help"] for name in commands)]:
     loaded = [name for name in {HEAVY} if name in sys.modules]
     assert not loaded, f"understudy {{' '.join(words)}} loads {{loaded}}"
 completed = CliRunner().invoke(
-    cli.app, [], env={{"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": "understudy tr", "COMP_CWORD": "1"}},
+    cli.app, [], env={{"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": "understudy pre", "COMP_CWORD": "1"}},
     prog_name="understudy",
 )
-assert completed.output.split() == ["train"], completed.output
+assert completed.output.split() == ["predict"], completed.output
 assert not [name for name in {HEAVY} if name in sys.modules]
 print(len(commands))
 """

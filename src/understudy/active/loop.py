@@ -46,6 +46,7 @@ from understudy.methods.vanilla import vanilla
 from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
+from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
 from understudy.training.defaults import suitable_epochs, with_own_options
 from understudy.training.ema import EMA
@@ -207,7 +208,9 @@ class Loop:
             if answers is None:
                 return False
             said = dict(zip(rows, answers.tolist(), strict=True))
-            self.state.answers |= {str(row): label for row, label in said.items() if label < self.classes}
+            usable = {row: label for row, label in said.items() if label < self.classes}
+            self.state.answers |= {str(row): label for row, label in usable.items()}
+            self.state.trail = self._tell(usable)
             self.state.save(self.folder)
         for row, label in said.items():
             if label >= self.classes:
@@ -216,6 +219,13 @@ class Loop:
                     "the oracle and call run() again: the other answers are kept"
                 )
         return True
+
+    def _tell(self, said: dict[int, int]) -> str:
+        """Who said what, by id where there are ids; a label is a class number here."""
+        names = said if self.pool.ids is None else self.pool.ids[list(said)].tolist()
+        trail, answers = Trail(self.folder / TRAIL), [None if label < 0 else label for label in said.values()]
+        trail.read(self.state.trail)
+        return trail.add("answered", self.oracle.kind, dict(zip(names, answers, strict=True)), round=self.state.round)
 
     def _train(self) -> None:
         """Train on every label so far, and put the student and what it reached on disk."""

@@ -1,6 +1,7 @@
 """What a loop has done so far, on disk: one JSON file, replaced whole after every step.
 
     out/state.json          settings, every row ever asked with its answer, the batch under way, one record per round
+    out/trail.jsonl         who answered what, when, by which oracle and command
     out/labelled.csv        row, id, label, round, chosen: all answers so far, for people and for training
     out/round-003/          the student of the last finished round: a run directory, and ema.safetensors beside it
 
@@ -26,6 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.files import digest, read_json, write_json
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.trail import TRAIL, Trail
 from understudy.training.recipe import Recipe, known
 from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
 from understudy.training.run import FORMAT as RUN_FORMAT
@@ -66,6 +68,8 @@ class State:
     """One per finished round."""
     labelled: str = ""
     """The checksum of ``labelled.csv`` after the last finished round."""
+    trail: str = ""
+    """The checksum of the last line of ``trail.jsonl``: who answered what (``store/trail.py``)."""
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any]) -> "State":
@@ -117,6 +121,7 @@ def inspect_loop(folder: Path) -> Iterator[Finding]:
     if stored["labelled"] and stored["step"] != "train":  # it is about to be written anew
         same = labelled.is_file() and digest(labelled.read_bytes()) == stored["labelled"]
         yield Finding(labelled, None if same else "is not as it was written (the next round writes it anew)")
+    yield from Trail(folder / TRAIL).inspect(stored.get("trail", ""))
     for found, problem in findings[1:]:
         if problem is not None:
             yield Finding(found, problem)
@@ -130,6 +135,7 @@ def reseal_loop(folder: Path) -> None:
     stored.pop("format")
     state = State(**stored)
     state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
+    state.trail = Trail(folder / TRAIL).end()
     if state.round:
         reseal_run(round_folder(folder, state.round - 1))
     state.save(folder)

@@ -59,8 +59,21 @@ def import_command(
         raise UnderstudyError("no answer could be used; check --classes against the examples above")
     labels = {"id": answers.ids} | named_columns(answers.labels, answers.classes)
     write_table(out, labels if pool is None else _joined(answers, pool))
+    _tell(answers, files, out)
     form = type(answers.labels).__name__
     typer.echo(f"{len(answers):,} labels ({form.lower()}): {out}")
+
+
+def _tell(answers: "Answers", files: list[Path], out: Path) -> None:
+    from understudy.store.trail import Trail, beside, of_file
+
+    said = answers.labels.top1().tolist()
+    labels = {
+        name: None if label < 0 else answers.classes[label]
+        for name, label in zip(answers.ids.tolist(), said, strict=True)
+    }
+    pinned = {str(path): of_file(path) for path in files}
+    Trail(beside(out)).add("answered", ", ".join(str(path.absolute()) for path in files), labels, files=pinned)
 
 
 def _aliases(given: list[str]) -> dict[str, str]:

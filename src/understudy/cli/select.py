@@ -52,6 +52,7 @@ def select_command(
         from understudy.active.oracle import write_columns
         from understudy.active.watch import noise_watch
         from understudy.cli.run_on_file import RunOnFile
+        from understudy.store.trail import Trail, beside
         from understudy.training.run import EMA_FILE
 
     wants_ema = needs_ema(strategy)
@@ -79,6 +80,8 @@ def select_command(
             "label": [None] * n,
         },
     )
+    name, asked = next(iter(which.items()))
+    Trail(beside(out)).add("asked", f"{strategy} on {run}, seed {seed}", dict.fromkeys(asked), by=name)
     if len(rows):
         watch = noise_watch(scores.hidden, rows, labels, picks, seed=seed)
         text = (

@@ -19,6 +19,7 @@ from understudy.cli import suited
 from understudy.cli.reconciled_pool import print_witnesses
 from understudy.cli.shared import RECIPE_FIELDS, DataOptions
 from understudy.cli.students import reads_texts, student_builder
+from understudy.cli.trail import tell_of_gold
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError
@@ -29,6 +30,7 @@ from understudy.options import read_options
 from understudy.store.console import collected_warnings
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
+from understudy.store.trail import TRAIL
 from understudy.tables.read import Examples
 from understudy.training.ema import EMA
 from understudy.training.loop import train
@@ -70,8 +72,8 @@ class TrainRequest:
         recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
         asked = {"method": self.method, "options": self.options, "student": self.student, "track": self.track}
         stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
-        features = {name: self.out / name for name in FEATURES if (self.out / name).exists()}
-        made = {name: path.read_bytes() for name, path in features.items()}
+        there = {name: self.out / name for name in (*FEATURES, TRAIL) if (self.out / name).exists()}
+        made = {name: path.read_bytes() for name, path in there.items()}
         write_json(self.out / REQUEST, sealed(stored | asked | recipe, made))
 
     @staticmethod
@@ -147,6 +149,7 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         if not resume or not (out / VALUES_FILE).exists():
             examples.featuriser.save(out)
         if not resume:
+            tell_of_gold(out / TRAIL, request.gold, _gold_labels(examples))
             request.save()
         try:
             recipe, length = suited.timed(build, examples, request.recipe)
@@ -220,6 +223,14 @@ def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -
     # Where the user gave the names in order, numbers in files are places in it.
     places = isinstance(request.data.classes, list)
     return notes | {"class_names": list(examples.class_names), "class_places": places}
+
+
+def _gold_labels(examples: Examples) -> dict[str, Any]:
+    gold, names = examples.gold, examples.class_names
+    if gold is None or gold.ids is None:
+        return {}
+    labels = gold.y.tolist() if names is None else [names[label] for label in gold.y.tolist()]
+    return dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
 
 
 def _print_result(run: Run) -> None:

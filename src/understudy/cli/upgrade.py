@@ -25,11 +25,13 @@ def upgrade_command(
     kind = kind_of(folder)
     with locked(folder):
         content = read_json(folder / kind.file, format=kind.format, older=kind.older)
-        if content["format"] == kind.format:
-            typer.echo(f"the {kind.name} in {folder} is of the present format ({kind.format}); nothing to do")
-            return
-        kind.upgrade(folder)
+        is_older = content["format"] != kind.format
+        if is_older:
+            kind.upgrade(folder)
         for path, problem in kind.inspect(folder):
             if problem is not None:
                 raise UnderstudyError(f"{path} {problem}; restore it")
-    typer.echo(f"the {kind.name} in {folder} was of format {content['format']} and is now of format {kind.format}")
+    if is_older:
+        typer.echo(f"the {kind.name} in {folder} was of format {content['format']} and is now of format {kind.format}")
+    else:
+        typer.echo(f"the {kind.name} in {folder} is of the present format ({kind.format}) and whole; nothing to do")

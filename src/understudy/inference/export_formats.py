@@ -80,7 +80,7 @@ def _write_safetensors(model: Probabilities, inputs: Inputs, path: Path, metadat
 
     # Tied parameters share memory, which safetensors refuses: each name gets its own copy.
     state = {name: value.detach().clone().contiguous() for name, value in model.student.state_dict().items()}
-    safetensors.torch.save_file(state, path, metadata={"format": "pt", **metadata})
+    path.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **metadata}))
 
 
 def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
@@ -116,7 +116,9 @@ def _write_torchscript(model: Probabilities, inputs: Inputs, path: Path, metadat
                     f"{path.suffix} records one path through the net, and {Path(warning.filename).name} line "
                     f"{warning.lineno} chooses one by a tensor's value or shape; write .pt2 or .safetensors instead"
                 )
-        torch.jit.save(traced, str(path), _extra_files=dict(metadata))
+        content = io.BytesIO()  # on a full disk PyTorch's own writers end the process
+        torch.jit.save(traced, content, _extra_files=dict(metadata))
+        path.write_bytes(content.getvalue())
 
 
 def _load_torchscript(path: Path, model: Probabilities) -> Loaded:
@@ -135,7 +137,9 @@ def _program(model: Probabilities, inputs: Inputs) -> Any:
 
 def _write_pt2(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
     with _quiet(), torch.no_grad():
-        torch.export.save(_program(model, inputs), path, extra_files=dict(metadata))
+        content = io.BytesIO()
+        torch.export.save(_program(model, inputs), content, extra_files=dict(metadata))
+        path.write_bytes(content.getvalue())
 
 
 def _load_pt2(path: Path, model: Probabilities) -> Loaded:

@@ -9,8 +9,8 @@
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
 ``config.json`` is the seal (``store/seal.py``) of these and of what was there before training: ``features.json``,
-``features.safetensors``, ``request.json``. Tensors are safetensors, the
-rest is JSON and Parquet; nothing is ever unpickled.
+``features.safetensors``, ``request.json``, ``trail.jsonl`` (where gold came from). Tensors are safetensors, the rest is
+JSON and Parquet; nothing is ever unpickled.
 """
 
 import copy
@@ -38,6 +38,7 @@ from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import LOCK, read_json, write_bytes, write_json
 from understudy.store.notebook import Shown
 from understudy.store.seal import FILES, Finding, inspect_json, is_sealed, read_sealed, sealed
+from understudy.store.trail import TRAIL
 from understudy.training.ema import EMA
 
 # Runs of format 1 had no seal, or one that left out what was there before training.
@@ -48,7 +49,7 @@ FEATURES = ("features.json", "features.safetensors")
 MODEL, TEXT = "model", "text"
 """Where a student that reads texts lies, and what ``config.json`` calls it."""
 # Written into a run's folder before training starts.
-BEFOREHAND = {LOCK, REQUEST, *FEATURES}
+BEFOREHAND = {LOCK, REQUEST, TRAIL, *FEATURES}
 # What trackers write beside it, from the first epoch on.
 BESIDE = {"tensorboard"}
 _OUTCOME = (
@@ -258,7 +259,7 @@ def reseal_run(folder: Path) -> None:
 
 
 def _known() -> list[str]:
-    return [*_OUTCOME, *FEATURES, REQUEST]
+    return [*_OUTCOME, *FEATURES, REQUEST, TRAIL]
 
 
 def _strangers(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -282,7 +283,7 @@ def _read_request(folder: Path) -> dict[str, bytes]:
     if not (folder / REQUEST).exists():
         return {}
     read_sealed(folder / REQUEST, older=(1,), cure=_CURE)
-    return {REQUEST: (folder / REQUEST).read_bytes()}
+    return {name: (folder / name).read_bytes() for name in (REQUEST, TRAIL) if (folder / name).exists()}
 
 
 def _read_config(path: Path, must_be_sealed: bool) -> dict[str, Any]:

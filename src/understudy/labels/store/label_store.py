@@ -6,7 +6,8 @@
     store = us.LabelStore("labels")                  # many may read while one writes
     pool = us.Pool(x, store.labels(pool_ids))        # joined by id; rows without a label are left unlabelled
 
-Labels are rows of numbered Parquet shards (``shards.py``); nothing is ever changed in place. Rows wait in memory
+Labels are rows of numbered Parquet shards (``shards.py``); nothing is ever changed in place, and a trail tells who said
+what when (``understudy trail labels``). Rows wait in memory
 until there are ``flush_rows`` of them or, at an append, the oldest is ``flush_seconds`` old: a crash loses these and no
 others. ``flush``, ``close``, the end of the ``with`` block and of the program write them. Forms: "dense", "hard",
 "hard_confidence", "topk", "votes". A label of −1 (top-k: no class listed) means "asked, and no answer".
@@ -78,8 +79,8 @@ class LabelStore:
     def __exit__(self, *error: object) -> None:
         self._block.close()
 
-    def append(self, ids: Any, labels: Any, *, replace: bool = False) -> Appended:
-        """Keep these labels; all of them, or none and an error.
+    def append(self, ids: Any, labels: Any, *, replace: bool = False, source: str = "") -> Appended:
+        """Keep these labels; all of them, or none and an error. ``source``: who or what they come from.
 
         An id that is there: the same label again is counted and ignored; a label where there was no answer is taken; a
         different one is an error, or with ``replace`` the one that counts from now on (the old shard stays until
@@ -99,7 +100,7 @@ class LabelStore:
         taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
         added = rows[taken].tolist()
         if added:
-            self._contents.add([names[row] for row in added], take(columns, added))
+            self._contents.add([names[row] for row in added], take(columns, added), source)
         new = int((known < 0).sum())
         return Appended(new, len(names) - len(added), len(added) - new)
 
@@ -199,12 +200,12 @@ def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, b
     """
     if batch < 1:
         raise UnderstudyError(f"batch={batch} must be 1 or more")
-    todo = store.missing(ids)
+    todo, source = store.missing(ids), str(getattr(ask, "__qualname__", type(ask).__name__))
     with ends_on_sigterm():
         for start in range(0, len(todo), batch):
             some = todo[start : start + batch]
             with deferred():  # an answer that is on its way is paid for
-                store.append(some, ask(some))
+                store.append(some, ask(some), source=source)
                 store.flush()
     return len(todo)
 

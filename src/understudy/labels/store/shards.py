@@ -1,10 +1,10 @@
 """The shards of a label store: its files, and where in them each id is.
 
 ``store.json`` holds what is fixed for all labels, and how many shards there are at least; it is sealed
-(``store/seal.py``). ``00000004-00000007.<32 hex digits>.parquet`` holds what was once
-written as shards 4 to 7, with its checksum. A shard appears whole or not at all; one whose bytes do not match its name,
-or whose number is missing, is an error that names it. A shard inside the range of another is a leftover of a merge that
-was killed, and is ignored.
+(``store/seal.py``). ``trail.jsonl`` tells who answered what, when and by which command (``store/trail.py``).
+``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7, with its checksum. A shard
+appears whole or not at all; one whose bytes do not match its name, or whose number is missing, is an error that names
+it. A shard inside the range of another is a leftover of a merge that was killed, and is ignored.
 
 Labels are rows of named columns. What the columns are is for the forms to say (``labels.forms``); nothing here knows
 one form from another.
@@ -24,12 +24,13 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Columns
-from understudy.labels.forms import COLUMNS, FORMS
+from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
 from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.files import locked, read_json, read_named, write_json, write_named
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import check_same
+from understudy.store.trail import TRAIL, Trail
 
 SETTINGS = "store.json"
 # In format 1 the settings were not sealed, and did not count the shards.
@@ -124,8 +125,14 @@ def shards_written(folder: Path) -> int:
     return int(_stored(folder / SETTINGS).get("shards", 0)) if (folder / SETTINGS).exists() else 0
 
 
-def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int) -> None:
-    write_json(folder / SETTINGS, sealed({"format": FORMAT, "classes": list(classes), "form": form, "shards": shards}))
+def trail_end(folder: Path) -> str:
+    """The checksum of the last line that the trail had when the settings were written; "" where it had none."""
+    return str(_stored(folder / SETTINGS).get("trail", "")) if (folder / SETTINGS).exists() else ""
+
+
+def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int, trail: str) -> None:
+    settings = {"format": FORMAT, "classes": list(classes), "form": form, "shards": shards, "trail": trail}
+    write_json(folder / SETTINGS, sealed(settings))
 
 
 def _stored(path: Path) -> dict[str, Any]:
@@ -166,13 +173,15 @@ def inspect_store(folder: Path) -> Iterator[Finding]:
         return
     for shard in shards:
         yield Finding(shard.path, "is damaged" if is_damaged(shard) else None)
+    yield from Trail(folder / TRAIL).inspect(trail_end(folder))
 
 
 def reseal_store(folder: Path) -> None:
     """Seal the settings as they are now, and count the shards that are there."""
     stored = unsealed(read_json(folder / SETTINGS, format=FORMAT, older=OLDER))
     write_json(folder / SETTINGS, sealed({**stored, "format": FORMAT, "shards": 0}))
-    write_settings(folder, *read_settings(folder, None, None), list_shards(folder)[1] - 1)
+    end = Trail(folder / TRAIL).end()
+    write_settings(folder, *read_settings(folder, None, None), list_shards(folder)[1] - 1, end)
 
 
 def upgrade_store(folder: Path) -> None:
@@ -180,7 +189,7 @@ def upgrade_store(folder: Path) -> None:
     settings, (shards, following) = read_settings(folder, None, None), list_shards(folder)
     for shard in shards:
         read_shard(shard)
-    write_settings(folder, *settings, following - 1)
+    write_settings(folder, *settings, following - 1, Trail(folder / TRAIL).end())
 
 
 class Contents:
@@ -206,6 +215,9 @@ class Contents:
         self._ids: list[Any] = []
         self._waiting: list[Columns] = []
         self._oldest = 0.0
+        self._trail = Trail(folder / TRAIL)
+        self._told: list[tuple[str, dict[Any, str | None]]] = []
+        """Of the rows that wait, by source, what the trail is to tell."""
         self._lock = ExitStack()
         self._process: int | None = None
 
@@ -223,6 +235,8 @@ class Contents:
         try:
             read_settings(self.folder, self.classes, self.form)
             self.refresh()
+            self._trail = Trail(self.folder / TRAIL)  # another process may have added to it
+            self._trail.read(trail_end(self.folder))
             if not (self.folder / SETTINGS).exists() or shards_written(self.folder) < self._next - 1:
                 self._count()
             remove_leftovers(self.folder, self.shards)
@@ -261,10 +275,11 @@ class Contents:
                 continue
         raise UnderstudyError(f"{self.folder}: shards vanish while they are read; is the folder being deleted?")
 
-    def add(self, ids: list[Any], columns: Columns) -> None:
+    def add(self, ids: list[Any], columns: Columns, source: str) -> None:
         """These rows wait to be written with others, not for long; top-k lists of another depth need another shard."""
         if self._waiting and depth_of(self._waiting[0]) != depth_of(columns):
             self.flush()
+        self._tell(source, ids, columns)
         if not self._ids:
             self._oldest = time.monotonic()
         self._ids += ids
@@ -276,13 +291,25 @@ class Contents:
     def flush(self) -> None:
         """Put everything that waits on the disk."""
         if self.holds_lock and self._ids:
+            for source, answers in self._told:  # first: an answer without a line would be nobody's
+                self._trail.add("answered", source, answers)
+            self._told = []
             self._wrote(write_shard(self.folder, self._next, self._next, self._ids, self._unwritten()))
             self._ids, self._waiting, self._next = [], [], self._next + 1
             self._count()
 
     def _count(self) -> None:
         """Note how many shards there are: a later look then misses the last one, too."""
-        write_settings(self.folder, self.classes, self.form, self._next - 1)
+        write_settings(self.folder, self.classes, self.form, self._next - 1, self._trail.end())
+
+    def _tell(self, source: str, ids: list[Any], columns: Columns) -> None:
+        labels = FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True)).top1().tolist()
+        answers = {name: None if label < 0 else self.classes[label] for name, label in zip(ids, labels, strict=True)}
+        # An id that comes twice was corrected in between, and both are to be told.
+        if self._told and self._told[-1][0] == source and not self._told[-1][1].keys() & answers.keys():
+            self._told[-1][1].update(answers)
+        else:
+            self._told.append((source, answers))
 
     def merge(self) -> None:
         """All shards as one that holds the newest label of every id; then the old ones go."""
