@@ -213,7 +213,7 @@ def compare(
     the next call tries it again. ``workers``: processes of one thread each (None: one per core; 1: none);
     ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
-    that all trainings share.
+    that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds.
     """
     told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
     job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
