@@ -58,15 +58,18 @@ def commands() -> str:
     from understudy.cli import app
 
     root = typer.main.get_command(app)
-    text = get_docs_for_click(obj=root, ctx=typer.Context(root), name="understudy")
-    return text.partition("\n")[2].replace("```console\n$ ", "```text\n")
+    text = get_docs_for_click(obj=root, ctx=typer.Context(root), name="understudy").partition("\n")[2]
+    # The list of commands cuts their sentences short; the page has them in full.
+    text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+", "", text, count=1)
+    return text.replace("```console\n$ ", "```text\n")
 
 
 def write(app: Any, docname: str, source: list[str]) -> None:
     text = source[0]
     if not text.startswith(("# ", "---")):
-        bold = re.match(r"\*\*(.+?)\*\*", text)
-        text = f"# {bold[1] if bold else docname.rpartition('/')[2].replace('_', ' ').capitalize()}\n\n{text}"
+        bold = re.match(r"\*\*(.+?)\*\* *", text)
+        title = bold[1] if bold else docname.rpartition("/")[2].replace("_", " ").capitalize()
+        text = f"# {title}\n\n{text[bold.end() :] if bold else text}"
     for marker in NAMES.finditer(text):
         block = "\n".join(directive(name) for name in names_of(marker[1]))
         text = text.replace(marker[0], f"```{{eval-rst}}\n{block}```")
