@@ -189,3 +189,22 @@ def test_an_audit_knows_the_names_and_refuses_another_order() -> None:
         assert us.audit(gold, us.Pool(X, FRAME), rows_wrong=0).class_names == ["neg", "pos"]
     with pytest.raises(UnderstudyError, match=r"gold's classes are neg, pos, the pool's pos, neg"):
         us.audit(gold, us.Pool(X, FRAME, classes=("pos", "neg")), rows_wrong=0)
+
+
+def test_a_map_style_dataset_stays_one_whatever_its_module_is_called() -> None:
+    class Own:
+        __module__ = "datasets.mine"
+        format = "png"
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, row: int) -> Any:
+            return torch.full((3,), float(row))
+
+    assert us.Gold(Own(), [0, 1]).rows.take(torch.tensor([1])).tolist() == [[1.0] * 3]
+    formatted = as_datasets(pa.table({"a": [[1.0], [2.0]], "b": [[3], [4]]})).with_format("torch")
+    rows = us.Gold(formatted, [0, 1]).rows
+    assert rows.per_row and {name: part.tolist() for name, part in rows.take(torch.tensor([1])).items()} == {
+        "a": [[2.0]], "b": [[4]],
+    }  # fmt: skip

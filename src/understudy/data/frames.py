@@ -13,7 +13,7 @@ import pyarrow as pa
 from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
-from understudy.store.frames import Frame, as_column, as_frame
+from understudy.store.frames import Frame, as_column, as_frame, is_hf_dataset
 
 Values = Array | list[Any] | dict[str, Array]
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
@@ -23,7 +23,7 @@ TABLES = (None, "arrow", "pandas", "polars")
 
 def frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] | None:
     """What a frame or a frame's column holds, and the names of columns that stand side by side; None: it is neither."""
-    is_dataset = type(x).__module__.partition(".")[0] == "datasets"
+    is_dataset = is_hf_dataset(x)
     if is_dataset and getattr(x, "format", {"type": None})["type"] not in TABLES:
         return None
     if (frame := as_frame(x)) is None:

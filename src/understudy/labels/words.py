@@ -38,7 +38,10 @@ def as_words(values: Any) -> Array | None:
         return None
     if not isinstance(values, list | tuple | np.ndarray):
         return None
-    if isinstance(values, list | tuple) and values and isinstance(values[0], int | float | np.number):
+    first = values
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if isinstance(first, int | float | np.generic) and first == first and not isinstance(first, str):
         return None
     words = np.asarray(values, dtype=object)
     flat = [_word(value) for value in words.reshape(-1).tolist()]

@@ -52,7 +52,7 @@ def as_frame(value: Any) -> Frame | None:
     library = type(value).__module__.partition(".")[0]
     if isinstance(value, pa.Table | pa.RecordBatch):
         return _arrow_frame(value, f"Arrow {type(value).__name__}")
-    if library == "datasets" and hasattr(type(value), "with_format"):
+    if is_hf_dataset(value):
         return _datasets_frame(value)
     # Asked of the type: a lazy frame computes its columns when it is asked.
     if not hasattr(type(value), "columns"):
@@ -61,6 +61,11 @@ def as_frame(value: Any) -> Frame | None:
     if library == "pandas":
         return _pandas_frame(value, kind)
     return _arrow_frame(value if hasattr(type(value), "__arrow_c_stream__") else _by_narwhals(value, kind), kind)
+
+
+def is_hf_dataset(value: Any) -> bool:
+    """Whether it is a table of ``datasets``; many a project has a module of that name too."""
+    return type(value).__module__.startswith("datasets.") and hasattr(type(value), "with_format")
 
 
 def as_column(value: Any) -> Any:
@@ -76,7 +81,7 @@ def as_column(value: Any) -> Any:
         if library == "pandas":
             values = pa.array(value, from_pandas=True)
             return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        if library == "datasets" and not hasattr(type(value), "with_format"):
+        if (type(value).__module__, type(value).__name__) == ("datasets.arrow_dataset", "Column"):
             return pa.chunked_array([pa.array(list(value))])
         if hasattr(type(value), "__arrow_c_stream__"):
             values = pa.chunked_array(value)
