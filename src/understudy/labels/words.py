@@ -38,7 +38,7 @@ def as_words(values: Any) -> Array | None:
         return None
     if not isinstance(values, list | tuple | np.ndarray):
         return None
-    first = values
+    first: Any = values
     while isinstance(first, list | tuple) and first:
         first = first[0]
     if isinstance(first, int | float | np.generic) and first == first and not isinstance(first, str):
