@@ -19,7 +19,16 @@ VOCABULARY, LENGTH = 30, 6
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # What makes labels by trainings of its own is no matter of steps.
-each_method = pytest.mark.parametrize("name", sorted(us.METHODS.keys() - {"reconciled"}))
+# Every way of taking part in a step is among the quick ones: columns, a link, modules, a second net, the alignment.
+QUICK = {"co_teaching", "l2rw", "resample", "s_model", "vanilla", "vid"}
+each_method = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name in sorted(us.METHODS.keys() - {"reconciled"})
+    ],
+)
+each_stop = pytest.mark.parametrize("stop", [1, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (0, 3))])
 
 
 def refreshed() -> us.Objective:

@@ -25,6 +25,7 @@ from ..front_ends import (
     bert,
     build,
     each_method,
+    each_stop,
     needs_fork,
     net,
     trained,
@@ -91,7 +92,7 @@ def test_every_method_ends_with_the_bits_of_train(name: str, kind: str, tmp_path
 
 @each_student
 @pytest.mark.parametrize("name", RESUMED)
-@pytest.mark.parametrize("stop", [0, 1, 3])
+@each_stop
 def test_a_cut_in_the_middle_of_an_epoch_leaves_no_trace(name: str, kind: str, stop: int, tmp_path: Path) -> None:
     """Also at its end. l2rw, whose gold does not train, has two steps an epoch, the others have seven."""
     epochs = 3 if name == "l2rw" else 2
