@@ -287,3 +287,11 @@ def test_rows_over_a_megabyte(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f'text,n\nshort,1\n"{long}",2\nlast,x\n')
     table = read_table(tmp_path / "t.csv")
     assert len(table) == 3 and table.columns["n"].tolist() == ["1", "2", "x"] and table.columns["text"][1] == long
+
+
+def test_one_file_for_gold_and_pool(save: Save) -> None:
+    labels = ["1.0", "", "0.0", "1.0", *[""] * 4]
+    both = save("mine.csv", zip=["01", "1"] * 4, label=labels, teacher_label=[0, 1] * 4)
+    examples = read_examples(gold=both, pool=both, features=FeatureOptions(types={"zip": "text"}))
+    assert examples.class_names is None and examples.featuriser.types == {"zip": "declared texts"}
+    assert examples.gold is not None and examples.gold.y.tolist() == [1, 0, 1]

@@ -43,9 +43,9 @@ def predict_command(
 
     check_new_file(out, "tables are", tuple(WRITERS))
     given = RunOnFile(run, file, column)
-    truth = _truth(given)
     student = given.run.selected() if selected else given.run.student
     probs = predict(student, given.rows(student), batch_size=batch_size)
+    truth = _truth(given, probs.shape[1])
     confidence, label = probs.max(-1)
     names, ids = given.names, given.table.ids
     write_table(
@@ -73,10 +73,15 @@ def _by_name(probs: "Array", names: "ClassNames") -> "Array":
     return record
 
 
-def _truth(given: "RunOnFile") -> "Array | None":
+def _truth(given: "RunOnFile", classes: int) -> "Array | None":
     """The true classes where the file has them, −1 where a row has none."""
     table, names = given.table, given.names
-    if "label" in table.names and names is not None and table.columns["label"].dtype.kind in "biuf":
+    kind = table.columns["label"].dtype.kind if "label" in table.names else ""
+    if kind == "b" and classes > 2:
+        raise UnderstudyError(
+            f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
+        )
+    if kind in ("b", "i", "u", "f") and names is not None:
         # Numbers beside names: to compare them with places in the order would be a guess.
         return given.labels()
     try:

@@ -149,7 +149,7 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
     counted = [name for name in raw.columns if is_index(name)]
     if counted:
         warn(f"{raw.where}: {_shown(counted)} not used: it numbers the rows, as data frames write their index")
-    others = [name for name in raw.columns if not is_reserved(name) and not is_index(name) and looks_like(name) is None]
+    others = _others(raw)
     names = [name for name in others if _is_usable(raw, name, options.max_categories)]
     left_out = [name for name in others if name not in names]
     if not names:
@@ -171,12 +171,17 @@ def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: 
     if options.text is not None or options.image is not None or options.columns is not None or "x" in columns:
         return options
     raw = RawColumns(columns, where)
-    others = [name for name in columns if not is_reserved(name)]
+    others = _others(raw)
     if len(others) != 1 or column_kind(raw[others[0]]) != "texts" or _is_usable(raw, others[0], options.max_categories):
         return options
     values = [str(value).split() for value in raw[others[0]][:1000].tolist() if value is not None]
     sentences = sum(len(words) > 1 for words in values)
     return replace(options, text=others[0]) if 2 * sentences > len(values) else options
+
+
+def _others(raw: RawColumns) -> list[str]:
+    """Columns whose names do not say that they are no features."""
+    return [name for name in raw.columns if not (is_reserved(name) or is_index(name) or looks_like(name))]
 
 
 def _shown(names: list[str]) -> str:

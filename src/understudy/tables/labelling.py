@@ -254,10 +254,13 @@ def find_names(
     numbers: dict[str, set[str]] = {}
     any_text = False
     tables = [*golds, *([] if pool is None else [pool])]
+    by_file: list[set[str]] = []
     for table in tables:
-        texts |= set(_field_names(table))
+        by_file.append(set(_field_names(table)))
+        texts |= by_file[-1]
         for column in _label_columns(table, with_truth=table is not pool):
             letters, are_names = _letters(table, column)
+            by_file[-1] |= letters
             any_text = any_text or are_names
             if are_names:
                 texts |= letters
@@ -277,7 +280,7 @@ def find_names(
                 "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
             )
         texts |= labels
-    _look_for_near_names(texts)
+    _look_for_near_names(texts, by_file)
     return ClassNames(tuple(sorted(texts)))
 
 
@@ -296,8 +299,9 @@ def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
     return ClassNames(tuple(map(str, numbers)))
 
 
-def _look_for_near_names(names: set[str]) -> None:
-    """A capital, a space or a zero too many makes another class, which is hardly ever meant."""
+def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
+    """A capital, a space or a zero too many makes another class. A file that holds both may mean it; where gold spells
+    a class in one way and the pool in another, it is a mistake."""
     spellings: dict[str, str] = {}
     for name in sorted(names):
         found = _WITH_POINT.fullmatch(name)
@@ -308,11 +312,15 @@ def _look_for_near_names(names: set[str]) -> None:
             )
         plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))
         other = spellings.setdefault(plain, name)
-        if other != name:
-            warn(
-                f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only; correct one "
-                "in the files, or list the classes: --classes NAME,NAME"
-            )
+        if other == name:
+            continue
+        text = (
+            f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only; correct one in "
+            "the files, or list the classes: --classes NAME,NAME"
+        )
+        if not any({other, name} <= letters for letters in by_file):
+            raise UnderstudyError(text)
+        warn(text)
 
 
 def declared_classes(tables: Iterable[Table]) -> tuple[str, ...] | None:

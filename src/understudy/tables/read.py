@@ -152,7 +152,7 @@ def read_examples(
     for part in (*sets.values(), pool_set):
         if part is not None and how.names is not None:
             part.naming = Naming(how.names.names, given=True)
-    return Examples(
+    examples = Examples(
         gold=sets.get("gold"),
         pool=pool_set,
         test=sets.get("test"),
@@ -162,6 +162,8 @@ def read_examples(
         texts=None if options.text is None else _text_sets(options.text, tables, pool_table),
         text=options.text,
     )
+    _check_truth_values(examples, [*tables.values(), *([] if pool_table is None else [pool_table])])
+    return examples
 
 
 def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> None:
@@ -259,6 +261,16 @@ def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> N
         ):
             files = ", ".join(str(table.path) for table in tables.values())
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
+
+
+def _check_truth_values(examples: Examples, tables: Iterable[Table]) -> None:
+    """True and false are two classes, 1 and 0; beside a third they mean something else."""
+    for table in tables:
+        for name in ("label", "teacher_label"):
+            if name in table.names and table.columns[name].dtype.kind == "b" and examples.classes > 2:
+                raise UnderstudyError(
+                    f"{table.where(name)} holds true or false, but there are {examples.classes} classes; write them"
+                )
 
 
 def _check_apart(one: Table, other: Table) -> None:
