@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast docs figures torture bench reproduce results alternatives clean
+.PHONY: demo test lint types fast docs figures torture meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -53,6 +53,10 @@ figures: .venv/.installed
 # A hundred SIGKILLs for each of four methods; the suite has a few.
 torture: .venv/.installed
 	folder=$$(mktemp -d) && $(BIN)/python tests/training/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
+
+# Three thousand tables whose meaning is known, through train, predict and select; the suite has some.
+meaning: .venv/.installed
+	PYTHONPATH=tests $(BIN)/python -m fuzz.meaning 3000
 
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks

@@ -269,7 +269,7 @@ def _other_type(columns: Columns, world: World) -> Columns:
     name = _feature(columns)
     values = columns[name]
     if isinstance(values[0], str):
-        return columns | {name: [int(value) if is_whole(value) else 0 for value in values]}
+        return columns | {name: [int(value) if is_whole(value) else 987654 for value in values]}
     return columns | {name: [str(value) if world.draw.random() < 0.5 else "x" for value in values]}
 
 

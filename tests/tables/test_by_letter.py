@@ -146,6 +146,9 @@ def test_truth_values_beside_names(save: Save) -> None:
         read_examples(gold=save("gold.parquet", f=[3.0, 4.0], label=[True, False]), pool=pool)
     with pytest.raises(UnderstudyError, match="holds true or false, but the classes are no, yes; write their names"):
         ClassNames(("no", "yes")).numbers(np.array([True, False]), "here", places=True)
+    three = save("three.csv", f=[1.0, 2.0, 3.0], teacher_label=["0", "1", "2"])
+    with pytest.raises(UnderstudyError, match="column 'label' holds true or false, but there are 3 classes"):
+        read_examples(gold=save("gold.parquet", f=[4.0, 5.0], label=[True, False]), pool=three)
     numbers_alone = read_examples(gold=save("gold.parquet", f=[3.0, 4.0], label=[True, False]))
     assert numbers_alone.gold is not None and numbers_alone.gold.y.tolist() == [1, 0]
 
@@ -157,6 +160,21 @@ def test_numbers_are_places_only_where_the_order_was_given(save: Save) -> None:
         read_examples(gold=gold, test=test)
     given = read_examples(gold=gold, test=test, classes=["pos", "neg"])
     assert truth(given, "test") == ["pos", "neg"]
+
+
+def test_classes_that_gold_and_pool_spell_in_two_ways(save: Save) -> None:
+    pool = save("pool.csv", f=[1.0, 2.0], teacher_label=["01", "02"])
+    for labels, said in ((["1", "02"], "'01' and '1' are two"), ([" 01", "02"], "' 01' and '01' are two")):
+        with pytest.raises(UnderstudyError, match=said):
+            read_examples(gold=save("gold.jsonl", f=[3.0, 4.0], label=labels), pool=pool)
+
+
+def test_a_number_stored_as_text_is_that_number(save: Save) -> None:
+    gold = save("gold.parquet", f=[1.0, 2.0, 3.0], label=[0, 1, 2])
+    examples = read_examples(gold=gold, test=save("test.jsonl", f=[1.0, 2.0], label=["2", "0"]))
+    assert examples.class_names is None and examples.test is not None and examples.test.y.tolist() == [2, 0]
+    with pytest.raises(UnderstudyError, match="column 'label' holds texts; it must hold numbers"):
+        read_examples(gold=gold, test=save("test.jsonl", f=[1.0, 2.0], label=["02", "0"]))
 
 
 def test_a_fraction_with_two_spellings_is_refused() -> None:

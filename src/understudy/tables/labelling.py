@@ -138,7 +138,7 @@ class Labelling:
             return table.numbers(column)
         if missing and not np.any(values != ""):
             return np.full(values.shape, -1)
-        numbers = spelled_numbers(values, where) if table.by_letter else None
+        numbers = spelled_numbers(values, where)
         if numbers is None:
             return table.numbers(column)
         refused = numbers == -2 if missing else numbers < 0

@@ -162,7 +162,7 @@ def read_examples(
         texts=None if options.text is None else _text_sets(options.text, tables, pool_table),
         text=options.text,
     )
-    _check_truth_values(examples, [*tables.values(), *([] if pool_table is None else [pool_table])])
+    _check_truth_values(examples, tables.values(), pool_table)
     return examples
 
 
@@ -263,14 +263,14 @@ def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> N
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
 
 
-def _check_truth_values(examples: Examples, tables: Iterable[Table]) -> None:
+def _check_truth_values(examples: Examples, tables: Iterable[Table], pool: Table | None) -> None:
     """True and false are two classes, 1 and 0; beside a third they mean something else."""
-    for table in tables:
-        for name in ("label", "teacher_label"):
-            if name in table.names and table.columns[name].dtype.kind == "b" and examples.classes > 2:
-                raise UnderstudyError(
-                    f"{table.where(name)} holds true or false, but there are {examples.classes} classes; write them"
-                )
+    labels = [(table, "label") for table in tables] + ([] if pool is None else [(pool, "teacher_label")])
+    for table, name in labels:
+        if name in table.names and table.columns[name].dtype.kind == "b" and examples.classes > 2:
+            raise UnderstudyError(
+                f"{table.where(name)} holds true or false, but there are {examples.classes} classes; write them"
+            )
 
 
 def _check_apart(one: Table, other: Table) -> None:
