@@ -36,7 +36,8 @@ def names_of(packages: str) -> list[str]:
         listed = " ".join(NAMES.findall(pages)).split()
         wanted = sorted({home(name) for name in dir(us)} - set(listed))
     found = [name for name in dir(us) if home(name) in wanted]
-    return sorted(found, key=lambda name: (wanted.index(home(name)), name.lower()))
+    # What one calls before what one is given.
+    return sorted(found, key=lambda name: (inspect.isclass(getattr(us, name)), wanted.index(home(name)), name.lower()))
 
 
 def directive(name: str) -> str:
@@ -88,6 +89,15 @@ def describe(app: Any, what: str, name: str, thing: Any, options: Any, lines: li
     lines[:] = re.sub(r"([^\n])\n\n(?=    )", r"\1\n\n::\n\n", "\n".join(lines)).splitlines()
 
 
+def signature(app: Any, what: str, name: str, thing: Any, options: Any, given: str | None, returned: str | None) -> Any:
+    """Defaults that are no Python (functions, factories) would leave the whole signature unread."""
+    if given is None:
+        return None
+    readable = re.sub(r"<function (\w+)[^>]*>", r"\1", given).replace("<factory>", "...")
+    return readable.replace("collections.abc.", "").replace("typing.", ""), returned
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-signature", signature)
     app.connect("source-read", write)
     app.connect("autodoc-process-docstring", describe)
