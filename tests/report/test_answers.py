@@ -8,7 +8,7 @@ import torch
 
 import understudy as us
 from understudy.report.answers import answers, standing
-from understudy.report.page import curves_read, name_facts, write_run_report
+from understudy.report.page import WITNESSES, curves_read, name_facts, write_run_report
 from understudy.training.held_out import ask_held_out
 from understudy.training.recipe import Recipe
 
@@ -117,6 +117,23 @@ def test_facts_are_words() -> None:
         ("Teacher's accuracy on the pool, as estimated from gold (mean α)", "90.0%"),
         ("Seconds in all", "3.1"),
     ]
+
+
+@pytest.mark.filterwarnings("ignore::understudy.errors.UnderstudyWarning")
+def test_no_fact_of_a_method_is_a_raw_name() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=draw)
+    y = (x[:, 0] > 0).long()
+    chance = torch.sigmoid(3 * x[:, 0] + torch.randn(60, generator=draw))
+    probs = torch.stack([1 - chance, chance], 1)
+    gold, pool = us.Gold(x[:30], y[:30], teacher=probs[:30]), us.Pool(x[30:], probs[30:])
+    needed: dict[str, list[Any]] = {"oracle": [y[30:]], "class_ratio": [[0.5, 0.5]]}
+    for name, method in us.METHODS.items():
+        objective = method(*needed.get(name, []))
+        student = us.models.mlp(3, 2, hidden=(4,))
+        run = us.train(student, gold, pool, objective, epochs=1, pretrain_epochs=1, progress=False)
+        shown = name_facts({fact: value for fact, value in run.facts.items() if not fact.startswith(WITNESSES)})
+        assert all(words[0].isupper() and "_" not in words for words, _ in shown), (name, shown)
 
 
 def test_the_answers_come_first_and_the_rest_is_folded(tmp_path: Path) -> None:

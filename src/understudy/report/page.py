@@ -40,7 +40,7 @@ FACT_NAMES = {
     "oracle.share_right": "Share of pool labels that are right",
     "confident.kept_rows": "Pool rows sure enough to be kept",
     "co_teaching.forget_rate": "Share of a batch left out for its large loss",
-    "forward.mean_accuracy": "Teacher's accuracy in the mean of the classes, from gold",
+    "transition.mean_accuracy": "Teacher's accuracy in the mean of the classes, from gold",
     "reconciled.log_loss": "Log-loss of the reconciled labels on gold rows that had no part in them",
     "reconciled.accuracy": "Gold rows on which reconciled labels are right, made without their truth",
     "reconciled.gold_rows": "Gold rows that weighed the witnesses",
@@ -49,7 +49,7 @@ FACT_NAMES = {
 }
 SHARES = (
     "slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy", "class_shift",
-    "class_shift_p", "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "forward.mean_accuracy",
+    "class_shift_p", "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "transition.mean_accuracy",
 )  # fmt: skip
 OF_SLOTS = {
     "mean_weight": "Mean weight of a pool row by {}",
@@ -172,18 +172,18 @@ def curves_read(history: Sequence[Mapping[str, float]]) -> str:
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
     told = {name: value for name, value in facts.items() if not name.startswith(TOLD_ELSEWHERE)}
+    # A single weight is the whole of it, and was told as such; and where all are 1, nothing is weighed.
+    again = {name for name in told if "." in name and told[name] == told.get(name.partition(".")[2])}
     if told.get("mean_weight") == told.get("share_weight_1") == 1:
-        del told["mean_weight"], told["share_weight_1"]  # nothing is weighed
-    # A single weight is the whole of it, and was told as such.
-    own = {name for name in told if "." in name and told[name] == told.get(name.partition(".")[2])}
-    return [(_fact_name(name), _fact(name, value)) for name, value in told.items() if name not in own]
+        again |= {"mean_weight", "share_weight_1"}
+    return [(_fact_name(name), _fact(name, value)) for name, value in told.items() if name not in again]
 
 
 def _fact_name(name: str) -> str:
     slot, _, what = name.partition(".")
     if name in FACT_NAMES:
         return FACT_NAMES[name]
-    return OF_SLOTS[what].format(slot) if what in OF_SLOTS else name.replace("_", " ")
+    return OF_SLOTS[what].format(slot.replace("_", " ")) if what in OF_SLOTS else name.replace("_", " ")
 
 
 def _fact(name: str, value: float) -> str:
