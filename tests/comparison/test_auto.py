@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ def probabilities(rows: int, skill: float, seed: int = 0, classes: int = 3) -> t
     y = torch.randint(classes, (rows,), generator=draw)
     logits = torch.randn(rows, classes, generator=draw) + skill * torch.nn.functional.one_hot(y, classes)
     return logits.softmax(1), y
+
+
+def test_a_teacher_saturated_on_gold_but_not_on_the_pool_takes_nobody_down() -> None:
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(200) % 3
+    x = torch.randn(200, 4, generator=draw) + 2 * torch.nn.functional.one_hot(y, 4)
+    sure = torch.nn.functional.one_hot(y, 3).float()
+    soft = (3 * torch.rand(200, 1, generator=draw) * sure).softmax(1)
+    gold, pool = us.Gold(x[:40], y[:40], teacher=sure[:40]), us.Pool(x[40:], soft[40:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", us.UnderstudyWarning)  # says that slam is left out, and why
+        run = us.auto(
+            us.models.linear(4, 3), gold, pool, methods=["slam", "gce"], reconcile=False, folds=2, epochs=1, workers=1,
+            progress=False,
+        )  # fmt: skip
+    assert run.config["auto"]["choice"] in ("gold only", "vanilla", "confident", "gce")
 
 
 def test_the_temperature_is_the_best_of_a_grid() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import absurd, arrays, commands, files, images, runs, texts
+from fuzz import absurd, arrays, commands, files, images, runs, texts, types
 from fuzz.harness import Family, run_family
 from understudy.errors import UnderstudyError
 
@@ -44,6 +44,7 @@ PLANS: dict[str, Plan] = {
     "gold arrays": Plan(arrays.gold_arrays, 200),
     "pool arrays": Plan(arrays.pool_arrays, 200),
     "training arrays": Plan(arrays.training_arrays, 100),
+    "absurd types": Plan(types.absurd_argument, 1_500),
     "damaged runs": Plan(runs.damaged_run, 200),
     "command train": Plan(commands.train, 60),
     "command predict": Plan(commands.predict, 120),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.acquisition.strategy import Reasons, Strategy
+from understudy.arguments import checked
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, warn
 
@@ -42,6 +43,7 @@ def strategy_named(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
+@checked
 def select(
     strategy: str,
     n: int,

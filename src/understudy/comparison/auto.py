@@ -21,6 +21,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.comparison.cells import (
     FEWEST_ROWS,
     Methods,
@@ -138,6 +139,7 @@ class Pilot:
 
 
 @takes(SharedOptions)
+@checked
 def auto(
     student: Student,
     gold: Gold,

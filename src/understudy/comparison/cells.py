@@ -33,6 +33,7 @@ from understudy.data.splits import fold_rows, split_rows
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
+from understudy.models.base import fresh_student
 from understudy.objective import Context, Objective
 from understudy.options import read_options
 from understudy.reconciling.members import alone
@@ -330,7 +331,7 @@ def initial_student(student: Student, seed: int) -> nn.Module:
     """The untrained student of a seed, as ``us.train`` would make it."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return copy.deepcopy(student) if isinstance(student, nn.Module) else student()
+        return fresh_student(student)
 
 
 def _nobody(rows: Any) -> Tensor:

@@ -21,6 +21,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from understudy.arguments import checked
 from understudy.comparison.cells import Cell, Job, Methods, Student
 from understudy.comparison.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.comparison.interval import percent
@@ -33,14 +34,16 @@ from understudy.store.jobs import Jobs, file_name
 from understudy.store.progress import ProgressBar
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
 from understudy.training.keywords import takes
 from understudy.training.loop import settled
-from understudy.training.recipe import Recipe, SharedOptions
+from understudy.training.recipe import Recipe, SharedOptions, plain
 
 # In format 2 nothing was sealed.
 FORMAT, OLDER = 3, (2,)
 SETTINGS = "settings.json"
+MOST_SEEDS = 10_000
 
 
 class CompareFolder:
@@ -186,6 +189,7 @@ def upgrade_comparison(path: Path) -> None:
 
 
 @takes(SharedOptions)
+@checked
 def compare(
     student: Student,
     gold: Gold,
@@ -219,7 +223,7 @@ def compare(
     job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
     numbers = _seeds(seeds)
     executor = executor_for(workers, executor)
-    with tempfile.TemporaryDirectory() as scratch:
+    with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch if out is None else out)
         with locked(path):
             folder = CompareFolder(path)
@@ -311,7 +315,9 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
 
 
 def _seeds(seeds: int | Iterable[int]) -> list[int]:
-    numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
-    if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise UnderstudyError(f"seeds={seeds} must be at least 1, or different numbers from 0")
+    seeds = plain(seeds)
+    numbers = [plain(one) for one in (range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds)]
+    whole = all(isinstance(seed, int) and 0 <= seed < 1 << 63 for seed in numbers)
+    if not whole or not 0 < len(set(numbers)) == len(numbers) <= MOST_SEEDS:
+        raise UnderstudyError(f"seeds={seeds} must be 1 to {MOST_SEEDS:,}, or different whole numbers from 0")
     return numbers

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.data.examples import Gold
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError
@@ -33,6 +34,7 @@ class Splits(NamedTuple):
     test: Gold | None
 
 
+@checked
 def split(
     gold: Gold,
     *,
@@ -44,6 +46,8 @@ def split(
     stratify: bool = True,
 ) -> Splits:
     """Cut gold into disjoint parts. Sizes are row counts (int) or shares (float); ``train=None`` takes the rest."""
+    if seed < 0:
+        raise UnderstudyError(f"seed={seed} must be a whole number from 0")
     wanted = {"estimate": estimate, "select": select, "test": test} | ({} if train is None else {"train": train})
     parts = split_rows(gold.y, wanted, seed, stratify=stratify)
     return Splits(**{name: gold.take(rows) if len(rows) else None for name, rows in parts.items()})
@@ -101,12 +105,14 @@ class FittedTrust(Protocol):
     def alpha(self, probs: Any, /) -> Tensor: ...
 
 
+@checked
 def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold, Gold]]:
     """(estimate part, held-out part) per fold; every fold has nearly the classes' shares."""
     for estimate, held_out in fold_rows(gold.y, folds, seed):
         yield gold.take(estimate), gold.take(held_out)
 
 
+@checked
 def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], FittedTrust], folds: int = 5, seed: int = 0) -> Tensor:
     """The chance that the teacher is right on each gold row, ``(n,)`` float64, estimated without that row's fold.
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy import models
+from understudy.arguments import checked
 from understudy.data.checks import to_tensor
 from understudy.data.rows import as_rows
 from understudy.data.texts import read_by
@@ -32,6 +33,7 @@ TOLERANCE = 1e-5
 TIE = 1e-6
 
 
+@checked
 def export(
     run_or_student: Run | nn.Module,
     path: str | Path,
@@ -60,16 +62,17 @@ def export(
     model = Probabilities(student, names).eval()
     _try_student(model, inputs)
     metadata = _metadata(student, config, names)
+    try:
+        content = kind.write(model, inputs, metadata)
+    except (UnderstudyError, OSError):
+        raise
+    except Exception as error:  # torch's exporters raise whatever the traced code or they themselves raise
+        raise UnderstudyError(
+            f"{type(student).__name__} cannot be exported to {path.name}: {reason(error)}; avoid branches on "
+            "values and fixed batch sizes in its forward, or write .safetensors"
+        ) from error
     with appearing_whole(path) as temporary:
-        try:
-            kind.write(model, inputs, temporary, metadata)
-        except (UnderstudyError, OSError):
-            raise
-        except Exception as error:  # torch's exporters raise whatever the traced code or they themselves raise
-            raise UnderstudyError(
-                f"{type(student).__name__} cannot be exported to {path.name}: {reason(error)}; avoid branches on "
-                "values and fixed batch sizes in its forward, or write .safetensors"
-            ) from error
+        temporary.write_bytes(content)
         if check:
             _check(kind, model, inputs, temporary, path)
     return path

@@ -1,7 +1,8 @@
 """The kinds of file a student is exported to: how each is written, and how it is read again to be checked.
 
-A format is two functions and a suffix in FORMATS. What is read here was written a moment ago by ``export``; nobody
-else's file is ever loaded.
+A format is two functions and a suffix in FORMATS. Writing gives bytes: where a disk is full, PyTorch's own writers
+abort the process, and leave a piece of a file. What is read here was written a moment ago by ``export``; nobody else's
+file is ever loaded.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ class Probabilities(nn.Module):
 @dataclass(frozen=True)
 class Format:
     suffix: str
-    write: Callable[[Probabilities, Inputs, Path, dict[str, str]], None]
+    write: Callable[[Probabilities, Inputs, dict[str, str]], bytes]
     load: Callable[[Path, Probabilities], Loaded]
     traced: bool = True
     """Whether writing needs example rows."""
@@ -75,12 +76,12 @@ def _quiet() -> Iterator[None]:
                 log.setLevel(level)
 
 
-def _write_safetensors(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
+def _write_safetensors(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) -> bytes:
     import safetensors.torch
 
     # Tied parameters share memory, which safetensors refuses: each name gets its own copy.
     state = {name: value.detach().clone().contiguous() for name, value in model.student.state_dict().items()}
-    path.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **metadata}))
+    return safetensors.torch.save(state, metadata={"format": "pt", **metadata})
 
 
 def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
@@ -104,7 +105,7 @@ def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
     return _positional(Probabilities(rebuilt, model.names).eval())
 
 
-def _write_torchscript(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
+def _write_torchscript(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) -> bytes:
     with _quiet(), torch.no_grad():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", TracerWarning)
@@ -113,12 +114,12 @@ def _write_torchscript(model: Probabilities, inputs: Inputs, path: Path, metadat
         for warning in caught:
             if issubclass(warning.category, TracerWarning):
                 raise UnderstudyError(
-                    f"{path.suffix} records one path through the net, and {Path(warning.filename).name} line "
+                    f".pt records one path through the net, and {Path(warning.filename).name} line "
                     f"{warning.lineno} chooses one by a tensor's value or shape; write .pt2 or .safetensors instead"
                 )
-        content = io.BytesIO()  # on a full disk PyTorch's own writers end the process
+        content = io.BytesIO()
         torch.jit.save(traced, content, _extra_files=dict(metadata))
-        path.write_bytes(content.getvalue())
+    return content.getvalue()
 
 
 def _load_torchscript(path: Path, model: Probabilities) -> Loaded:
@@ -135,11 +136,11 @@ def _program(model: Probabilities, inputs: Inputs) -> Any:
         return torch.export.export(model, inputs, dynamic_shapes={"inputs": axes})
 
 
-def _write_pt2(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
+def _write_pt2(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) -> bytes:
+    content = io.BytesIO()
     with _quiet(), torch.no_grad():
-        content = io.BytesIO()
         torch.export.save(_program(model, inputs), content, extra_files=dict(metadata))
-        path.write_bytes(content.getvalue())
+    return content.getvalue()
 
 
 def _load_pt2(path: Path, model: Probabilities) -> Loaded:
@@ -147,7 +148,7 @@ def _load_pt2(path: Path, model: Probabilities) -> Loaded:
         return _positional(torch.export.load(path).module())
 
 
-def _write_onnx(model: Probabilities, inputs: Inputs, path: Path, metadata: dict[str, str]) -> None:
+def _write_onnx(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) -> bytes:
     _need_onnx()
     names = list(model.names or ("x",))
     with _quiet(), torch.no_grad():
@@ -156,7 +157,8 @@ def _write_onnx(model: Probabilities, inputs: Inputs, path: Path, metadata: dict
         )
         assert program is not None
         program.model.metadata_props.update(metadata)
-        path.write_bytes(program.model_proto.SerializeToString())
+        content: bytes = program.model_proto.SerializeToString()
+    return content
 
 
 def _load_onnx(path: Path, model: Probabilities) -> Loaded:

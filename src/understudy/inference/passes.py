@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from understudy.arguments import checked
 from understudy.data.checks import CHUNK, first_bad
 from understudy.data.examples import Gold
 from understudy.data.memory import room_for
@@ -60,7 +61,7 @@ def usable_device(device: str | torch.device | None) -> torch.device | None:
         return None
     try:
         found = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise UnderstudyError(f"device {device!r} is unknown; use cpu or cuda") from error
     try:
         torch.empty(0, device=found)
@@ -306,5 +307,6 @@ def metrics(probs: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
+@checked
 def evaluate(model: nn.Module, gold: Gold, *, batch_size: int = BATCH_SIZE) -> dict[str, float]:
     return metrics(predict(model, gold.rows, batch_size=batch_size), gold.y)

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from understudy.arguments import checked
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.rows import as_rows
 from understudy.errors import UnderstudyError
@@ -43,6 +44,7 @@ Augment = Callable[[Any, torch.Generator], Any]
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
+@checked
 def teach(
     teacher: Teacher,
     x: Any,
@@ -126,6 +128,7 @@ class Passes(NamedTuple):
     """The mean of the classes' variances, ``(N,)``."""
 
 
+@checked
 def stochastic_passes(
     teacher: Teacher,
     x: Any,
@@ -187,6 +190,7 @@ def _dropout_layers(teacher: nn.Module) -> list[nn.Module]:
     return [module for module in teacher.modules() if is_active(module)]
 
 
+@checked
 def teacher_features(teacher: nn.Module, x: Any, layer: str | None = None, *, batch_size: int = BATCH_SIZE) -> Tensor:
     """Penultimate features ``(N, d)``, in eval mode: the input of the last Linear, or the output of a named layer."""
     return penultimate(teacher, x, layer=layer, batch_size=batch_size)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions
@@ -25,6 +26,7 @@ class Hard(Labels):
         Column("teacher_confidence", "float64", float("nan"), may_be_empty=True, required=False),
     )
 
+    @checked
     def __init__(
         self, labels: Any, confidence: Any = None, *, classes: int | Sequence[str] | None = None, where: str = "teacher"
     ) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
@@ -58,6 +59,7 @@ class Reliability(Shown):
     """Of the gold rows: the covariate, the class named and whether it was right; what the bands redraw."""
 
     @staticmethod
+    @checked
     def fit(
         probs: Any,
         labels: Any,

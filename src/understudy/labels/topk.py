@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
@@ -44,6 +45,7 @@ class TopK(Ranking):
     form, title = "topk", "top-k labels"
     needs_classes = True
 
+    @checked
     def __init__(
         self, indices: Any, probs: Any, classes: int | Sequence[str], tail: Any = None, *, where: str = "teacher",
         trusted: bool = False,

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.arguments import checked
 from understudy.data.checks import check_class_count, check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions, VoteModel, same_classes
@@ -51,6 +52,7 @@ class Votes(Distribution):
     needs_classes = True
     derived = (*Labels.derived, "_crossed", "sources")
 
+    @checked
     def __init__(
         self,
         votes: Any,
@@ -195,6 +197,7 @@ class Votes(Distribution):
         return model.posterior_of(self.votes[rows])
 
 
+@checked
 def fit_votes(votes: Any, y: Any, classes: int) -> Sources:
     """How good each annotator or rule is, counted on gold: what ``us.Votes(…, by=…)`` weighs with.
 

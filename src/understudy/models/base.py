@@ -25,7 +25,8 @@ from typing import Any, Literal, ParamSpec
 
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
+from understudy.arguments import checked
+from understudy.errors import UnderstudyError, first_line
 
 Shape = int | Sequence[int]
 Stem = Literal["imagenet", "small"]
@@ -40,13 +41,17 @@ _NOTE, _DRAWN = "_understudy_spec", "_understudy_drawn"
 def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
     """Enter a factory in MODELS under its own name and have its modules remember how they were built."""
     name = factory.__name__
-    signature = inspect.signature(factory)
+    signature, whole = inspect.signature(factory), checked(factory)
 
     @functools.wraps(factory)
     def noted(*args: P.args, **kwargs: P.kwargs) -> nn.Module:
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
-        module = factory(*args, **kwargs)
+        try:
+            module = whole(*args, **kwargs)
+        except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
+            told = ", ".join(f"{key}={value!r:.60}" for key, value in call.arguments.items())
+            raise UnderstudyError(f"model {name!r} cannot be built with {told}: {first_line(error)}") from error
         # A plain attribute: deepcopy carries it along and the state dict does not see it.
         module.__dict__[_NOTE] = {"name": name, "args": _jsonable(name, dict(call.arguments))}
         return module
@@ -85,12 +90,10 @@ def build(spec: dict[str, Any]) -> nn.Module:
     except TypeError as error:
         takes = ", ".join(signature.parameters)
         raise UnderstudyError(f"model {name!r}: {error}; it takes {takes}") from error
-    try:
-        return factory(**args)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UnderstudyError(f"model {name!r} cannot be built with {args}: {error}") from error
+    return factory(**args)
 
 
+@checked
 def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
     """The net a command line names: "linear", "mlp:128,128", "mobilenet:width=2", "mlp:64,dropout=0.1".
 
@@ -115,6 +118,21 @@ def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
     if hidden:
         args["hidden"] = hidden
     return build({"name": name, "args": args})
+
+
+def fresh_student(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    """A copy of a net, or what a function builds."""
+    if isinstance(student, nn.Module):
+        return copy.deepcopy(student)
+    if not callable(student):
+        raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
+    try:
+        built = student()
+    except TypeError as error:
+        raise UnderstudyError(f"student() fails: {first_line(error)}; pass a function without arguments") from error
+    if not isinstance(built, nn.Module):
+        raise UnderstudyError(f"student() gave a {type(built).__name__}; pass a function that builds a module")
+    return built
 
 
 def _factory(name: str) -> Callable[..., nn.Module]:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from understudy.errors import UnderstudyError
 from understudy.models.base import AsImages, Shape, classifier, conv_norm, image_shape, model, network, row_size
 from understudy.models.sparse import SparseLinear
 
 # A convex loss has one minimum, so that a start only decides what directions say of which the rows say nothing: little.
 # Not nothing: two nets that teach each other must differ.
 SMALL = 1e-3
+WIDEST = 10_000_000
 
 
 @model
@@ -29,6 +31,8 @@ def mlp(inputs: Shape, classes: int, hidden: Sequence[int] = (128, 128), dropout
     layers: list[nn.Module] = []
     size = row_size(inputs)
     for width in hidden:
+        if not 1 <= width <= WIDEST:
+            raise UnderstudyError(f"mlp(hidden={list(hidden)}): a layer has 1 to {WIDEST:,} units; leave out others")
         layers += [nn.Linear(size, width), nn.ReLU()]
         if dropout:
             layers.append(nn.Dropout(dropout))

@@ -1,8 +1,10 @@
 """How the command line speaks when something is wrong: one line on stderr, never a traceback for a user's mistake.
 
-Exit codes: 2 for a mistake (in the arguments, the files or the data), 130 for Ctrl-C, 143 for SIGTERM.
+Exit codes: 2 for a mistake (in the arguments, the files or the data) or too little memory, 130 for Ctrl-C, 143 for
+SIGTERM.
 """
 
+import errno
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +14,13 @@ from typing import Any
 import typer
 import typer.core
 
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.store.stopping import Stopped, ends_on_sigterm
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
+
+NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "cannot allocate memory")
 
 
 class OneLineErrors(typer.core.TyperGroup):
@@ -33,6 +37,11 @@ class OneLineErrors(typer.core.TyperGroup):
         except Stopped:
             complain("stopped by SIGTERM; what is finished is on the disk")
             raise
+        except (MemoryError, RuntimeError, OSError) as error:
+            if not is_out_of_memory(error):
+                raise
+            complain(f"error: out of memory ({first_line(error)}); take fewer rows or workers, or a smaller batch")
+            raise typer.Exit(2) from error
 
     def main(
         self,
@@ -57,6 +66,16 @@ class OneLineErrors(typer.core.TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """PyTorch says it in words, on a GPU too; a process that cannot be forked by a number."""
+    said = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and any(words in said for words in NO_MEMORY))
+    )
 
 
 def shown_warnings() -> AbstractContextManager[list[str]]:

@@ -24,12 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line
 
 
 class EMA:
     """`module` holds the averaged parameters; `updates` counts how many went in."""
 
+    @checked
     def __init__(self, model: nn.Module, *, decay: float = 0.999, warmup: bool = True) -> None:
         if not 0 <= decay < 1:
             raise UnderstudyError(f"EMA decay = {decay}: use a number from 0 to below 1, usually 0.999")

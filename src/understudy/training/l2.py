@@ -21,6 +21,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from understudy.arguments import checked
 from understudy.data.examples import Gold
 from understudy.data.rows import Rows
 from understudy.data.splits import fold_rows
@@ -40,10 +41,13 @@ Fit = Callable[[Gold, nn.Module | None, float], nn.Module]
 """``(gold to train on, student to start from, weight_decay) -> student``; None: as the training would start."""
 
 
+@checked
 def l2_of_c(c: float, rows: int, classes: int) -> float:
     """The ``weight_decay`` under which L-BFGS minimises what ``LogisticRegression(C=c)`` does on so many rows."""
-    if not c > 0 or rows < 1:
-        raise UnderstudyError(f"C={c} of {rows} rows is no penalty; C is greater than 0, rows at least 1")
+    if not c > 0 or rows < 1 or classes < 1:
+        raise UnderstudyError(
+            f"C={c} of {rows} rows, {classes} classes is no penalty; C is above 0, the others at least 1"
+        )
     return (2 if classes == 2 else 1) / (c * rows)
 
 

@@ -6,7 +6,6 @@ once and every gold row ``gold_repeat`` times, in an order that depends on the s
 What a batch costs is the session's matter (``training/session.py``); losses are per example until it sums them.
 """
 
-import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +19,14 @@ import torch
 from torch import nn
 
 from understudy import models
+from understudy.arguments import checked
 from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import check_meeting
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
 from understudy.labels.naming import Naming, joint_naming
 from understudy.labels.words import as_words
+from understudy.models.base import fresh_student
 from understudy.objective import Objective
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
@@ -44,6 +45,7 @@ from understudy.training.state import FOLDER, Checkpoints, check_same_training, 
 
 
 @takes(RecipeOptions)
+@checked
 def train(
     student: nn.Module | Callable[[], nn.Module],
     gold: Gold | None,
@@ -95,7 +97,7 @@ def train(
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
         usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
-        build, student = student, copy.deepcopy(student) if isinstance(student, nn.Module) else student()
+        build, student = student, fresh_student(student)
         student = student if device is None else student.to(device)
         told: dict[str, Any] = {
             "epochs": recipe.epochs, "whole": recipe.takes_all_rows, **recipe.session_options(),

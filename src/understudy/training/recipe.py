@@ -65,6 +65,8 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 
 
 LBFGS, AUTO = "lbfgs", "auto"
+MOST = (1 << 31) - 1
+"""Of anything that is counted: more is a slip of the finger."""
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 Groups = Mapping[str, Mapping[str, float]]
@@ -237,6 +239,7 @@ class Recipe:
             if not (value is None and each.default is None):
                 _check_limits(each, value)
         _check_seed(self.seed)
+        _check_autocast(self.autocast)
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
@@ -352,6 +355,15 @@ def _check_seed(seed: Any) -> None:
         raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
 
 
+def _check_autocast(dtype: Any) -> None:
+    if dtype is None:
+        return
+    import torch
+
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise UnderstudyError(f"autocast={dtype!r:.80} must be torch.bfloat16, torch.float16 or None")
+
+
 def _check_limits(each: "Field[Any]", value: Any) -> None:
     option, or_none = known(each), ", or None" if each.default is None else ""
     if option.word is not None and value == option.word:
@@ -359,11 +371,13 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if option.above is not None and not (is_number and value > option.above):
         raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")
-    if option.most is not None and value > option.most:
+    if option.most is not None and is_number and value > option.most:
         raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
     if option.least is None:
         return
     if option.whole and not (is_number and isinstance(value, int) and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
+    if option.whole and value > MOST:
+        raise UnderstudyError(f"{each.name}={value} must be a whole number, at most {MOST:,}{or_none}")
     if not (is_number and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")

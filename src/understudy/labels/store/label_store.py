@@ -22,7 +22,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from understudy.data.checks import check_length
+from understudy.arguments import checked
+from understudy.data.checks import MAX_CLASSES, check_length
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
@@ -44,6 +45,7 @@ class Appended:
 class LabelStore:
     """``classes`` (names, or how many) and ``form`` are needed for a new store, and checked for an existing one."""
 
+    @checked
     def __init__(
         self,
         folder: str | Path,
@@ -54,6 +56,8 @@ class LabelStore:
         flush_seconds: float = 30.0,
     ) -> None:
         self.folder = Path(folder)
+        if isinstance(classes, int) and not 1 <= classes <= MAX_CLASSES:
+            raise UnderstudyError(f"classes={classes} must be 1 to {MAX_CLASSES:,}, or the classes' names")
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
         self._contents = Contents(self.folder, names, form, flush_rows=flush_rows, flush_seconds=flush_seconds)
         self.classes, self.form = self._contents.classes, self._contents.form
