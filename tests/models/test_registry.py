@@ -63,7 +63,7 @@ def test_other_modules_have_no_note() -> None:
         ({"name": "mpl", "args": {}}, "there are .*lenet.*mlp"),
         ({"name": "mlp", "args": {"inputs": 3, "classes": 2, "hiden": [4]}}, "hiden.*takes.*hidden"),
         ({"name": "mlp", "args": {"classes": 2}}, "inputs.*takes"),
-        ({"name": "mlp", "args": {"inputs": 3, "classes": 2, "hidden": ["a"]}}, "cannot be built"),
+        ({"name": "mlp", "args": {"inputs": 3, "classes": 2, "hidden": ["a"]}}, "list of whole numbers"),
         ({"name": "mlp", "args": {"inputs": 3, "classes": 2, "dropout": 2}}, "cannot be built.*dropout"),
         ({"name": "linear", "args": {"inputs": 3, "classes": 0}}, "at least one class"),
         ({"name": "linear", "args": {"inputs": [], "classes": 2}}, "shape of a row"),

@@ -108,6 +108,8 @@ def _settles(known: Measured, draws: Array, choice: str, rival: str) -> str:
     pair = f"{choice} and {rival}"
     if abs(gap) < AT_STAKE:
         return f"Between {pair} less than half a point is at stake: either will do."
+    if TEACHER in (choice, rival):
+        return f"The teacher's word on more rows whose truth is known would settle it between {pair}."
     wanted, what = (gap / 2) ** 2, "gold rows" if known.folds else "test rows"
     if known.folds or by_seeds < 1e-9:
         # The seeds' spread is that of their rows too: only more of them can tell.

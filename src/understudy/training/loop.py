@@ -195,7 +195,7 @@ def _initial(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     if isinstance(student, nn.Module):
         return student
     with torch.random.fork_rng():
-        return student()
+        return fresh_student(student)
 
 
 def _with_chosen_l2(
