@@ -177,8 +177,8 @@ def page(found: dict[str, Comparison], draws: int) -> str:
         + "\nThe resampled seeds and rows are among those that the truth is the mean of, which flatters every rule"
         " alike; data and splits are those of one draw per setting. Where the teacher is known on gold only (digits,"
         " MNIST), its own labels are no option here. Reconciled labels, which take ten times as long, are compared on"
-        " digits alone. Three of the settings have a winner that whoever looks at means must find: what the decision adds"
-        " to them is the chance, and that students at chance are left out.\n"
+        " digits alone. Three of the settings have a winner that whoever looks at means must find: what the decision"
+        " adds to them is the chance, and that students at chance are left out.\n"
     )
 
 
