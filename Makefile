@@ -36,7 +36,7 @@ fast: .venv/.installed
 
 # The site, into build/site; a link that leads nowhere ends it. Nothing is downloaded.
 docs: .venv/.docs
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html docs build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -E -b html docs build/site
 	@echo build/site/index.html
 
 # The pictures of the start page and of "choosing a method"; every other one is written by the experiment beside it.
