@@ -208,3 +208,39 @@ def test_a_map_style_dataset_stays_one_whatever_its_module_is_called() -> None:
     assert rows.per_row and {name: part.tolist() for name, part in rows.take(torch.tensor([1])).items()} == {
         "a": [[2.0]], "b": [[4]],
     }  # fmt: skip
+
+
+def odd_values() -> list[Any]:
+    return [
+        *(0, 1.5, "a", b"a", [], [1], ["a", None], [None, None], ["a", 1], [[1], [2, 3]], {}, {"a": 1}, object(), int),
+        *(np.array(5), np.array([None, "a"], dtype=object), np.zeros((2, 0)), torch.tensor(1.0), range(2), iter([1])),
+        *(torch.eye(2).to_sparse(), pa.table({}), pa.table({"neg": ["a", "b"], "pos": [1, 2]}), pa.array([None, None])),
+        *(pa.array([{"a": 1}, {"a": 2}]), pa.array([b"1", b"2"]), pa.table({"0": [0.5, None], "1": [0.5, 1.0]})),
+        *(us.Hard([0, 1]), float("nan"), np.float32(3), lambda x: x, Ellipsis),
+    ]
+
+
+def test_whatever_is_passed_an_error_is_one_line() -> None:
+    """Or the value is one that can be meant; a bare TypeError is a bug."""
+    refused = 0
+    for make in (
+        lambda value: us.Gold(value, [0, 1]),
+        lambda value: us.Gold(X[:2], value),
+        lambda value: us.Gold(X[:2], ["a", "b"], value),
+        lambda value: us.Gold(X[:2], [0, 1], ids=value),
+        lambda value: us.Gold(X[:2], ["a", "b"], classes=value),
+        lambda value: us.Pool(X[:2], value, classes=("a", "b")),
+        lambda value: us.Hard(value, classes=("a", "b")),
+        lambda value: us.Votes(value, classes=("a", "b")),
+        lambda value: us.read_examples(gold=value),
+        lambda value: us.read_examples(gold={"x": value, "label": [0, 1]}),
+        lambda value: us.read_examples(gold={"x": X[:2], "label": ["a", "b"], "teacher_label": value}),
+        lambda value: us.read_examples(gold={"x": X[:2], "label": ["a", "b"]}, classes=value),
+    ):
+        for value in odd_values():
+            try:
+                make(value)
+            except UnderstudyError as error:
+                refused += 1
+                assert "\n" not in str(error)
+    assert refused > 250

@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy import sparse
 
 import understudy as us
 from understudy.errors import UnderstudyError
@@ -174,7 +175,9 @@ class NoTable:
     "given, message",
     [
         (5, r"gold is a int; pass a file's name, a pandas"),
-        ({"x": 3}, r"gold: column 'x' is a int; pass one entry per row"),
+        ({"x": 3}, r"gold: column 'x' is a int; pass an array"),
+        ({"x": sparse.eye(2, format="csr"), "label": [0, 1]}, r"column 'x' is a csr_.*sparse features: us\.Gold"),
+        ({"x": torch.tensor(3.0)}, r"gold: column 'x' is a Tensor; pass an array"),
         ({3: [1]}, r"gold has a column named 3; names are text"),
         ({"x": [1.0], "label": [0, 1]}, r"gold: columns differ in length \(x 1, label 2\)"),
         ({"x": [1.0, "a"], "label": [0, 1]}, r"gold: column 'x' holds a list: "),

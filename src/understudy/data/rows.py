@@ -416,7 +416,7 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     if collate is None and (framed := _framed(x, where)) is not None:
         return framed
     is_frame = hasattr(type(x), "columns")  # a DataFrame is indexed by column, not by row
-    is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows)
+    is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows | type)
     if collate is not None:
         if not callable(collate) or not is_dataset or is_frame:
             raise UnderstudyError(

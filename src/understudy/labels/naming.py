@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Labels
@@ -131,10 +132,14 @@ def _numbered(teacher: Any, said: Any, names: tuple[str, ...], where: str) -> La
 def _in_order(columns: Mapping[str, Any], names: tuple[str, ...] | None, where: str) -> Array:
     """Columns of probabilities by class, side by side in the order of the classes."""
     names = names or tuple(map(str, range(len(columns))))
-    if set(columns) != set(names):
+    if set(columns) != set(names) or not columns:
         raise UnderstudyError(
             f"{where} has the columns {_listed(tuple(columns))}, the classes are {_listed(names)}; give one for each"
         )
+    for name, column in columns.items():
+        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:
+            held = "an empty cell" if column.null_count else str(column.type)
+            raise UnderstudyError(f"{where}: column {name!r} holds {held}; it is the probability of a class")
     return np.stack([np.asarray(columns[name].to_numpy(), dtype=np.float64) for name in names], axis=1)
 
 

@@ -18,12 +18,18 @@ from understudy.store.frames import as_column
 
 def checked_names(classes: Any, where: str) -> tuple[str, ...]:
     """Names of classes in their order: two or more, each once."""
-    if isinstance(classes, str | int) or not hasattr(classes, "__iter__"):
-        raise UnderstudyError(f"{where} is {classes!r}; it lists the names of the classes in their order")
-    names = tuple(classes)
-    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names) or len(names) < 2:
+    names = listed_names(classes, where)
+    if not all(names) or len(set(names)) < len(names) or len(names) < 2:
         raise UnderstudyError(f"{where} is {list(names)}; name two classes or more, each once, as text")
     return names
+
+
+def listed_names(classes: Any, where: str) -> tuple[str, ...]:
+    """A list of texts."""
+    words = None if isinstance(classes, str) else as_words(classes)
+    if words is None or words.ndim != 1:
+        raise UnderstudyError(f"{where} is {classes!r}; it lists the names of the classes in their order")
+    return tuple(words.tolist())
 
 
 def as_words(values: Any) -> Array | None:

@@ -33,6 +33,7 @@ from understudy.featurise.part import column_kind
 from understudy.featurise.tabular import Arrays, Numbers
 from understudy.labels.forms import Labels
 from understudy.labels.naming import Naming
+from understudy.labels.words import listed_names
 from understudy.store.arrow import Array
 from understudy.tables.answers import named_answers, read_chosen
 from understudy.tables.kinds import declared
@@ -114,7 +115,10 @@ def read_examples(
     _check_mapping(columns or {}, tables)
     if is_one_file(gold, pool):
         tables["gold"], tables["pool"] = parted(tables["pool"])
-    classes = declared_classes(tables.values()) if classes is None else classes
+    if classes is None:
+        classes = declared_classes(tables.values())
+    elif not isinstance(classes, int):
+        classes = listed_names(classes, "classes=")
     options = features or FeatureOptions()
     _prepare(tables, options)
     pool_table = tables.pop("pool", None)

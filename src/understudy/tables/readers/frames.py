@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
+from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
 from understudy.store.frames import Frame, as_column
@@ -32,8 +34,14 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> Source:
     for name, values in columns.items():
         if not isinstance(name, str):
             raise UnderstudyError(f"{where} has a column named {name!r}; names are text")
-        if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise UnderstudyError(f"{where}: column {name!r} is a {type(values).__name__}; pass one entry per row")
+        try:
+            if isinstance(values, str) or len(values) < 0:
+                raise TypeError
+        except TypeError as error:
+            raise UnderstudyError(
+                f"{where}: column {name!r} is a {type(values).__name__}; pass an array, a tensor, a list or a frame's "
+                "column, one entry per row (sparse features: us.Gold and us.Pool)"
+            ) from error
     if len({len(values) for values in columns.values()}) > 1:
         one_length({name: (len(values),) for name, values in columns.items()}, where)
 
@@ -45,7 +53,8 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> Source:
 
 def _array(values: Any, role: str, where: str) -> Array:
     if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
+        dense = to_tensor(values, where).cpu()
+        return (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
     if isinstance(values, np.ndarray) and values.dtype != object:
         return plain_column(values, where)
     try:
@@ -53,8 +62,7 @@ def _array(values: Any, role: str, where: str) -> Array:
         column = pa.chunked_array([pa.array(list(values))]) if column is None else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UnderstudyError(
-            f"{where} holds a {type(values).__name__}: {first_line(error)}; pass an array, a tensor, a list or a "
-            "frame's column (sparse features: us.Gold and us.Pool)"
+            f"{where} holds a {type(values).__name__}: {first_line(error)}; pass one kind of values"
         ) from error
     return _from_arrow(column, role, where)
 
