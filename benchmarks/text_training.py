@@ -1,7 +1,7 @@
 """Fine-tuning MiniLM on movie reviews: what padding by the batch spares, and what ``us.train`` costs over a bare loop.
 
-Padding: the same rows of an epoch, padded to the longest text of all of them (fixed), to the longest of the batch, and
-that with ``group_by_length``. Target: 1.5 times the rows per second of fixed padding. The loop: one epoch of
+Padding: the same rows of an epoch, padded to the longest of all reviews (fixed), to the longest of the batch, and that
+with ``group_by_length``. Target: 1.5 times the rows per second of fixed padding. The loop: one epoch of
 ``us.train(us.text(…))`` beside one by hand, with transformers' own collator, the model's own loss and the same fused
 AdamW, over the same rows in the same batches; both build the student. Target: at most 1.05 of its time.
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import torch
 from experiments.data import data_file
 from experiments.frozen import MINILM, missing
+from torch import nn
 
 import understudy as us
 from benchmarks.figures import Figure, main
@@ -32,18 +33,20 @@ def figures(repeats: int = 3) -> list[Figure]:
     if (why := missing(MINILM)) is not None:
         raise UnderstudyError(f"{why}; experiments/frozen.py says how to get it")
     table = pq.read_table(data_file("text/mr_chatgpt.parquet"))
-    table = table.filter(pc.greater_equal(table["chatgpt_label"], 0)).slice(0, ROWS)
-    texts, labels = table["text"].to_pylist(), torch.tensor(table["chatgpt_label"].to_pylist())
-    return padding(texts, labels, repeats) + loop(texts, labels, repeats)
+    some = table.filter(pc.greater_equal(table["chatgpt_label"], 0)).slice(0, ROWS)
+    texts, labels = some["text"].to_pylist(), torch.tensor(some["chatgpt_label"].to_pylist())
+    return padding(table["text"].to_pylist(), texts, labels, repeats) + loop(texts, labels, repeats)
 
 
-def padding(texts: list[str], labels: torch.Tensor, repeats: int) -> list[Figure]:
+def padding(every: list[str], texts: list[str], labels: torch.Tensor, repeats: int) -> list[Figure]:
     student = us.text(os.environ[MINILM], classes=2)()
     pool = us.Pool(texts, us.Hard(labels))
     reader = reader_of(student)
     assert reader is not None
-    longest = int(reader.tokens(texts).lengths.max())
-    fixed = us.Pool(reader.pad(reader.tokens(texts).take(torch.arange(len(texts)))), us.Hard(labels))
+    longest = int(reader.tokens(every).lengths.max())
+    padded = reader.pad(reader.tokens(texts).take(torch.arange(len(texts))))
+    more = longest - padded["input_ids"].shape[1]
+    fixed = us.Pool({name: nn.functional.pad(value, (0, more)) for name, value in padded.items()}, us.Hard(labels))
 
     def epoch(rows: us.Pool, **told: Any) -> Callable[[], None]:
         def run() -> None:
@@ -61,7 +64,7 @@ def padding(texts: list[str], labels: torch.Tensor, repeats: int) -> list[Figure
     return [
         Figure(what, "rows/s", rate[name], peer, rate["fixed"], rate[name] / rate["fixed"], target)
         for what, name, target in (
-            ("texts padded by the batch", "by batch", ""),
+            ("texts padded by the batch", "by batch", "≥ 1.5"),
             ("and texts of similar length together", "alike", "≥ 1.5"),
         )
     ]
