@@ -7,7 +7,8 @@ import torch
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "very", "long", "##ly", "plot"]
 
 
-def write_tiny_bert(folder: Path, *, layers: int = 2, dropout: float = 0.1) -> Path:
+def write_tiny_bert(folder: Path, *, layers: int = 2, dropout: float = 0.1, spread: float = 0.02) -> Path:
+    """``spread``: of the weights; with much of it every token counts."""
     import transformers
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -16,6 +17,7 @@ def write_tiny_bert(folder: Path, *, layers: int = 2, dropout: float = 0.1) -> P
     config = transformers.BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=32, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        initializer_range=spread,
     )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)

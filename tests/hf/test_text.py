@@ -71,7 +71,7 @@ def test_it_learns_and_its_run_is_a_folder_for_transformers(bert: Path, tmp_path
 def test_a_batch_is_padded_to_its_own_longest_and_costs_what_a_fixed_one_does(bert: Path) -> None:
     """Without dropout the loss is that of texts padded to 24 tokens by transformers itself."""
     gold, pool = _sets()
-    student = us.text(write_tiny_bert(bert.parent / "still", dropout=0.0), classes=2)()
+    student = us.text(write_tiny_bert(bert.parent / "still", dropout=0.0, spread=0.5), classes=2)()
     session = us.Session(student, gold, pool, us.vanilla(), batch_size=16, seed=3)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
     widths = set()
@@ -83,6 +83,8 @@ def test_a_batch_is_padded_to_its_own_longest_and_costs_what_a_fixed_one_does(be
         fixed = tokenizer(texts, padding="max_length", truncation=True, max_length=24, return_tensors="pt")
         expected = torch.nn.functional.cross_entropy(student(**fixed).logits, y)
         torch.testing.assert_close(session.loss(student, batch), expected, rtol=0, atol=1e-5)
+        seen = torch.nn.functional.cross_entropy(student(input_ids=fixed["input_ids"]).logits, y)
+        assert (seen - expected).abs().item() > 1e-3  # padding that is not masked would show
     assert max(widths) < 24 and len(widths) > 1
 
 
