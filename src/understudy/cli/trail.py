@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.store.files import read_json
+from understudy.store.seal import read_sealed
 from understudy.store.trail import TRAIL, Trail, beside, of_file
 
 LABELLED = "labelled.csv"
@@ -54,8 +54,7 @@ def read_trail(path: Path) -> list[dict[str, Any]]:
 
 
 def _sealed_end(path: Path) -> str:
-    content = read_json(path)
-    return str(content.get("trail", "")) if isinstance(content, dict) else ""
+    return str(read_sealed(path, older=(1,)).get("trail", ""))
 
 
 def _line(entry: dict[str, Any]) -> str:

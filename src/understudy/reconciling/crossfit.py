@@ -11,6 +11,7 @@ the pool that train nobody (they have no label, or the pool is larger than ``row
 With a folder, finished parts are kept there: what was stopped goes on where it was.
 """
 
+import hashlib
 import math
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -33,9 +34,10 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.objective import Objective
 from understudy.reconciling.members import Fold, Member, Student
 from understudy.store.arrow import Array
-from understudy.store.files import read_json, write_bytes, write_json
+from understudy.store.files import write_bytes, write_json
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
+from understudy.store.seal import read_sealed, sealed
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.l2 import EPOCHS_TO_CHOOSE
 from understudy.training.loop import train
@@ -114,8 +116,8 @@ class CrossFit:
     def _kept_c(self, file: Path) -> tuple[float, float]:
         if not file.exists():
             alone, both = self._chosen_c()
-            write_json(file, {"gold only": alone, "with the pool": both})
-        kept = read_json(file)
+            write_json(file, sealed({"gold only": alone, "with the pool": both}))
+        kept = read_sealed(file, older=(None,), cure="remove it to choose again")
         return kept["gold only"], kept["with the pool"]
 
     def _chosen_c(self) -> tuple[float, float]:
@@ -156,6 +158,7 @@ class CrossFit:
         racing = list(self.members)
         if self.c is None and self.recipe.weight_decay == AUTO:
             self.c = self._kept_c(parts.folder.parent / "c.json")
+        work = fingerprint(parts.settings)
         with ProgressBar("witnesses", len(racing) * self.folds, shown=progress) as bar:
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in racing}
@@ -171,9 +174,10 @@ class CrossFit:
                             continue
                         content = BytesIO()
                         np.save(content, probs, allow_pickle=False)
-                        write_bytes(files[left[place]], content.getvalue())
+                        file = files[left[place]]
+                        write_bytes(file, content.getvalue() + _checksum(content.getvalue(), file, work))
                 for name in racing:
-                    self._file(said, name, number, files[name, number])
+                    self._file(said, name, number, files[name, number], work)
                 if race is not None:
                     racing = race({name: said.gold[name] for name in racing})
                 bar.total = bar.done + len(racing) * (self.folds - number - 1)
@@ -188,11 +192,11 @@ class CrossFit:
             raise UnderstudyError(f"{name}, trained without a part of gold: {why}")
         warn(f"{name} is left out: trained without a part of gold, {why}")
 
-    def _file(self, said: Testimony, name: str, number: int, file: Path) -> None:
+    def _file(self, said: Testimony, name: str, number: int, file: Path, work: str) -> None:
         """Enter what a member said of a fold."""
         mine = self.gold_fold == number
         asked = int(mine.sum())
-        probs = _read(file, asked + len(self.pool), self.classes)
+        probs = _read(file, asked + len(self.pool), self.classes, work)
         of_gold = said.gold.setdefault(name, torch.full((len(self.gold), self.classes), math.nan))
         of_gold[mine] = torch.tensor(probs[:asked])
         said.of_fold.setdefault(name, []).append(probs[asked:])
@@ -209,10 +213,10 @@ class CrossFit:
             folder = self.folder or Path(scratch)
             file, settings = folder / "settings.json", {} if self.folder is None else self.settings()
             if not file.exists():
-                write_json(file, {"format": FORMAT, "settings": settings})
-            stored = read_json(file, format=FORMAT)["settings"]
+                write_json(file, sealed({"format": FORMAT, "settings": settings}))
+            stored = read_sealed(file, format=FORMAT, older=(FORMAT,))["settings"]  # it was not always sealed
             check_same(stored, settings, folder)
-            parts = Jobs(folder / "parts")
+            parts = Jobs(folder / "parts", settings=stored)
             try:
                 yield parts
             except Exception:
@@ -232,14 +236,25 @@ class CrossFit:
         return data | told | {f"member {name}": fingerprint(member) for name, member in self.members.items()}
 
 
-def _read(file: Path, rows: int, classes: int) -> Array:
+def _read(file: Path, rows: int, classes: int, work: str) -> Array:
     """A map of the file: a pool's worth for every member and fold is too much to hold."""
     try:
-        probs: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+        probs: Any = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
+    # After the array stands the checksum of what is before it; parts of former versions end with the array.
+    whole: Any = np.memmap(file, mode="r")
+    if len(whole) > probs.offset + probs.nbytes and whole[-32:].tobytes() != _checksum(whole[:-32], file, work):
+        raise UnderstudyError(f"{file} is damaged (another checksum); remove it to run that part again")
     if probs.shape != (rows, classes):
         raise UnderstudyError(
             f"{file} has shape {probs.shape} for {rows} rows and {classes} classes; remove it to run that part again"
         )
-    return probs
+    return cast(Array, probs)
+
+
+def _checksum(content: Any, file: Path, work: str) -> bytes:
+    """Of a part, its name and the work it belongs to."""
+    known = hashlib.sha256(f"{file.name} of {work}\n".encode())
+    known.update(content)
+    return known.digest()
