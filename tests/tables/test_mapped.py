@@ -135,12 +135,15 @@ def test_a_killed_process_leaves_only_a_temporary_name(tmp_path: Path, cache: Pa
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     (left,) = cache.iterdir()
     assert left.name.startswith(".column-")
+    other = cache / ".column-0123.npy.4567"
+    other.touch()
     assert len(map_column([file], "x", cache=cache)) == 100
-    assert left.exists()  # perhaps of a process that is still at work
-    os.utime(left, (0, 0))
+    assert not left.exists()  # nobody writes to it any more
+    assert other.exists()  # perhaps of a process that is still at work
+    os.utime(other, (0, 0))
     _write(file, np.arange(90.0))
     assert len(map_column([file], "x", cache=cache)) == 90
-    assert not left.exists()
+    assert not other.exists()
 
 
 def test_a_full_disk_is_refused_beforehand(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_links_out_of_an_image_folder_are_refused(tmp_path: Path) -> None:
         read_table(folder)
     (folder / "a.png").unlink()
     (folder / "class").symlink_to(tmp_path)
-    with pytest.raises(UnderstudyError, match=r"is a folder without"):
+    with pytest.raises(UnderstudyError, match=r"'class' is a link, which is not followed"):
         read_table(folder)
 
 

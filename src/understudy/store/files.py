@@ -188,8 +188,9 @@ def _temporary(path: Path, ending: str) -> Iterator[Path]:
             os.close(handle)
 
 
-def _marks(handle: int) -> bool:
-    """Whether nobody else uses this file; then it is ours until the handle is closed or the process dies."""
+def _marks(handle: int, *, unknown: bool = True) -> bool:
+    """Whether nobody else uses this file; then it is ours until the handle is closed or the process dies. ``unknown``:
+    the answer of a file system without such locks."""
     try:
         import fcntl
     except ImportError:
@@ -198,8 +199,8 @@ def _marks(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without such locks
-        return True
+    except OSError:
+        return unknown
     return True
 
 
@@ -211,7 +212,7 @@ def _remove_unfinished(paths: Iterable[Path]) -> None:
         with suppress(OSError):
             handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
             try:
-                if _marks(handle):
+                if _marks(handle, unknown=False):
                     path.unlink(missing_ok=True)
             finally:
                 os.close(handle)
