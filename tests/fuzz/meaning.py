@@ -120,9 +120,15 @@ class World:
             self.rows.append(Row(spell(number), self.classes[place], zips[number // EACH], tuple(at)))
         draw.shuffle(self.rows)
         self.gold, self.test = self.rows[:8], self.rows[8:14]
+        self.kind = "as it is"
+        """How the tables of the training were bent."""
+        renamed = ["id", "label", "zip" if self.by_zip else "n0"] if draw.random() < 0.3 else []
+        self.theirs = {name: f"Their {name}" for name in renamed}
+        """What the files call columns, and ``--column`` tells."""
 
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}{self.draw.choice(FORMATS)}"
+    def write(self, name: str, columns: dict[str, list[Any]]) -> Path:
+        named = {self.theirs.get(each, each): values for each, values in columns.items()}
+        return write(self.folder / f"{name}{self.draw.choice(FORMATS)}", named)
 
     def features(self, rows: Sequence[Row]) -> dict[str, list[Any]]:
         if self.by_zip:
@@ -182,30 +188,45 @@ def changed(before: Sequence[Any], after: Sequence[Any], known: Sequence[str]) -
 RESPELLED = ("with a point", "without zeros", "with zeros", "with spaces")
 
 
+def bend_gold(world: World, gold: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Gold with one column respelled, of another type, or missing; ``world.kind`` then says what was done."""
+    draw, what = world.draw, world.draw.choice(["id", "label", "label", "truth values", "missing"])
+    if what in ("id", "label"):
+        how = draw.choice(RESPELLED)
+        bent = respelled(gold[what], how)
+        if changed(gold[what], bent, world.classes if what == "label" else [row.id for row in world.rows]):
+            world.kind = f"gold {what} {how}"
+            return gold | {what: bent}
+    elif what == "truth values" and world.classes != ["True", "False"]:
+        world.kind = "gold label true or false"
+        return gold | {"label": [bool(place % 2) for place in range(len(world.gold))]}
+    elif what == "missing":
+        name = draw.choice([name for name in gold if name != "id"])
+        world.kind = "gold without a column"
+        return {each: values for each, values in gold.items() if each != name}
+    return gold
+
+
 def train(world: World) -> str:
     """Writes pool, gold and test, trains, and says of which kind the tables were."""
-    draw, kind = world.draw, "as it is"
-    pool = world.pool()
+    draw, pool = world.draw, world.pool()
     in_pool = set(map(str, pool["id"]))
     # Gold of id and label takes its features from the pool.
     own = not {row.id for row in world.gold} <= in_pool or draw.random() < 0.5
     gold = world.columns(world.gold, "id", "label", *(["features"] if own else []))
-    if draw.random() < 0.3:
-        column, how = draw.choice(["id", "label"]), draw.choice(RESPELLED)
-        before = list(map(str, gold[column]))
-        bent = respelled(gold[column], how)
-        if changed(before, bent, world.classes if column == "label" else [row.id for row in world.rows]):
-            gold[column], kind = bent, f"gold {column} {how}"
+    if draw.random() < 0.4:
+        gold = bend_gold(world, gold)
     test = world.columns(world.test, "id", "features", "label")
     files = {"gold": gold, "pool": pool, "test": test}
-    words = [word for name, columns in files.items() for word in (f"--{name}", write(world.path(name), columns))]
+    words = [word for name, columns in files.items() for word in (f"--{name}", world.write(name, columns))]
     # A column that may be digits alone in one file is declared, as a user would.
     types = ["--types", "zip=text"] if world.by_zip and draw.random() < 0.5 else []
-    out, _ = call("train", *words, *types, *FIXED.split(), "--out", world.folder / "run")
+    renamed = [word for ours, theirs in world.theirs.items() for word in ("--column", f"{ours}={theirs}")]
+    out, _ = call("train", *words, *types, *renamed, *FIXED.split(), "--out", world.folder / "run")
     if "test accuracy 100.0%" not in out:
         raise SilentError(f"trained, and {[line for line in out.splitlines() if 'accuracy' in line]}")
     _check_apart(world, in_pool)
-    return kind
+    return world.kind
 
 
 FIXED = "--method vanilla --student linear --optimizer lbfgs --weight-decay 0 --epochs 2 --quiet"
@@ -291,16 +312,17 @@ def some_rows(world: World) -> list[Row]:
     return [row for row in world.rows if getattr(row, what) in kept]
 
 
-def predict(world: World, number: int, kind: str) -> str:
+def predict(world: World, number: int) -> str:
     """Predictions for a table of this kind ("as it is", or one of ``BENT``), each held against what was meant."""
-    rows = some_rows(world)
+    rows, kind = some_rows(world), world.kind
     with_label = kind != "as it is" or world.draw.random() < 0.7
     columns = world.columns(rows, "id", "features", *(["label"] if with_label else []))
     if kind in BENT:
         bent = BENT[kind](columns, world)
         columns, kind = (columns, "as it is") if bent is None else (bent, kind)
+        world.kind = kind
     out = world.folder / f"said{number}.jsonl"
-    shown, stderr = call("predict", world.folder / "run", write(world.path(f"new{number}"), columns), "--out", out)
+    shown, stderr = call("predict", world.folder / "run", world.write(f"new{number}", columns), "--out", out)
     said = [json.loads(line) for line in out.read_text().splitlines()]
     if [str(line["id"]) for line in said] != [row.id for row in rows]:
         raise SilentError(f"ids came back as {said[0]['id']!r} …")
@@ -323,9 +345,9 @@ def predict(world: World, number: int, kind: str) -> str:
     return kind
 
 
-def select(world: World, number: int, kind: str) -> str:
+def select(world: World, number: int) -> str:
     """A batch that holds none of the rows which a file of labelled ones names, however it spells their ids."""
-    draw = world.draw
+    draw, kind = world.draw, world.kind
     labelled = draw.sample(world.rows, draw.randrange(4, 12))
     columns = world.columns(labelled, "id", *(["label"] if draw.random() < 0.5 else []))
     if kind in RESPELLED:
@@ -334,17 +356,19 @@ def select(world: World, number: int, kind: str) -> str:
         if changed(before, bent, [row.id for row in world.rows]):
             columns["id"] = bent
         else:
-            kind = "as it is"
+            world.kind = kind = "as it is"
     elif kind == "from elsewhere":
         columns = {name: [*values, values[0]] for name, values in columns.items()}
         columns["id"] = [*map(str, columns["id"][:-1]), "elsewhere"]
     elif kind == "ids in capitals":
         columns["ID"] = columns.pop("id")
-    out, pool = world.folder / f"batch{number}.csv", world.path(f"pool{number}")
-    write(pool, world.columns(world.rows, "id", "features"))
+    out, pool = (
+        world.folder / f"batch{number}.csv",
+        world.write(f"pool{number}", world.columns(world.rows, "id", "features")),
+    )
     _, stderr = call(
         "select", world.folder / "run", pool, "--strategy", "margin", "-n", 6, "--out", out, "--labelled",
-        write(world.path(f"labelled{number}"), columns),
+        world.write(f"labelled{number}", columns),
     )  # fmt: skip
     with out.open(newline="") as file:
         picked = {line["id"] for line in csv.DictReader(file)}
@@ -380,21 +404,22 @@ class Tally:
         return "\n".join(lines)
 
 
-def judged(tally: Tally, command: str, kind: str, tables: int, run: Callable[[], str], place: str) -> bool:
+def judged(tally: Tally, command: str, world: World, tables: int, run: Callable[[], str], place: str) -> bool:
     """Counts how it ends; whether it was right."""
-    name = f"{command}: {kind}"
     try:
         found = run()
         tally.count(f"{command}: {found}", "right", tables)
         return True
     except Refusal as refusal:
-        if kind == "as it is" and command != "train":
+        name = f"{command}: {world.kind}"
+        if world.kind == "as it is":
             # Nothing was bent: that it is refused is wrong too, and said.
             tally.count(name, "silent", tables)
             tally.silent.append(f"{place} {name}: refused as it is: {refusal}")
         else:
             tally.count(name, "refused", tables)
     except SilentError as error:
+        name = f"{command}: {world.kind}"
         tally.count(name, "silent", tables)
         tally.silent.append(f"{place} {name}: {error}")
     return False
@@ -405,14 +430,15 @@ def run_world(number: int, folder: Path, tally: Tally) -> None:
     world = World(random.Random(f"meaning {number}"), folder)
     with warnings.catch_warnings(), mock.patch("understudy.report.page.write_run_report"):
         warnings.simplefilter("ignore")
-        if not judged(tally, "train", "bent or not", 3, lambda: train(world), f"world {number}"):
+        if not judged(tally, "train", world, 3, lambda: train(world), f"world {number}"):
             return
-        kinds = ["as it is", "as it is", *world.draw.sample(sorted(BENT), 4)]
-        for place, kind in enumerate(kinds):
-            judged(tally, "predict", kind, 1, lambda: predict(world, place, kind), f"world {number}, {place}")  # noqa: B023
-        kinds = ["as it is", *world.draw.sample([*RESPELLED, "from elsewhere", "ids in capitals"], 3)]
-        for place, kind in enumerate(kinds):
-            judged(tally, "select", kind, 2, lambda: select(world, place, kind), f"world {number}, {place}")  # noqa: B023
+        for place, kind in enumerate(["as it is", "as it is", *world.draw.sample(sorted(BENT), 4)]):
+            world.kind = kind
+            judged(tally, "predict", world, 1, lambda: predict(world, place), f"world {number}, {place}")  # noqa: B023
+        bent = [*RESPELLED, "from elsewhere", "ids in capitals"]
+        for place, kind in enumerate(["as it is", *world.draw.sample(bent, 3)]):
+            world.kind = kind
+            judged(tally, "select", world, 2, lambda: select(world, place), f"world {number}, {place}")  # noqa: B023
 
 
 def run_tables(tables: int, root: Path, *, show: bool = False) -> Tally:

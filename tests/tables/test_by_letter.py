@@ -169,6 +169,14 @@ def test_classes_that_gold_and_pool_spell_in_two_ways(save: Save) -> None:
             read_examples(gold=save("gold.jsonl", f=[3.0, 4.0], label=labels), pool=pool)
 
 
+def test_gold_and_teacher_speak_of_the_same_classes(save: Save) -> None:
+    gold = save("gold.csv", f=[1.0, 2.0], label=["True", "False"])
+    with pytest.raises(
+        UnderstudyError, match=r"gold's classes \(False, True\) and the teacher's \(neg, pos\) have none"
+    ):
+        read_examples(gold=gold, pool=save("pool.csv", f=[3.0, 4.0], teacher_label=["neg", "pos"]))
+
+
 def test_a_number_stored_as_text_is_that_number(save: Save) -> None:
     gold = save("gold.parquet", f=[1.0, 2.0, 3.0], label=[0, 1, 2])
     examples = read_examples(gold=gold, test=save("test.jsonl", f=[1.0, 2.0], label=["2", "0"]))

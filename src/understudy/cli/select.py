@@ -126,7 +126,7 @@ def _found(path: Path, given: "RunOnFile") -> tuple[dict[str, list[str]], list[i
     pool = given.table
     if pool.ids is None:
         raise UnderstudyError(f"{pool.path} has no column 'id' to find the rows of {path} by; add it")
-    columns = text_columns(path)
+    columns = text_columns(path, given.columns)
     columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
     if "id" not in columns:
         raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool.path}")

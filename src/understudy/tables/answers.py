@@ -9,7 +9,7 @@ are ignored.
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,11 +62,14 @@ def named_answers(paths: Sequence[str | Path]) -> set[str]:
     return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
-def text_columns(path: Path) -> dict[str, list[str]]:
-    """Every column of a small CSV or Parquet file as text (of others: id and label); '' is an empty cell."""
+def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+    """Every column of a small CSV or Parquet file as text (of others: id and label); '' is an empty cell.
+
+    ``columns``: our names to theirs.
+    """
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (".csv", ".parquet"):
-        table = read_table(path)
+        table = read_table(path, columns=columns)
         names = [name for name in ("id", "label", "chosen") if name in table.names]
         return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
     try:

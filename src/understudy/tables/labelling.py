@@ -281,6 +281,12 @@ def find_names(
             )
         texts |= labels
     _look_for_near_names(texts, by_file)
+    if len(by_file) > 1 and all(by_file) and not set.intersection(*by_file):
+        gold_says, pool_says = (", ".join(sorted(letters)[:4]) for letters in by_file)
+        raise UnderstudyError(
+            f"gold's classes ({gold_says}) and the teacher's ({pool_says}) have none in common; write them alike, or "
+            "list them: --classes NAME,NAME"
+        )
     return ClassNames(tuple(sorted(texts)))
 
 
