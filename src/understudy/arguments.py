@@ -31,8 +31,17 @@ LONGEST_LIST = 1_000
 
 def checked(function: Callable[P, Result]) -> Callable[P, Result]:
     """Refuses arguments of other types than annotated; a wrong name or number of them stays Python's own error."""
+    return _checked(function, plainly=False)
+
+
+def checked_plainly(function: Callable[P, Result]) -> Callable[P, Result]:
+    """The same of numbers, text and truth values only: of the rest the function says itself what it wants."""
+    return _checked(function, plainly=True)
+
+
+def _checked(function: Callable[P, Result], *, plainly: bool) -> Callable[P, Result]:
     signature = inspect.signature(function)
-    kinds = _kinds(signature)
+    kinds = {name: kind for name, kind in _kinds(signature).items() if not plainly or _is_plain(kind)}
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Result:
@@ -51,15 +60,19 @@ def checked(function: Callable[P, Result]) -> Callable[P, Result]:
 
 
 def _kinds(signature: inspect.Signature) -> dict[str, Any]:
-    """The annotations of named parameters; those that are only quoted are not looked up."""
+    """The annotations of named parameters; of those that are only quoted, the plainest."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: parameter.annotation
-        for name, parameter in signature.parameters.items()
-        if parameter.annotation is not parameter.empty
-        and not isinstance(parameter.annotation, str)
-        and parameter.kind not in several
+    quoted = {"bool": bool, "int": int, "float": float, "str": str}
+    found = {
+        name: quoted.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
+        for name, each in signature.parameters.items()
+        if each.kind not in several
     }
+    return {name: kind for name, kind in found.items() if kind not in (None, inspect.Parameter.empty)}
+
+
+def _is_plain(kind: Any) -> bool:
+    return all(one in _PLAIN for one in (get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)))
 
 
 def fits(value: Any, kind: Any) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from understudy.arguments import checked
+from understudy.arguments import checked_plainly
 from understudy.errors import UnderstudyError
 from understudy.objective import Loss, Objective, Term, Weight
 
@@ -58,7 +58,7 @@ def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
 def method(factory: Method) -> Method:
     """A method whose signature shows every slot with its default; what it does not show the objective refuses."""
     (names,) = get_args(inspect.signature(factory).parameters["slots"].annotation)
-    return cast(Method, checked(spelled_out(factory, parameters(Objective, names))))
+    return cast(Method, checked_plainly(spelled_out(factory, parameters(Objective, names))))
 
 
 def parameters(table: type, names: type, named: dict[str, Any] | None = None) -> list[Parameter]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.arguments import checked
+from understudy.arguments import checked_plainly
 from understudy.auditing.measures import accuracy_of, calibration_of, confusion_of, pool_noise
 from understudy.auditing.record import Floats, Record, read_record
 from understudy.auditing.result import Audit, Curve, GoldSize
@@ -28,7 +28,7 @@ from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import area
 
 
-@checked
+@checked_plainly
 def audit(
     gold: Gold,
     pool: Pool | None = None,

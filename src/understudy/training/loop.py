@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from understudy import models
-from understudy.arguments import checked
+from understudy.arguments import checked_plainly
 from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import check_meeting
 from understudy.errors import UnderstudyError, UnderstudyWarning
@@ -45,7 +45,7 @@ from understudy.training.state import FOLDER, Checkpoints, check_same_training, 
 
 
 @takes(RecipeOptions)
-@checked
+@checked_plainly
 def train(
     student: nn.Module | Callable[[], nn.Module],
     gold: Gold | None,
