@@ -70,7 +70,7 @@ def test_what_was_computed_from_a_map_lies_in_memory(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("p.csv", "id,width,teacher_label\na,1,0\n,2,1\n", "column 'id' row 1 is empty"),
-        ("p.csv", "id,width,teacher_label\na,1,0\nb,2,inf\n", "row 1 is inf"),
+        ("p.csv", "id,width,teacher_label\na,1,0\nb,2,inf\n", "row 1 is 'inf'"),
         ("p.csv", "id,width\na,1\nb,2\n", "no file holds labels"),
         ("p.jsonl", '{"width": 1, "teacher_label": 9151314442816847875}\n', "end below"),
     ],
