@@ -68,6 +68,8 @@ def show(callbacks: Sequence[Callback], moment: str, view: TrainingView) -> None
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:
+    if not isinstance(callbacks, Sequence):
+        raise UnderstudyError(f"callbacks= is a {type(callbacks).__name__}; pass a list of us.Callback objects")
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise UnderstudyError(

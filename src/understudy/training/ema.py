@@ -33,6 +33,8 @@ class EMA:
 
     @checked
     def __init__(self, model: nn.Module, *, decay: float = 0.999, warmup: bool = True) -> None:
+        if not isinstance(model, nn.Module):
+            raise UnderstudyError(f"EMA averages a module, not a {type(model).__name__}; pass the student")
         if not 0 <= decay < 1:
             raise UnderstudyError(f"EMA decay = {decay}: use a number from 0 to below 1, usually 0.999")
         self.decay, self.warmup = decay, warmup
