@@ -429,6 +429,8 @@ class Objective:
             for part in given if slot == "terms" and isinstance(given, tuple) else (given,):
                 if part is not None and not isinstance(part, kind):
                     raise UnderstudyError(f"{slot}= holds a {type(part).__name__}; pass {example}")
+        if not isinstance(self.terms, tuple):
+            raise UnderstudyError(f"terms= holds a {type(self.terms).__name__}; pass a tuple, e.g. (us.vid_term(…),)")
         if self.refresh_every is not None and self.refresh_every < 1:
             raise UnderstudyError(f"refresh_every={self.refresh_every} must be at least 1 epoch, or None")
         names = [slot.name for slot in self.slots()]

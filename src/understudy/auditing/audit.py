@@ -46,6 +46,8 @@ def audit(
     """
     if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
         raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+    if not isinstance(pool, Pool | None):
+        raise UnderstudyError(f"audit(pool=<{type(pool).__name__}>) must be a us.Pool, or None")
     check_meeting(gold, pool, "gold", "the pool")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))

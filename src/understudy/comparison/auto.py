@@ -21,7 +21,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from understudy.arguments import checked
+from understudy.arguments import checked_plainly
 from understudy.comparison.cells import (
     FEWEST_ROWS,
     Methods,
@@ -139,7 +139,7 @@ class Pilot:
 
 
 @takes(SharedOptions)
-@checked
+@checked_plainly
 def auto(
     student: Student,
     gold: Gold,

@@ -76,6 +76,10 @@ def from_text(methods: Sequence[str]) -> dict[str, Objective]:
     """``name`` or ``name:option=value:option=value`` -> objective."""
     if isinstance(methods, str):
         raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
+    if not isinstance(methods, Iterable):
+        raise UnderstudyError(
+            f"methods= is a {type(methods).__name__}; pass a list of names, e.g. ['slam', 'weighted'], or a mapping"
+        )
     objectives: dict[str, Objective] = {}
     for text in methods:
         name, *options = str(text).split(":")

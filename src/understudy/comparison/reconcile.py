@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from understudy.arguments import checked
+from understudy.arguments import checked_plainly
 from understudy.comparison.cells import Methods, Student, initial_student, named_objectives
 from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.outcome import GOLD_ONLY, VANILLA
@@ -31,7 +31,7 @@ from understudy.training.recipe import Recipe, SharedOptions, plain
 
 
 @takes(SharedOptions)
-@checked
+@checked_plainly
 def reconcile(
     student: Student,
     gold: Gold,

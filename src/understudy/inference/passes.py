@@ -75,7 +75,11 @@ def forward(module: nn.Module, x: Inputs) -> Tensor:
 
     The output is a tensor, or an object with ``.logits`` (as Hugging Face models return).
     """
-    output = module(**x) if isinstance(x, Mapping) else module(x)
+    try:
+        output = module(**x) if isinstance(x, Mapping) else module(x)
+    except IndexError as error:  # of a dimension that rows do not have, or an id beyond an embedding
+        shown = "" if isinstance(x, Mapping) else f" of shape {tuple(x.shape)}"
+        raise UnderstudyError(f"{type(module).__name__} cannot take a batch{shown}: {first_line(error)}") from error
     if isinstance(output, Tensor):
         return output
     logits = getattr(output, "logits", None)

@@ -128,7 +128,7 @@ class TopK(Ranking):
         assert options.classes is not None
         index, prob = columns["teacher_topk_index"], columns["teacher_topk_prob"]
         # Data frames with gaps hold whole numbers as fractions; other fractions are refused below.
-        if index.dtype.kind == "f" and np.array_equal(index, np.floor(index)):
+        if index.dtype.kind == "f" and np.isfinite(index).all() and np.array_equal(index, np.floor(index)):
             index = index.astype(np.int64)
         return cls(index, prob, options.classes, columns.get("teacher_topk_tail"), where=options.where)
 

@@ -138,5 +138,5 @@ vid_term = VidTerm
 def vid(
     teacher_features: Any = None, strength: float = 1.0, *, hard: bool = False, **slots: Unpack[Slots]
 ) -> Objective:
-    slots["terms"] = (vid_term(teacher_features, strength), *slots.get("terms", ()))
-    return vanilla(hard=hard, **slots).replace(name="vid", traits=frozenset({"perfect_is_minimal"}))
+    plain, own = vanilla(hard=hard, **slots), vid_term(teacher_features, strength)
+    return plain.replace(name="vid", terms=(own, *plain.terms), traits=frozenset({"perfect_is_minimal"}))

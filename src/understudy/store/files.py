@@ -54,7 +54,10 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
     A forked process does not inherit the lock; what it does at the end of the block touches nothing of its parent's.
     ``lend``: what is called in the block may lock the folder as well, and so write to it.
     """
-    owned = (os.getpid(), folder.resolve())
+    try:
+        owned = (os.getpid(), folder.resolve())
+    except ValueError as error:
+        raise UnderstudyError(f"{str(folder)!r} cannot be a folder's name ({error}); choose another") from error
     if owned in _LENT.get():
         yield
         return

@@ -87,12 +87,7 @@ def train(
     test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
     told_options, length = settled(student, gold, pool, options, select=select)
     recipe = Recipe(**told_options)
-    if callbacks:
-        check_callbacks(callbacks)
-    if recipe.patience is not None and select is None:
-        raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
-    if recipe.pretrain_epochs or recipe.finetune_epochs:
-        _check_gold_trains(gold)
+    _check_request(recipe, gold, select, notes, callbacks)
     folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
         usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
@@ -145,6 +140,21 @@ def train(
     return run
 
 
+def _check_request(
+    recipe: Recipe, gold: Gold | None, select: Gold | None, notes: Mapping[str, Any] | None,
+    callbacks: Sequence[Callback],
+) -> None:  # fmt: skip
+    """What only the arguments together, or nobody else, can tell."""
+    if not isinstance(notes, Mapping | None):
+        raise UnderstudyError(f"train(notes=<{type(notes).__name__}>) must be a mapping, or None")
+    if callbacks:
+        check_callbacks(callbacks)
+    if recipe.patience is not None and select is None:
+        raise UnderstudyError("patience stops on the select rows, but select=None; pass select=us.Gold(…)")
+    if recipe.pretrain_epochs or recipe.finetune_epochs:
+        _check_gold_trains(gold)
+
+
 @contextmanager
 def _owned(folder: Path) -> Iterator[None]:
     with ends_on_sigterm(), locked(folder):
@@ -157,7 +167,8 @@ def settled(
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """The options with nothing left open, and what the config tells of the choice (``training/length.py``)."""
     options = with_own_options(student, options)
-    if options.get("epochs") not in (None, AUTO):
+    asked = options.get("epochs")
+    if not (asked is None or (isinstance(asked, str) and asked == AUTO)):
         return options, {}
     net = _initial(student)
     full = suited_options((models.spec_of(net) or {}).get("name", ""), options)

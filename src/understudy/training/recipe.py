@@ -58,7 +58,7 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
         return schedule
     try:
         return piecewise([(float(start), float(factor)) for start, factor in schedule])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UnderstudyError(
             f"schedule={schedule!r}: give a name, a function of progress (0 … 1), or pairs (progress, factor)"
         ) from error
