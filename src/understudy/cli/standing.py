@@ -1,6 +1,6 @@
 """How a run of ``understudy train`` stands: on the test rows, else on gold rows that students like it did not see.
 
-found = standing_of(run, build, examples, us.slam(), recipe)         # for report/answers.py; None where unknown
+    found = standing_of(run, build, examples, us.slam(), recipe)         # for report/answers.py; None where unknown
 """
 
 import warnings
