@@ -175,3 +175,22 @@ def test_what_more_seeds_or_rows_would_settle() -> None:
         found.add("slam", seed, judged(np.arange(100) >= 2))
     said = recommend(found).sentences
     assert any("About 320 test rows (100 now) would settle it between slam and vanilla." in text for text in said), said
+
+
+def test_options_that_no_seed_has_in_common_are_not_all_considered() -> None:
+    """Each failed under another seed: no two of the three can be left out, nor all three be held against each other."""
+    found = Comparison("vanilla")
+    for name, seeds in {"gold only": (0, 2), "vanilla": (0, 1), "slam": (1, 2)}.items():
+        for seed in seeds:
+            found.add(name, seed, judged(np.arange(100) % 10 > seed))
+    said = recommend(found)
+    assert list(said.expected) == ["gold only", "vanilla"]
+    assert "Not considered, for want of seeds that could be run: slam." in said.sentences
+
+
+def test_a_student_without_a_seed_in_common_with_gold_alone_is_not_held_against_it() -> None:
+    found = comparison_of(vanilla=0.8, slam=0.9)
+    found.add("gold only", 7, Outcome(0.7))
+    found.add("teacher", 7, Outcome(0.7))
+    said = recommend(found)
+    assert said.choice == "slam" and not any("alone" in text or "teacher (" in text for text in said.sentences)

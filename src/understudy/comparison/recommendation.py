@@ -71,10 +71,18 @@ def _is_at_chance(comparison: Comparison, name: str) -> bool:
 
 
 def _well_measured(comparison: Comparison) -> list[str]:
-    """Who was run under most seeds; what failed oftener than not is no option. Students first."""
-    enough = len(comparison.seeds) / 2
-    names = [name for name, by_seed in comparison.outcomes.items() if len(by_seed) > enough]
-    return sorted(names, key=lambda name: name == TEACHER)
+    """Who was run under most seeds; what failed oftener than not is no option. Students first.
+
+    All are held against each other, so some seed must be everybody's: who has the most seeds comes before the others.
+    """
+    enough, shared = len(comparison.seeds) / 2, set(comparison.seeds)
+    names = []
+    for name, by_seed in sorted(comparison.outcomes.items(), key=lambda item: -len(item[1])):
+        if len(by_seed) > enough and shared & by_seed.keys():
+            names.append(name)
+            shared &= by_seed.keys()
+    order = list(comparison.outcomes)
+    return sorted(names, key=lambda name: (name == TEACHER, order.index(name)))
 
 
 def _decision(known: Measured, draws: Array, choice: str, student: str | None, chances: dict[str, float]) -> list[str]:
@@ -179,7 +187,7 @@ def _against_reference(comparison: Comparison, student: str | None, adjusted: di
 
 def _gold(comparison: Comparison, student: str | None) -> list[str]:
     """Whether the pool is worth having."""
-    if student is None or student == GOLD_ONLY or GOLD_ONLY not in comparison.outcomes:
+    if student is None or student == GOLD_ONLY or not _share_seeds(comparison, student, GOLD_ONLY):
         return []
     gap = comparison.difference(student, GOLD_ONLY)
     if not gap.excludes_zero:
@@ -192,13 +200,17 @@ def _gold(comparison: Comparison, student: str | None) -> list[str]:
 
 
 def _teacher(comparison: Comparison, student: str | None) -> list[str]:
-    if student is None or TEACHER not in comparison.outcomes:
+    if student is None or not _share_seeds(comparison, student, TEACHER):
         return []
     gap, right = comparison.difference(student, TEACHER), percent(comparison.accuracy(TEACHER).mean)
     if not gap.excludes_zero:
         return [f"{student} cannot be told apart from its teacher ({right}%)."]
     verb = "beats" if gap.mean > 0 else "stays behind"
     return [f"{student} {verb} its teacher ({right}%) by {_numbers(gap, away=True)}."]
+
+
+def _share_seeds(comparison: Comparison, name: str, other: str) -> bool:
+    return not comparison.outcomes[name].keys().isdisjoint(comparison.outcomes.get(other, {}))
 
 
 def _numbers(gap: Interval, *, away: bool = False) -> str:
