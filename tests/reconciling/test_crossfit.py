@@ -199,3 +199,15 @@ def test_what_fails_before_its_first_part_leaves_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "parts").exists()
     with pytest.raises(us.UnderstudyError, match="rows=0 must be at least 1"):
         crossfit(gold, pool, {}, rows=0)
+
+
+def test_what_fails_at_once_leaves_the_files_of_others(tmp_path: Path) -> None:
+    gold, pool, _ = world()
+    (tmp_path / "thesis.txt").write_text("mine")
+
+    def fails(fold: Fold) -> Tensor:
+        raise us.UnderstudyError("no")
+
+    with pytest.raises(us.UnderstudyError, match="no"):
+        crossfit(gold, pool, {"fails": Told(fails)}, needed=("fails",), folder=tmp_path).run(HERE)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

@@ -13,11 +13,10 @@ With a folder, finished parts are kept there: what was stopped goes on where it 
 
 import hashlib
 import math
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -48,6 +47,7 @@ Part = tuple[str, int]
 Race = Callable[[dict[str, Tensor]], list[str]]
 """Of the predictions of gold so far: who goes on."""
 FORMAT = 1
+SETTINGS, CHOSEN = "settings.json", "c.json"
 
 
 @dataclass
@@ -157,7 +157,7 @@ class CrossFit:
         said = Testimony({}, {}, {})
         racing = list(self.members)
         if self.c is None and self.recipe.weight_decay == AUTO:
-            self.c = self._kept_c(parts.folder.parent / "c.json")
+            self.c = self._kept_c(parts.folder.parent / CHOSEN)
         work = fingerprint(parts.settings)
         with ProgressBar("witnesses", len(racing) * self.folds, shown=progress) as bar:
             for number in range(self.folds):
@@ -211,7 +211,7 @@ class CrossFit:
         """The folder of finished parts, if they are parts of the same work."""
         with tempfile.TemporaryDirectory() as scratch:
             folder = self.folder or Path(scratch)
-            file, settings = folder / "settings.json", {} if self.folder is None else self.settings()
+            file, settings = folder / SETTINGS, {} if self.folder is None else self.settings()
             if not file.exists():
                 write_json(file, sealed({"format": FORMAT, "settings": settings}))
             stored = read_sealed(file, format=FORMAT, older=(FORMAT,))["settings"]  # it was not always sealed
@@ -221,7 +221,10 @@ class CrossFit:
                 yield parts
             except Exception:
                 if not parts.folder.exists():  # what failed before its first part may be begun again otherwise
-                    shutil.rmtree(folder, ignore_errors=True)
+                    for name in (SETTINGS, CHOSEN):
+                        (folder / name).unlink(missing_ok=True)
+                    with suppress(OSError):  # others' files are there too
+                        folder.rmdir()
                 raise
 
     def settings(self) -> dict[str, Any]:
