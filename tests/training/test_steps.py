@@ -101,3 +101,20 @@ def test_a_state_is_one_file_without_pickle(tmp_path) -> None:  # type: ignore[n
     assert ours.equal(theirs)
     with pytest.raises(us.UnderstudyError, match="is damaged"):
         unpack(b"nonsense", tmp_path)
+
+
+def test_a_state_taken_after_an_epoch_was_left_is_that_of_the_last_step() -> None:
+    """A loop that stops in the middle of an epoch, lets go of it, and saves only then; or has loaded a state and saves
+    it again before its first step."""
+    steps = open_steps()
+    for number in range(3):
+        steps.loss(steps.session.student, number)
+    expected = steps.state_dict()["session"]["random"]["torch"]
+    steps.close()
+    torch.rand(5)
+    left = steps.state_dict()
+    assert left["session"]["random"]["torch"].equal(expected)
+    again = open_steps()
+    again.load_state_dict(left, "the state")
+    torch.rand(5)
+    assert again.state_dict()["session"]["random"]["torch"].equal(expected)

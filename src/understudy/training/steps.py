@@ -39,7 +39,7 @@ class Steps:
         self.history: list[dict[str, float]] = []
         self._batches: Iterator[Batch] | None = None
         self._inside: list[Tensor] | None = None
-        """The random state of the epoch under way, between two steps."""
+        """The random state of the epoch under way, or left in its middle, between two steps."""
         self._total = torch.zeros(())
 
     @property
@@ -104,14 +104,14 @@ class Steps:
             torch.cuda.set_rng_state(state, device_of(self.session.student))
 
     def close(self) -> None:
-        """Let go of an epoch that will not be finished."""
-        self._batches = self._inside = None
+        """Let go of an epoch that will not be finished; a state that is asked for later is that of its last step."""
+        self._batches = None
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values."""
         with self._epoch_random():
             session = self.session.state_dict()
-        if self._batches is None:
+        if not self.session.batch:
             self._inside = None
         return {"session": session, "history": self.history, "total": self._total, "settings": self._settings}
 
@@ -120,6 +120,9 @@ class Steps:
         check_same_training(state["settings"], self._settings, origin)
         self.close()
         self.session.load_state_dict(state["session"])
+        # Other devices' states, if any, are left: the epoch then begins with whatever theirs is.
+        random, names = state["session"]["random"], ("torch", "cuda")[: len(self._random())]
+        self._inside = [random[name] for name in names if name in random] if self.session.batch else None
         self.history, self._total = list(state["history"]), state["total"]
 
     @cached_property
