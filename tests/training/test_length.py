@@ -116,3 +116,21 @@ def test_a_linear_student_needs_no_number_either():
     x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     run = us.train(us.models.linear(3, 2), None, us.Pool(x, (x[:, 0] > 0).long()), us.vanilla(), progress=False)
     assert run.config["optimizer"] == "lbfgs" and "l2" in run.config and "length" not in run.config
+
+
+def test_what_cannot_be_is_said_before_anything_is_trained(ring, tmp_path):
+    gold, pool = ring
+    (tmp_path / "other.txt").write_text("")
+    built = []
+
+    def student():
+        built.append(net())
+        return built[-1]
+
+    with pytest.raises(us.UnderstudyError, match="not empty"):
+        us.train(student, gold, pool, us.vanilla(), out=tmp_path)
+    with pytest.raises(us.UnderstudyError, match="seeds=0"):
+        us.compare(student, gold, pool, seeds=0)
+    with pytest.raises(us.UnderstudyError, match="workers=0"):
+        us.compare(student, gold, pool, workers=0)
+    assert not built

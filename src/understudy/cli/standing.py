@@ -1,6 +1,8 @@
 """How a run of ``understudy train`` stands: on the test rows, else on gold rows that students like it did not see.
 
     found = standing_of(run, build, examples, us.slam(), recipe)         # for report/answers.py; None where unknown
+
+Beside it a student of gold alone, where there is a pool to be worth something.
 """
 
 import warnings

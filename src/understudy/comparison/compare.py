@@ -219,10 +219,9 @@ def compare(
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
     that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds.
     """
+    numbers, executor = _seeds(seeds), executor_for(workers, executor)
     told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
     job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
-    numbers = _seeds(seeds)
-    executor = executor_for(workers, executor)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch if out is None else out)
         with locked(path):

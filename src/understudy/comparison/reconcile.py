@@ -55,8 +55,8 @@ def reconcile(
     """
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("reconcile weighs witnesses of a pool on gold; pass us.Gold(x, y, …) and us.Pool(x, …)")
-    recipe = replace(Recipe.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
     executor = executor_for(workers, executor)
+    recipe = replace(Recipe.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
     classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])
     members: dict[str, Member]
     if methods is None:

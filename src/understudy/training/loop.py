@@ -83,12 +83,13 @@ def train(
     started = time.perf_counter()
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
+    folder = usable_folder(out, resume=resume)
     naming = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
     test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
     told_options, length = settled(student, gold, pool, options, select=select)
     recipe = Recipe(**told_options)
     _check_request(recipe, gold, select, notes, callbacks)
-    folder, device = usable_folder(out, resume=resume), usable_device(recipe.device)
+    device = usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
         usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
