@@ -34,7 +34,7 @@ def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
     [
         ("one number per row", lambda: us.Hard(Y, torch.zeros(3, 2))),
         ("one number per row", lambda: us.Hard(Y, torch.tensor(1.0))),
-        ("whole number", lambda: us.Votes(Y[:, None], "3")),  # type: ignore[arg-type]
+        ("names of the classes", lambda: us.Votes(Y[:, None], "3")),  # type: ignore[arg-type]
         ("whole number", lambda: us.Votes(Y[:, None], 1 << 40)),
         ("whole number", lambda: us.TopK(Y[:, None], torch.ones(3, 1), None)),  # type: ignore[arg-type]
         ("end below", lambda: us.Hard(torch.tensor([0, 1, 1 << 40]))),

@@ -28,7 +28,7 @@ def listed_names(classes: Any, where: str) -> tuple[str, ...]:
     """A list of texts."""
     words = None if isinstance(classes, str) else as_words(classes)
     if words is None or words.ndim != 1:
-        raise UnderstudyError(f"{where} is {classes!r}; give a whole number, or the classes' names in their order")
+        raise UnderstudyError(f"{where} is {classes!r}; it lists the names of the classes in their order")
     return tuple(words.tolist())
 
 
