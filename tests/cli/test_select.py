@@ -164,3 +164,35 @@ def test_bad_answers_are_one_line(folder: Path, content: str, message: str) -> N
     Path("batch.csv").write_text(content)
     result = train("second", "--gold", "+batch.csv", code=2)
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out_or_reported(
+    ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names = ["ham", "skip"]
+    rows = [
+        f"{f'r{i},' if ids else ''}{rng.normal() + 3 * (i % 2):.3f},{names[i % 2]},{names[i % 2] if i < 20 else ''}"
+        for i in range(60)
+    ]
+    Path("one.csv").write_text("\n".join([f"{'id,' if ids else ''}a,teacher_label,checked", *rows]) + "\n")
+    train = "train --pool one.csv --column label=checked --method vanilla --student linear --epochs 1 --quiet"
+    call(f"{train} --gold one.csv --out run")
+    known = {f"r{i}" if ids else str(i) for i in range(20)}
+    asked = "id" if ids else "row"
+
+    shown = call("select run one.csv -n 50 --out all.csv").stderr
+    again = len(known & {line[asked] for line in lines("all.csv")})
+    assert again >= 10
+    assert f"{again} of 50 picks have a label in one.csv ('checked'); --labelled one.csv leaves them out" in shown
+    assert "'skip' is a class of this run" in shown
+
+    shown = call("select run one.csv -n 40 --labelled ./one.csv --out new.csv").stderr
+    assert not known & {line[asked] for line in lines("new.csv")}
+    assert "picks have a label" not in shown
+    if not ids:
+        Path("new.csv").write_text(Path("new.csv").read_text().replace(",\n", ",ham\n"))
+        error = call(f"{train} --gold one.csv --gold +new.csv --out second", code=2).stderr
+        assert "give its rows ids before understudy select, or put the answers into gold" in error

@@ -37,7 +37,8 @@ def select_command(
     Written are `id` (or `row`), `score` and `why` (what the strategy saw in the row), `predicted` and `confidence`
     (what the student says), and an empty `label`, in the order picked. Fill in `label` with the class, or `skip`, and
     train again with the answers beside the gold file. Rows in the `--labelled` files are never picked; where these
-    files have a `label`, a warning says if the batch comes from places where labels look random.
+    files have a `label`, a warning says if the batch comes from places where labels look random. Of one file that is
+    gold and pool (`--labelled` names POOL itself), the rows with a label are left out.
 
     Examples:
 
@@ -80,6 +81,7 @@ def select_command(
             "label": [None] * n,
         },
     )
+    _warn_of_labels(given, pool, labelled or [], picks)
     name, asked = next(iter(which.items()))
     Trail(beside(out)).add("asked", f"{strategy} on {run}, seed {seed}", dict.fromkeys(asked), by=name)
     if len(rows):
@@ -100,9 +102,13 @@ def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tens
     import torch
 
     from understudy.tables.answers import class_number, is_skipped
+    from understudy.tables.one_file import is_one_file
 
     taken: dict[int, int] = {}
     for path in files:
+        if is_one_file(path, given.table.path):
+            taken |= _own_rows(given)
+            continue
         columns, index = _found(path, given)
         answers = columns.get("label", [""] * len(index))
         for number, (row, label) in enumerate(zip(index, answers, strict=True)):
@@ -114,6 +120,33 @@ def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tens
     rows = torch.tensor(list(taken), dtype=torch.long)
     labels = torch.tensor(list(taken.values()), dtype=torch.long)
     return rows, rows[labels >= 0], labels[labels >= 0]
+
+
+def _own_rows(given: "RunOnFile") -> dict[int, int]:
+    """Rows of the pool with a label in the pool file itself, and these labels."""
+    labels = given.labels()
+    if labels is None:
+        raise UnderstudyError(
+            f"{given.table.path} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
+        )
+    return {row: label for row, label in enumerate(labels.tolist()) if label >= 0}
+
+
+def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], picks: "Tensor") -> None:
+    """Where the batch asks for what is known, or its answers could be misread."""
+    import numpy as np
+
+    from understudy.tables.one_file import is_one_file, own_labels
+
+    if "label" in given.table.names and not any(is_one_file(path, pool) for path in files):
+        known = own_labels(given.table)[1]
+        again = int(np.isin(picks.numpy(), known).sum())
+        # A pool with every label is a benchmark's, whose truth is not looked at.
+        if again and len(known) < len(given.table):
+            where = given.table.theirs.get("label", "label")
+            warn(f"{again} of {len(picks)} picks have a label in {pool} ({where!r}); --labelled {pool} leaves them out")
+    if "skip" in (given.class_names or ()):
+        warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
 
 
 def _found(path: Path, given: "RunOnFile") -> tuple[dict[str, list[str]], list[int]]:

@@ -81,7 +81,7 @@ def train_command(
     `understudy train --gold gold.npz --pool pool.npz --track tensorboard --out runs/fourth`
 
     `understudy train --gold gold.csv --pool reviews.csv --text review --student hf:minilm,max_tokens=64
-    --out runs/fourth`
+    --out runs/fifth`
 
     `understudy train --resume --out runs/second`
     """

@@ -34,7 +34,10 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
     given = text_columns(path)
     for name in ("id", "label"):
         if name not in given:
-            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id")
+            raise UnderstudyError(
+                f"{path} has no column {name!r}; answers are joined to {pool.path} by id: give its rows ids before "
+                "understudy select, or put the answers into gold"
+            )
     if pool.ids is None:
         raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]

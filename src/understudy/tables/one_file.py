@@ -33,9 +33,7 @@ def parted(table: Table) -> tuple[Table, Table]:
             f"{table.path} is gold and pool, but has no column 'label' for your own labels (empty: a pool row); add "
             "it, or name it: --column label=NAME"
         )
-    assert isinstance(table.columns, LazyColumns)
-    labels = table.columns.with_gaps("label")
-    known = np.flatnonzero(labels != ("" if labels.dtype.kind in "OU" else -1))
+    labels, known = own_labels(table)
     if not len(known):
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
     pool = table
@@ -44,6 +42,13 @@ def parted(table: Table) -> tuple[Table, Table]:
     ids = pool.ids
     assert ids is not None
     return table.with_columns({"id": ids[known], "label": labels[known]}), pool
+
+
+def own_labels(table: Table) -> tuple[Array, Array]:
+    """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty."""
+    assert isinstance(table.columns, LazyColumns)
+    labels = table.columns.with_gaps("label")
+    return labels, np.flatnonzero(labels != ("" if labels.dtype.kind in "OU" else -1))
 
 
 class NumberedColumns(Mapping[str, Array]):
