@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.uncertainty import measured, posterior
+from understudy.comparison.uncertainty import _by_rows, _by_seeds, measured, posterior
 
 
 def test_posterior_by_hand() -> None:
@@ -58,3 +58,16 @@ def test_chances_come_true() -> None:
     assert np.mean(said) == pytest.approx(np.mean(true), abs=0.06)
     assert np.mean(expected) == pytest.approx(np.mean(reached), abs=0.004)
     assert np.mean(shown) > np.mean(reached) + 0.004, "else there is nothing to correct"
+
+
+def test_few_seeds_are_drawn_towards_one_variance_by_hand() -> None:
+    """Covariance of the means: 4/3, 1, and 1 between them; alike it is 7/6 and 1. Two options, three seeds: halfway."""
+    known = _by_seeds(np.array([[0.0, 2, 4], [0, 0, 3]]))
+    assert known == pytest.approx(np.array([[5 / 4, 1], [1, 13 / 12]]))
+
+
+def test_what_no_seed_had_a_hand_in_has_the_variance_of_its_rows() -> None:
+    """Two of four rows right, told twice: s² / n = (1/3) / 4, however often it is told."""
+    one = Outcome(0.5, judged=Correct(np.arange(4), np.array([True, True, False, False])))
+    beyond, rows, folds = _by_rows([[one, one]], np.array([0.5]))
+    assert beyond == pytest.approx(np.array([[1 / 12]])) and rows == 4 and not folds
