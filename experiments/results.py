@@ -112,6 +112,10 @@ SECTIONS = {
         "What `understudy train` and `understudy compare` make of reviews, questions, comments, messages, a census "
         "table and pictures when nobody says which student, how long or how (`experiments/six_tables.py`).",
     ),
+    "text_students": (
+        "Texts: TF-IDF, frozen vectors, or a fine-tuned net",
+        "Three ways to make a student of texts, with what each costs (`experiments/text_students.py`).",
+    ),
     "auto": (
         "Reconciled labels, and choosing by a pilot",
         "`us.reconciled()` and `us.auto` on ten settings beside every method of the short list "
