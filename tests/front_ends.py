@@ -1,6 +1,7 @@
 """What the tests of the front ends share: students with dropout, a small world for each, ``us.train`` beside them."""
 
 import copy
+import itertools
 import os
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
+from understudy.objective import Step, Weight
 
 from .test_contract import CLASSES, World, _build
 
@@ -29,6 +31,18 @@ each_method = pytest.mark.parametrize(
     ],
 )
 each_stop = pytest.mark.parametrize("stop", [1, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (0, 3))])
+
+
+class EveryOther(Weight):
+    """Nothing counts in every other batch."""
+
+    name, can_vanish = "every_other", True
+
+    def __init__(self) -> None:
+        self.turn = itertools.count()
+
+    def __call__(self, losses: Tensor, step: Step) -> Tensor:
+        return torch.full_like(losses, float(next(self.turn) % 2 == 0))
 
 
 def refreshed() -> us.Objective:

@@ -2,7 +2,6 @@
 
 import copy
 import io
-import itertools
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.objective import Step, Weight
 
+from .front_ends import EveryOther
 from .test_contract import FEATURES, INPUTS, World, _build
 
 EPOCHS, BATCH_SIZE, SEED = 3, 8, 3
@@ -139,18 +138,6 @@ def test_the_loop_may_train_whatever_wraps_the_student() -> None:
         finish(wrapped, session, optimizer)
         assert wrapped.passes
         assert_same(net.state_dict(), trained(_build(name, "training")).student.state_dict())
-
-
-class EveryOther(Weight):
-    """Nothing counts in every other batch."""
-
-    name, can_vanish = "every_other", True
-
-    def __init__(self) -> None:
-        self.turn = itertools.count()
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return torch.full_like(losses, float(next(self.turn) % 2 == 0))
 
 
 def test_a_step_without_weight_leaves_the_student_alone() -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.objective import Step, Weight
 from understudy.training.optimizers import note_rates
 
 from ..front_ends import (
@@ -20,6 +19,7 @@ from ..front_ends import (
     EPOCHS,
     RESUMED,
     SEED,
+    EveryOther,
     assert_same,
     assert_same_run,
     bert,
@@ -198,18 +198,6 @@ def test_a_student_that_reads_texts_is_trained_as_by_train(tmp_path: Path, monke
     trainer = us.hf.Trainer(student, args, gold, pool, us.slam(), group_by_length=True)
     trainer.train()
     assert_same(student.state_dict(), run.student.state_dict())
-
-
-class EveryOther(Weight):
-    """Nothing counts in every other batch."""
-
-    name, can_vanish = "every_other", True
-
-    def __init__(self) -> None:
-        self.turn = itertools.count()
-
-    def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return torch.full_like(losses, float(next(self.turn) % 2 == 0))
 
 
 def test_a_batch_without_weight_leaves_the_model_alone(tmp_path: Path) -> None:
