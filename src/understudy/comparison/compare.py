@@ -217,7 +217,8 @@ def compare(
     the next call tries it again. ``workers``: processes of one thread each (None: one per core; 1: none);
     ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
-    that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds.
+    that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds
+    (without ``test`` also on the rows that will test).
     """
     numbers, executor = _seeds(seeds), executor_for(workers, executor)
     told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
