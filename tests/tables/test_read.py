@@ -279,6 +279,27 @@ def test_a_column_marks_gold_that_estimates_only(marks: list[Any], save: Any, tm
     assert found.estimate_only.tolist() == [True, False, False]
 
 
+def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> None:
+    pool = save("pool.parquet", id=IDS, x=X, teacher_probs=PROBS)
+    marks = {"label": [0, 1, 1], "suggestion_shown": [True, False, False]}
+    found = read_examples(gold=save("gold.csv", id=["a", "b", "c"], **marks), pool=pool).gold
+    assert (
+        found is not None and found.estimate_rows().tolist() == [1, 2] and found.training_rows().tolist() == [0, 1, 2]
+    )
+    # Rows with features of their own are put in another order: those that the pool knows come first.
+    own = save("own.parquet", id=["z", "a", "b"], x=np.concatenate([X[:1] + 9, X[[1, 3]]]), **marks)
+    found = read_examples(gold=own, pool=pool).gold
+    assert found is not None and found.ids is not None and found.ids.tolist() == ["a", "b", "z"]
+    assert found.chosen.tolist() == [False, False, True]
+    # In answers, of rows that no strategy picked.
+    batch = save("batch.csv", id=["a", "b", "c"], chosen=[0, 0, 1], **marks)
+    found = read_examples(pool=pool, chosen=[batch]).gold
+    assert found is not None and found.chosen.tolist() == [True, False, True]
+    batch = save("unsure.csv", id=["a", "b"], label=[0, 1], suggestion_shown=["", "no"])
+    with pytest.raises(UnderstudyError, match=r"unsure\.csv: column 'suggestion_shown' row 0 is ''; write true"):
+        read_examples(pool=pool, chosen=[batch])
+
+
 def test_a_mark_is_true_or_false(save: Any) -> None:
     gold = save("gold.csv", id=["a", "b"], label=[0, 1], estimate_only=["true", "maybe"])
     with pytest.raises(UnderstudyError, match=r"gold\.csv: column 'estimate_only' row 1 is 'maybe'"):

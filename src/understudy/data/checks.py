@@ -45,7 +45,8 @@ def to_tensor(values: Any, where: str) -> Tensor:
 
 def is_reserved(column: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
-    return column in ("id", "label", "estimate_only") or column.startswith(("teacher_", "reconciled_", "witness_"))
+    own = ("id", "label", "estimate_only", "suggestion_shown")
+    return column in own or column.startswith(("teacher_", "reconciled_", "witness_"))
 
 
 def looks_like(column: str) -> str | None:

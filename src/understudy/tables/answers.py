@@ -2,8 +2,9 @@
 
 ``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
 class that is called ``skip`` is that class.
-``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. Other columns (scores, reasons)
-are ignored.
+``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. ``suggestion_shown`` (optional,
+true or false) says where whoever answered saw a suggestion: such an answer leans to it, so it trains and never
+estimates, however its row was picked. Other columns (scores, reasons) are ignored.
 """
 
 import csv
@@ -11,6 +12,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,8 @@ from understudy.tables.labelling import ClassNames, is_number
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Table, read_table
 
+SHOWN = "suggestion_shown"
+TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 SKIPPED = {"skip", "-1", "−1", "nan"}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 # Spreadsheets also write 3 as 3.0.
@@ -47,6 +51,8 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
     if not answered:
         raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
     chosen = given.get("chosen", ["1"] * len(labels))
+    shown = given.get(SHOWN, ["false"] * len(labels))
+    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "who answered saw a suggestion")
     return Table(
         path,
         {
@@ -54,7 +60,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
             "label": np.array(
                 [class_number(labels[row], names, f"{path}: column 'label' row {row}") for row in answered]
             ),
-            "chosen": np.array([chosen[row].strip() not in ("0", "False", "false") for row in answered]),
+            "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
         },
     )
 
@@ -73,7 +79,7 @@ def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[s
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (".csv", ".parquet"):
         table = read_table(path, columns=columns)
-        names = [name for name in ("id", "label", "chosen") if name in table.names]
+        names = [name for name in ("id", "label", "chosen", SHOWN) if name in table.names]
         return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
     try:
         if suffix == ".parquet":
@@ -92,6 +98,15 @@ def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[s
         if len(line) != len(header):
             raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
     return {name: [line[number] for line in body] for number, name in enumerate(header)}
+
+
+def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
+    """Marks as files write them; ``meaning``: what true says."""
+    texts = [str(cell).strip().lower() for cell in cells]
+    for row, text in enumerate(texts):
+        if text not in TRUE | FALSE:
+            raise UnderstudyError(f"{where} row {row} is {cells[row]!r}; write true ({meaning}) or false")
+    return [text in TRUE for text in texts]
 
 
 def is_skipped(text: str, names: ClassNames | None) -> bool:

@@ -6,7 +6,8 @@
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
 ``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's word in one of the forms of
-``tables/labelling.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train.
+``tables/labelling.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
+``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure.
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
 The common case is a pool file with everything and a small gold file of ``id, label``: such rows take their features
@@ -35,7 +36,7 @@ from understudy.labels.forms import Labels
 from understudy.labels.naming import Naming
 from understudy.labels.words import listed_names
 from understudy.store.arrow import Array
-from understudy.tables.answers import named_answers, read_chosen
+from understudy.tables.answers import SHOWN, named_answers, read_chosen, true_or_false
 from understudy.tables.kinds import declared
 from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher, sources_of
 from understudy.tables.one_file import is_one_file, parted
@@ -43,8 +44,6 @@ from understudy.tables.table import Table, read_table
 
 if TYPE_CHECKING:
     from understudy.leaks.between import Leaks, RowSet
-
-TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,11 @@ def to_gold(
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
     how = how or Labelling()
     gold, order = _unmarked(table, pool, featuriser, how)
+    if SHOWN in table.names:
+        gold.chosen = _marks(table, SHOWN, "who answered saw a suggestion")[order]
     if "estimate_only" in table.names:
-        gold.mark_estimate_only(_marks(table)[order], table.where("estimate_only"))
+        marked = _marks(table, "estimate_only", "it estimates, never trains")[order]
+        gold.mark_estimate_only(marked, table.where("estimate_only"))
     return gold
 
 
@@ -234,16 +236,9 @@ def _unmarked(table: Table, pool: PoolFile | None, featuriser: Featuriser, how: 
     return Gold.of(_take(pool.rows, index), y, teacher, ids=ids), as_they_stand
 
 
-def _marks(table: Table) -> Tensor:
-    """Column ``estimate_only``: true or false, 1 or 0, as a file of its kind writes them."""
-    column, where = table.columns["estimate_only"], table.where("estimate_only")
-    texts = [str(cell).strip().lower() for cell in column.tolist()]
-    for row, text in enumerate(texts):
-        if text not in TRUE | FALSE:
-            raise UnderstudyError(
-                f"{where} row {row} is {column[row]!r}; write true (it estimates, never trains) or false"
-            )
-    return torch.tensor([text in TRUE for text in texts])
+def _marks(table: Table, name: str, meaning: str) -> Tensor:
+    """A column of true or false, 1 or 0, as a file of its kind writes them."""
+    return torch.tensor(true_or_false(table.columns[name].tolist(), table.where(name), meaning))
 
 
 def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:
