@@ -24,7 +24,7 @@ LAYERS = [
     "objective options featurise",
     "leaks",
     "tables",
-    "inference",
+    "inference web",
     "acquisition methods reconciling training hf.text hf.text_files hf.text_reader",
     "comparison auditing inference.export inference.export_formats hf lightning sklearn",
     "active",
@@ -34,7 +34,7 @@ LAYERS = [
 LAYER = {name: number for number, row in enumerate(LAYERS) for name in row.split()}
 
 # What only an extra brings; a module that needs one may be impossible to import.
-EXTRAS = {"transformers", "lightning"}
+EXTRAS = {"transformers", "lightning", "starlette", "uvicorn"}
 
 # The design's stable names that exist so far; us.select, us.alignment, us.TopK and us.Votes join when they do.
 STABLE = [

@@ -1,0 +1,147 @@
+"""How the labelling stands: a fold over the lines of an answer book. No disk, no threads, no clock of its own.
+
+Every line is applied in the order it was written, so that a book opened anew stands exactly where it stood. A row is
+*finished* when as many people have answered as it needs; "cannot say" (skip) is an answer too. What one person said of
+one row is a stack, because undo takes away one answer and what was said before holds again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the book: an answer (``label``; None: cannot say), or an undo of the answer called ``undoes``."""
+
+    name: str
+    """Made by whoever answers, so that one sent twice is one."""
+    annotator: str
+    row: int
+    label: str | None = None
+    undoes: str | None = None
+    suggested: bool = False
+    """Whether the row was ever shown to this person with a suggestion."""
+    seconds: float | None = None
+    """From seeing the row to the answer."""
+
+    def same_as(self, other: "Line") -> bool:
+        return self._content() == other._content()
+
+    def _content(self) -> tuple[str, int, str | None, str | None]:
+        return self.annotator, self.row, self.label, self.undoes
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A row is with somebody until then; other people get other rows."""
+
+    tab: str
+    until: float
+
+
+class Standing:
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.needed: list[int] = []
+        self.chosen: list[bool] = []
+        self.lines: dict[str, Line] = {}
+        self.given: dict[int, dict[str, list[Line]]] = {}
+        """By row and person, the answers that were not undone; no empty ones."""
+        self.history: dict[str, dict[str, Line]] = defaultdict(dict)
+        """By person, the same by name, in the order given."""
+        self.leases: dict[int, dict[str, Lease]] = {}
+        self.finished = 0
+        self._ahead: Counter[str] = Counter()
+        """By person, rows they answered that still need somebody else."""
+        self._start: Counter[str] = Counter()
+        """By person, a row before which nothing is left to them."""
+
+    def add_row(self, id: str, needed: int, chosen: bool) -> None:
+        self.numbers[id] = len(self.ids)
+        self.ids.append(id)
+        self.needed.append(needed)
+        self.chosen.append(chosen)
+
+    def apply(self, line: Line) -> None:
+        self.lines[line.name] = line
+        self._count(line.row, -1)
+        stack = self.given.setdefault(line.row, {}).setdefault(line.annotator, [])
+        history = self.history[line.annotator]
+        if line.undoes is None:
+            stack.append(line)
+            history[line.name] = line
+            self._end_lease(line.row, line.annotator)
+        else:
+            stack.remove(history.pop(line.undoes))
+            # Anybody may have it now, who had passed it as finished.
+            for annotator, start in self._start.items():
+                self._start[annotator] = min(start, line.row)
+        if not stack:
+            del self.given[line.row][line.annotator]
+        if not self.given[line.row]:
+            del self.given[line.row]
+        self._count(line.row, 1)
+
+    def end_leases(self, until: float) -> int:
+        """Those that ran out; how many."""
+        over = [(row, who) for row, held in self.leases.items() for who, lease in held.items() if lease.until <= until]
+        for row, annotator in over:
+            self._end_lease(row, annotator)
+        return len(over)
+
+    def _end_lease(self, row: int, annotator: str) -> None:
+        held = self.leases.get(row, {})
+        held.pop(annotator, None)
+        if not held:
+            self.leases.pop(row, None)
+
+    def _count(self, row: int, sign: int) -> None:
+        people = self.given.get(row, {})
+        if len(people) >= self.needed[row]:
+            self.finished += sign
+        else:
+            for annotator in people:
+                self._ahead[annotator] += sign
+
+    def is_finished(self, row: int) -> bool:
+        return len(self.given.get(row, ())) >= self.needed[row]
+
+    def left(self, annotator: str) -> int:
+        """Rows that this person could still answer, those that are with others among them."""
+        return len(self.ids) - self.finished - self._ahead[annotator]
+
+    def is_open(self, row: int, annotator: str) -> bool:
+        return annotator not in self.given.get(row, {}) and not self.is_finished(row)
+
+    def free_rows(self, annotator: str, tab: str, without: Collection[int]) -> Iterator[int]:
+        """Rows to show, best first: those this tab had already, then new ones, then those in the person's other tabs.
+
+        Whose leases ran out is asked before.
+        """
+        mine = sorted(row for row, held in self.leases.items() if annotator in held and self.is_open(row, annotator))
+        for row in mine:
+            if self.leases[row][annotator].tab == tab and row not in without:
+                yield row
+        here = {*mine, *without}
+        for row in self._open_rows(annotator):
+            if row not in here and len(self.given.get(row, ())) + self._others(row, annotator) < self.needed[row]:
+                yield row
+        for row in mine:
+            if self.leases[row][annotator].tab != tab and row not in without:
+                yield row
+
+    def _open_rows(self, annotator: str) -> Iterator[int]:
+        row = self._start[annotator]
+        while row < len(self.ids) and not self.is_open(row, annotator):
+            row += 1
+        self._start[annotator] = row
+        for each in range(row, len(self.ids)):
+            if self.is_open(each, annotator):
+                yield each
+
+    def _others(self, row: int, annotator: str) -> int:
+        """How many other people have the row at the moment, and have not answered it."""
+        held, given = self.leases.get(row, {}), self.given.get(row, {})
+        return sum(who != annotator and who not in given for who in held)

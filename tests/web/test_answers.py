@@ -1,0 +1,240 @@
+"""The answer book: lines that are only added, answers that count once, rows that go to one person at a time."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import understudy as us
+from understudy.web.answers import AnswerBook, most_common
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def book(tmp_path: Path):
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
+        book.add([f"r{number}" for number in range(6)])
+        yield book
+
+
+def test_an_answer_is_there_after_the_book_was_closed(book: AnswerBook) -> None:
+    book.answer("r1", "pos", annotator="ann")
+    book.answer("r2", None, annotator="ann")
+    book.close()
+    with AnswerBook(book.path) as again:
+        assert again.answers() == {"r1": "pos", "r2": None}
+        assert again.waiting() == ["r0", "r3", "r4", "r5"] and again.classes == ("neg", "pos")
+
+
+def test_an_answer_that_is_sent_twice_counts_once(book: AnswerBook) -> None:
+    for _ in range(2):
+        book.answer("r1", "pos", annotator="ann", name="x")
+    assert book.progress("ann").mine == 1
+    with pytest.raises(us.UnderstudyError, match="says something else already"):
+        book.answer("r1", "neg", annotator="ann", name="x")
+    assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
+    assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
+    book.answer("r1", "pos", annotator="ann", name="x")  # a late retry of what was undone
+    assert book.answers() == {} and book.progress("ann").mine == 0
+
+
+def test_undo_brings_back_what_was_said_before(book: AnswerBook) -> None:
+    for label in ("pos", "neg"):
+        book.answer("r1", label, annotator="ann")
+    assert book.answers() == {"r1": "neg"} and book.progress("ann").finished == 1
+    book.undo(annotator="ann")
+    assert book.answers() == {"r1": "pos"} and book.progress("ann").finished == 1
+    book.undo(annotator="ann")
+    assert book.answers() == {} and book.undo(annotator="ann") is None
+
+
+def test_nobody_undoes_what_others_said(book: AnswerBook) -> None:
+    book.answer("r1", "pos", annotator="ann", name="x")
+    with pytest.raises(us.UnderstudyError, match="not there any more"):
+        book.undo(annotator="bob", undoes="x")
+    assert book.undo(annotator="bob") is None and book.answers() == {"r1": "pos"}
+
+
+def test_lines_are_only_added(book: AnswerBook) -> None:
+    book.answer("r1", "pos", annotator="ann")
+    with sqlite3.connect(book.path) as file:
+        for statement in ("UPDATE answers SET label='neg'", "DELETE FROM answers"):
+            with pytest.raises(sqlite3.IntegrityError, match="only added"):
+                file.execute(statement)
+    file.close()
+
+
+def test_two_people_get_different_rows_until_a_lease_ends(tmp_path: Path) -> None:
+    clock = Clock()
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], lease=60, clock=clock) as book:
+        book.add(["r0", "r1", "r2"])
+        assert list(book.hand_out("ann", count=2)) == ["r0", "r1"]
+        assert list(book.hand_out("bob", count=2)) == ["r2"]
+        clock.now += 59
+        assert list(book.hand_out("ann", count=2, have=["r0", "r1"])) == []  # renewed
+        clock.now += 2
+        assert list(book.hand_out("bob", count=2)) == ["r2"]
+        clock.now += 60
+        assert list(book.hand_out("bob", count=3)) == ["r0", "r1", "r2"]
+
+
+def test_a_tab_gets_its_rows_again_and_another_tab_others(book: AnswerBook) -> None:
+    assert list(book.hand_out("ann", tab="one", count=2)) == ["r0", "r1"]
+    assert list(book.hand_out("ann", tab="two", count=2)) == ["r2", "r3"]
+    assert list(book.hand_out("ann", tab="one", count=2)) == ["r0", "r1"]
+    for id in ("r0", "r1", "r4", "r5"):
+        book.answer(id, "pos", annotator="ann")
+    assert list(book.hand_out("ann", tab="one", count=2)) == ["r2", "r3"], "of a tab that may be closed by now"
+
+
+def test_an_undone_row_comes_back_to_its_tab_first(book: AnswerBook) -> None:
+    book.hand_out("ann", tab="one", count=2)
+    book.answer("r0", "pos", annotator="ann")
+    assert book.undo(annotator="ann", tab="one") == "r0"
+    assert list(book.hand_out("bob", count=9)) == ["r2", "r3", "r4", "r5"]
+    assert list(book.hand_out("ann", tab="one", count=2)) == ["r0", "r1"]
+
+
+def test_rows_that_overlap_go_to_two_people(tmp_path: Path) -> None:
+    ids = [f"row {number}" for number in range(1000)]
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=0.25) as book:
+        book.add(ids)
+        for id in ids:
+            book.answer(id, "pos", annotator="ann")
+        shared = book.waiting()
+        assert 200 < len(shared) < 300 and book.progress("ann").left == 0
+        assert book.progress("bob").left == len(shared)
+        assert list(book.hand_out("bob", count=2000)) == shared and not book.hand_out("ann", count=9)
+        book.answer(shared[0], "neg", annotator="bob")
+        assert book.answers()[shared[0]] is None, "a tie is no label"
+        assert book.progress("bob").left == len(shared) - 1
+    with AnswerBook(tmp_path / "b.book", ["neg", "pos"], overlap=0.25) as other:
+        other.add(ids[::-1])
+        other.answer(shared[0], "pos", annotator="ann")
+        assert shared[0] in other.waiting(), "drawn by the id alone"
+
+
+def test_votes_are_a_teachers_labels(tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=1.0) as book:
+        book.add(["a", "b", "c"])
+        book.answer("b", "pos", annotator="bob")
+        book.answer("b", "neg", annotator="ann")
+        book.answer("c", None, annotator="ann")
+        ids, votes = book.votes()
+        assert ids == ["b", "c"] and votes.votes.tolist() == [[0, 1], [-1, -1]]
+        assert isinstance(votes, us.Votes) and votes.sources == ("ann", "bob")
+
+
+def test_most_people_decide() -> None:
+    assert most_common(["a", "b", "a", None, None, None]) == "a"
+    assert most_common(["a", "b"]) is None and most_common([None]) is None
+
+
+def test_two_processes_share_a_book(book: AnswerBook) -> None:
+    """Each sees what the other wrote, rows and leases included."""
+    with AnswerBook(book.path) as other:
+        other.answer("r0", "pos", annotator="bob", name="x")
+        book.answer("r0", "pos", annotator="bob", name="x")
+        assert book.progress("bob").mine == 1 and book.waiting()[0] == "r1"
+        assert list(other.hand_out("bob", count=1)) == ["r1"] and list(book.hand_out("ann")) == ["r2"]
+        book.add(["new"])
+        assert other.waiting()[-1] == "new" and not other.wait(0.01, ["new"])
+        book.answer("new", "neg", annotator="ann")
+        assert other.wait(60, ["new"])
+
+
+def test_a_failed_write_leaves_nothing_behind(book: AnswerBook) -> None:
+    with pytest.raises(KeyboardInterrupt), book.together():
+        book.answer("r0", "pos", annotator="ann")
+        raise KeyboardInterrupt
+    assert book.answers() == {} and book.progress("ann").finished == 0
+    book.answer("r0", "neg", annotator="ann")
+    assert book.answers() == {"r0": "neg"}
+
+
+def test_suggestions_are_kept_with_the_answer_and_never_shown_where_rows_estimate(tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
+        book.add(["c", "e"], chosen=[True, False])
+        assert book.hand_out("ann", count=2, suggests=lambda id: True) == {"c": True, "e": False}
+        book.answer("c", "pos", annotator="ann")
+        book.answer("e", "pos", annotator="ann")
+        book.answer("c", "pos", annotator="bob")
+        given = book.given()
+        assert given["c"]["ann"].suggested and not given["e"]["ann"].suggested and not given["c"]["bob"].suggested
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"classes": ["a", "a"]}, "name of its own"),
+        ({"classes": ["a"]}, "two or more classes"),
+        ({"classes": ["a", "b"], "overlap": 2.0}, "no share"),
+        ({"classes": ["a", "b"], "people": 1}, "two people or more"),
+        ({}, "is not there"),
+    ],
+)
+def test_impossible_books_are_refused(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=words):
+        AnswerBook(tmp_path / "a.book", **options)  # type: ignore[arg-type]
+
+
+def test_a_book_goes_on_as_it_was_begun(book: AnswerBook) -> None:
+    book.answer("r1", "pos", annotator="ann")
+    with pytest.raises(us.UnderstudyError, match=r"begun with overlap 0\.0"):
+        AnswerBook(book.path, overlap=0.5)
+    with pytest.raises(us.UnderstudyError, match="holds answers 'pos'"):
+        AnswerBook(book.path, ["neg", "neutral"])
+    with AnswerBook(book.path, ["neg", "neutral", "pos"]) as more:
+        assert more.classes == ("neg", "neutral", "pos")
+    with pytest.raises(us.UnderstudyError, match="none of the classes"):
+        book.answer("r1", "other", annotator="ann")
+    with pytest.raises(us.UnderstudyError, match="not among the rows"):
+        book.answer("r99", "pos", annotator="ann")
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "theirs.db") as file:
+        file.execute("CREATE TABLE theirs(x)")
+    file.close()
+    (tmp_path / "text.book").write_text("not a database at all, but a text of some length\n" * 40)
+    for name, words in (("theirs.db", "another program's"), ("text.book", "not a database")):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(us.UnderstudyError, match=words):
+            AnswerBook(tmp_path / name, ["a", "b"])
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+    """A process that answers row after row and says so is killed; what it said it had kept is kept."""
+    code = """
+import sys
+from understudy.web.answers import AnswerBook
+book = AnswerBook(sys.argv[1], ["neg", "pos"])
+book.add([str(number) for number in range(10_000)])
+for number in range(10_000):
+    book.answer(number, "pos", annotator="ann", name=f"n{number}")
+    print(number, flush=True)
+"""
+    path = tmp_path / "a.book"
+    worker = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    said = [int(worker.stdout.readline()) for _ in range(40)]
+    os.kill(worker.pid, signal.SIGKILL)
+    said += [int(line) for line in worker.stdout.read().split("\n")[:-1] if line]
+    worker.wait()
+    worker.stdout.close()
+    with AnswerBook(path) as book:
+        kept = len(book.answers())
+        assert len(said) <= kept <= len(said) + 1
+        book.answer(kept - 1, "pos", annotator="ann", name=f"n{kept - 1}")
+        assert len(book.answers()) == kept
