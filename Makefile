@@ -50,9 +50,11 @@ figures: .venv/.installed
 	.peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
 	touch $@
 
-# A hundred SIGKILLs for each of four methods; the suite has a few.
+# A hundred SIGKILLs for each of four methods, twenty of a loop, a hundred accidents to every file; the suite has a few.
 torture: .venv/.installed
 	folder=$$(mktemp -d) && $(BIN)/python tests/training/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
+	folder=$$(mktemp -d) && $(BIN)/python tests/active/kill_and_resume.py "$$folder" 20; status=$$?; rm -rf "$$folder"; exit $$status
+	PYTHONPATH=tests $(BIN)/python -m fuzz.corruption --count 100
 
 # Three thousand tables whose meaning is known, through train, predict and select; the suite has some.
 meaning: .venv/.installed

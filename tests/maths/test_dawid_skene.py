@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -87,6 +87,7 @@ def test_equals_a_slow_loop(steps: int) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 5), st.integers(2, 4), st.booleans())
+@settings(max_examples=30)
 def test_always(seed: int, rows: int, annotators: int, classes: int, abstentions: bool) -> None:
     rng = np.random.default_rng(seed)
     votes = torch.tensor(rng.integers(-1, classes, (rows, annotators)))

@@ -77,8 +77,8 @@ WEIGHTS = torch.tensor([1.0, 0.2, 3.0, 1.0, 0.5, 2.0])
     [
         pytest.param(None, None, 500, id="plain"),
         pytest.param(SCALE[:, None], WEIGHTS, 500, id="scaled-weighted"),
-        pytest.param(LEFT, None, 20_000, id="factored", marks=pytest.mark.slow),
-        pytest.param(SCALE[:, None] * LEFT, WEIGHTS, 20_000, id="factored-scaled-weighted", marks=pytest.mark.slow),
+        pytest.param(LEFT, None, 5_000, id="factored", marks=pytest.mark.slow),
+        pytest.param(SCALE[:, None] * LEFT, WEIGHTS, 5_000, id="factored-scaled-weighted", marks=pytest.mark.slow),
     ],
 )
 def test_kmeans_plus_plus_has_the_plain_algorithms_distribution(
