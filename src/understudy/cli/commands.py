@@ -18,6 +18,7 @@ from understudy.cli.predict import predict_command
 from understudy.cli.reconcile import reconcile_command
 from understudy.cli.reproduce import reproduce_command
 from understudy.cli.select import select_command
+from understudy.cli.tasks import tasks_command
 from understudy.cli.trail import trail_command
 from understudy.cli.train import train_command
 from understudy.cli.upgrade import upgrade_command
@@ -44,6 +45,7 @@ app.command("compare")(compare_command)
 app.command("predict")(predict_command)
 app.command("export")(export_command)
 app.command("select")(select_command)
+app.command("tasks")(tasks_command)
 app.command("trail")(trail_command)
 app.command("verify")(verify_command)
 app.command("upgrade")(upgrade_command)

@@ -1,4 +1,4 @@
-"""``understudy import``: an LLM's answers as the teacher's labels."""
+"""``understudy import``: an LLM's answers as the teacher's labels, or people's from another tool."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,14 +8,21 @@ import typer
 from understudy.errors import UnderstudyError
 from understudy.labels.llm import FORMS
 from understudy.store.files import check_new_file
+from understudy.tables.exchange import FORMS as PEOPLES_FORMS
+from understudy.tables.exchange import TOOLS
 
 if TYPE_CHECKING:
     from understudy.labels.llm.answers import Answers
     from understudy.tables.table import Stored
 
+PEOPLE = "People's answers"
+
 
 def import_command(
-    files: Annotated[list[Path], typer.Argument(help="JSONL files of answers.", show_default=False)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files of answers; of --from argilla and datasets, folders.", show_default=False),
+    ],
     classes: Annotated[str, typer.Option(help="The classes, e.g. neg,pos.", show_default=False)],
     out: Annotated[Path, typer.Option(help="New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
     pool: Annotated[
@@ -29,8 +36,22 @@ def import_command(
         str | None, typer.Option(help="The entry of structured answers that names the class.", show_default=False)
     ] = None,
     form: Annotated[str, typer.Option(help=f"One of {', '.join(FORMS)}.")] = "auto",
+    source: Annotated[
+        str, typer.Option("--from", help=f"llm, or where people answered: {', '.join(TOOLS)}.", rich_help_panel=PEOPLE)
+    ] = "llm",
+    as_: Annotated[
+        str,
+        typer.Option("--as", help=f"What people's answers become: {', '.join(PEOPLES_FORMS)}.", rich_help_panel=PEOPLE),
+    ] = "answers",
+    question: Annotated[
+        str | None, typer.Option(help="Which question asks for the class.", show_default=False, rich_help_panel=PEOPLE)
+    ] = None,
+    row: Annotated[
+        str | None,
+        typer.Option("--id", help="The entry with the row's id.", show_default=False, rich_help_panel=PEOPLE),
+    ] = None,
 ) -> None:
-    """Turn the answers of an LLM into labels, and account for every line.
+    """Turn the answers of an LLM into labels, and account for every line; or people's answers in another tool.
 
     FILES are batch outputs in the OpenAI style (chat completions or responses, with or without top log-probabilities),
     or lines of `{"id": …, "answer": …}`; the `custom_id` of a request is the id of its row. Answers are matched to the
@@ -46,7 +67,22 @@ def import_command(
     `understudy import answers.jsonl --classes neg,pos --pool reviews.parquet --out pool.parquet`
 
     `understudy import part1.jsonl part2.jsonl --classes spam,ham --alias "not spam=ham" --out labels.parquet`
+
+    `--from label-studio`, `prodigy`, `argilla` or `datasets` reads what people answered there (`understudy tasks`
+    writes such tasks). OUT is then the answers that `train --gold +OUT` takes; `--as votes` keeps what each person
+    said, as the labels of a pool (with `--pool`, beside its rows). Answers given with a suggestion in view train and
+    never estimate.
+
+    `understudy import export.json --from label-studio --classes neg,pos --out answers.csv`
     """
+    if source != "llm":
+        from understudy.cli.import_people import import_people
+
+        names = [name.strip() for name in classes.split(",")]
+        import_people(
+            files, source, names, out, form=as_, pool=pool, aliases=_aliases(alias or []), question=question, row=row
+        )
+        return
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
     from understudy.labels.forms import named_columns
     from understudy.labels.llm.answers import read_answers

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -170,6 +171,26 @@ def appearing_whole(
                 _sync(path.parent)
     except OSError as error:
         raise UnderstudyError(f"cannot write {path}: {error.strerror}; {cure}") from error
+
+
+@contextmanager
+def folder_appearing_whole(path: Path) -> Iterator[Path]:
+    """A temporary folder beside ``path``, which must not be there yet, renamed where the block succeeds."""
+    if path.exists():
+        raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            for file in [*temporary.rglob("*"), temporary]:
+                if file.is_file() or os.name == "posix":
+                    _sync(file)
+            os.rename(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise UnderstudyError(f"cannot write {path}: {error.strerror}; check the folder and the free space") from error
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from understudy.tables.ids import as_text, check_unique, id_array, misspelt, pla
 from understudy.tables.kinds import as_kind
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.readers.csv import csv_source
+from understudy.tables.readers.datasets_folder import datasets_source, is_datasets_folder
 from understudy.tables.readers.frames import frame_source, mapping_source
 from understudy.tables.readers.image_folder import image_folder_source
 from understudy.tables.readers.jsonl import jsonl_source
@@ -278,7 +279,9 @@ def _source(path: Path, columns: Mapping[str, str]) -> Source:
 
 
 def _folder_source(path: Path) -> Source:
-    """Shards of one table, columns as .npy files, or images; by what lies in the folder."""
+    """Shards of one table, columns as .npy files, a folder of ``datasets``, or images; by what lies in the folder."""
+    if is_datasets_folder(path):
+        return datasets_source(path)
     files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
     shards = [file for file in files if file.suffix.lower() == ".parquet"]
     arrays = [file for file in files if file.suffix.lower() == ".npy"]

@@ -1,0 +1,65 @@
+"""``understudy tasks``: rows of a file as tasks for another labelling tool."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli import shared
+from understudy.errors import UnderstudyError
+from understudy.store.files import check_new_file
+from understudy.tables.exchange import TOOLS
+
+
+def tasks_command(
+    table: Annotated[Path, typer.Argument(help="A file of any kind that train reads, with ids.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help=f"One of {', '.join(TOOLS)}.", show_default=False)],
+    classes: Annotated[str, typer.Option(help="The classes, e.g. neg,pos.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New .json or .jsonl file, or folder.", show_default=False)],
+    batch: Annotated[
+        Path | None, typer.Option(help="Only the rows of this file, e.g. of select.", show_default=False)
+    ] = None,
+    show: Annotated[
+        list[str] | None, typer.Option(help="A column that people see; repeat for more.", show_default=False)
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="A column with addresses of images to see.", show_default=False)
+    ] = None,
+    show_suggestion: Annotated[
+        bool, typer.Option("--show-suggestion", help="Send the teacher's label along; such answers never estimate.")
+    ] = False,
+    column: shared.Column = None,
+) -> None:
+    """Write rows as tasks for Label Studio, Prodigy, Argilla or `datasets`.
+
+    Each task holds the row's id and what people see of it; `understudy import --from TOOL` reads the answers. For
+    Label Studio OUT is the .json to import, and beside it the .xml of the labelling configuration; for Prodigy the
+    .jsonl of its choice interface; for Argilla a folder for `rg.Dataset.from_disk`; for `datasets` a folder for
+    `load_dataset`. An existing file is not overwritten.
+
+    The teacher's label stays hidden unless `--show-suggestion` is given: people lean to what they are shown.
+
+    Examples:
+
+    `understudy tasks pool.parquet --batch batch.csv --to label-studio --classes neg,pos --show text --out tasks.json`
+
+    `understudy import export.json --from label-studio --classes neg,pos --out answers.csv`
+    """
+    if to not in TOOLS:
+        raise UnderstudyError(f"--to {to!r} is not known; use one of {', '.join(TOOLS)}")
+    with shared.loading():
+        from understudy.tables.exchange.tasks import make_tasks
+        from understudy.tables.exchange.tools import BY_NAME
+        from understudy.tables.table import read_table
+
+    tool = BY_NAME[to]
+    if tool.kinds:
+        for path in (out, out.with_suffix(".xml")) if to == "label-studio" else (out,):
+            check_new_file(path, "tasks are", (*tool.kinds, ".xml") if path != out else tool.kinds)
+    rows = read_table(table, columns=shared.read_mapping(column))
+    tasks = make_tasks(
+        rows, classes=[name.strip() for name in classes.split(",")], show=show or (),
+        images=[image] if image else (), batch=batch, suggest=show_suggestion,
+    )  # fmt: skip
+    written = tool.write(out, tasks)
+    typer.echo(f"{len(tasks):,} rows to label: {', '.join(map(str, written))}")
