@@ -27,7 +27,8 @@ LAYERS = [
     "inference web",
     "acquisition methods reconciling training hf.text hf.text_files hf.text_reader",
     "comparison auditing inference.export inference.export_formats hf lightning sklearn",
-    "active",
+    "active engines",
+    "sharded",
     "report",
     "cli __main__ __init__",
 ]

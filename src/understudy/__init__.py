@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from understudy.data.examples import Gold, Pool
     from understudy.data.rows import mapped_rows
     from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
+    from understudy.engines.ray_tasks import ray
     from understudy.errors import UnderstudyError, UnderstudyWarning
     from understudy.hf.text import text
     from understudy.inference.export import export
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from understudy.maths.alignment.aligner import alignment
     from understudy.methods import METHODS
     from understudy.objective import Objective
+    from understudy.sharded.map_shards import map_shards
     from understudy.tables.read import read_examples
     from understudy.training.callbacks import Callback
     from understudy.training.defaults import suitable_student
@@ -84,10 +86,12 @@ __all__ = [
     "l2_of_c",
     "label_missing",
     "leaks_between",
+    "map_shards",
     "mapped_rows",
     "maths",
     "models",
     "noise",
+    "ray",
     "read_answers",
     "read_examples",
     "reconcile",
@@ -114,6 +118,7 @@ _HOMES = {
     "data.examples": "Gold Pool",
     "data.rows": "mapped_rows",
     "data.splits": "Splits cross_fit cross_fitted_alpha split",
+    "engines.ray_tasks": "ray",
     "errors": "UnderstudyError UnderstudyWarning",
     "hf.text": "text",
     "inference.export": "export",
@@ -129,6 +134,7 @@ _HOMES = {
     "maths.alignment.aligner": "alignment",
     "methods": "METHODS",
     "objective": "Objective",
+    "sharded.map_shards": "map_shards",
     "tables.read": "read_examples",
     "training.callbacks": "Callback",
     "training.defaults": "suitable_student",

@@ -19,6 +19,7 @@ from understudy.cli.reconcile import reconcile_command
 from understudy.cli.reproduce import reproduce_command
 from understudy.cli.select import select_command
 from understudy.cli.tasks import tasks_command
+from understudy.cli.teach import teach_command
 from understudy.cli.trail import trail_command
 from understudy.cli.train import train_command
 from understudy.cli.upgrade import upgrade_command
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("example")(example_command)
 app.command("import")(import_command)
+app.command("teach")(teach_command)
 app.command("audit")(audit_command)
 app.command("reconcile")(reconcile_command)
 app.command("train")(train_command)

@@ -30,9 +30,8 @@ def compare_command(
     select: Annotated[Path | None, shared.SELECT] = None,
     select_share: Annotated[float, typer.Option(help="Without --select: this share of gold picks the epoch.")] = 0.2,
     student: shared.Student = AUTO,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
-    ] = None,
+    workers: shared.Workers = None,
+    ray: shared.Ray = None,
     quiet: shared.Quiet = False,
     track: shared.Track = None,
     **recipe: Any,
@@ -79,8 +78,8 @@ def compare_command(
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
-                select=examples.select or select_share, out=out, workers=workers, progress=not quiet,
-                callbacks=trackers,
+                select=examples.select or select_share, out=out, progress=not quiet,
+                callbacks=trackers, **shared.where_to_run(workers, ray),
                 **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
         except KeyboardInterrupt as stop:

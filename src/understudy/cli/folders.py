@@ -34,7 +34,7 @@ def kind_of(folder: Path) -> Kind:
         if (folder / kind.file).exists():
             return kind
     raise UnderstudyError(
-        f"{folder} holds no finished run, comparison, label store or loop (none of "
+        f"{folder} holds no finished run, comparison, label store, loop or pass (none of "
         f"{', '.join(kind.file for kind in kinds)}); name such a folder"
     )
 
@@ -43,6 +43,7 @@ def _kinds() -> tuple[Kind, ...]:
     from understudy.active import state
     from understudy.comparison import compare
     from understudy.labels.store import shards
+    from understudy.sharded import map_shards
     from understudy.training import run, upgrade
 
     return (
@@ -55,5 +56,9 @@ def _kinds() -> tuple[Kind, ...]:
         Kind(
             "comparison", compare.SETTINGS, compare.FORMAT, compare.OLDER, compare.inspect_comparison,
             compare.reseal_comparison, compare.upgrade_comparison,
+        ),
+        Kind(
+            "pass over shards", map_shards.PASS, map_shards.FORMAT, (), map_shards.inspect_pass,
+            map_shards.reseal_pass, map_shards.upgrade_pass,
         ),
     )  # fmt: skip

@@ -30,9 +30,8 @@ def reconcile_command(
         typer.Option(help="Folder to keep finished trainings in; the same command goes on there.", show_default=False),
     ] = None,
     student: shared.Student = AUTO,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
-    ] = None,
+    workers: shared.Workers = None,
+    ray: shared.Ray = None,
     quiet: shared.Quiet = False,
     **recipe: Any,
 ) -> None:
@@ -73,8 +72,8 @@ def reconcile_command(
         student, recipe = suited(student, examples, recipe)
         build = student_builder(student, examples, classes)
         made = reconcile(
-            build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, workers=workers,
-            progress=not quiet, **recipe | {"device": usable_device(recipe["device"])},
+            build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, progress=not quiet,
+            **shared.where_to_run(workers, ray), **recipe | {"device": usable_device(recipe["device"])},
         )  # fmt: skip
     print_witnesses(made.facts())
     table = read_table(pool, columns=data.columns)

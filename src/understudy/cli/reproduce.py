@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import understudy
+from understudy.cli import shared
 from understudy.errors import UnderstudyError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def reproduce_command(
     out: Annotated[Path | None, typer.Option(help="Folder for the page and its numbers.", show_default=False)] = None,
     work: Annotated[Path, typer.Option(help="Where finished jobs are kept.")] = Path("runs/reproduce"),
     workers: Annotated[int, typer.Option(min=1, help="Processes of one thread each.")] = 2,
+    ray: shared.Ray = None,
 ) -> None:
     """List the papers' tables and figures, or run some of them.
 
@@ -62,8 +64,9 @@ def reproduce_command(
         latest[finished.experiment.name] = finished
 
     failed = runner.run(
-        chosen, scale=scale, seeds=seeds, minutes=minutes, workers=workers, work=work, say=typer.echo, on_finished=keep
-    )
+        chosen, scale=scale, seeds=seeds, minutes=minutes, work=work, say=typer.echo, on_finished=keep,
+        **{"workers": workers} | shared.where_to_run(workers, ray),
+    )  # fmt: skip
     for finished in latest.values():
         console.print(Markdown(pages.page(finished)))
         if out is not None:

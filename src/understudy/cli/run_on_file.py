@@ -9,17 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from understudy.cli.shared import read_mapping
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
+from understudy.featurise.featuriser import Featuriser
 from understudy.inference.passes import predict
+from understudy.sharded.students import Classes, StudentOnTables
 from understudy.store.arrow import Array
-from understudy.tables.labelling import ClassNames, Labelling
-from understudy.tables.read import rows_for
+from understudy.tables.labelling import ClassNames
+from understudy.tables.read import features_of, load_featuriser
 from understudy.tables.table import read_table
 from understudy.training.run import Run
 
@@ -41,20 +42,30 @@ class RunOnFile:
         self.places = bool(self.run.config.get("class_places"))
         """Whether numbers in files are places in the order of the names, because the user gave it."""
 
+    @cached_property
+    def classes(self) -> Classes:
+        return Classes(None if self.class_names is None else tuple(self.class_names), self.places)
+
     def labels(self, column: str = "label") -> Array | None:
         """The file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
-        if column not in self.table.names:
-            return None
-        return Labelling(self.names, ordered=self.places).numbers(self.table, column, missing=True)
+        return self.classes.labels(self.table, column)
 
     @cached_property
     def names(self) -> ClassNames | None:
         """The classes by name, where they have names, to read labels with."""
         return None if self.class_names is None else ClassNames(tuple(self.class_names))
 
+    @cached_property
+    def featuriser(self) -> Featuriser:
+        return load_featuriser(self.folder, self.run.config, self.table)
+
+    def on_tables(self, student: nn.Module, batch_size: int) -> StudentOnTables:
+        """The student, for this file and for others of the same columns."""
+        return StudentOnTables(student, self.featuriser, batch_size)
+
     def rows(self, student: nn.Module) -> Rows:
         """The rows, if the student can take them."""
-        rows = rows_for(self.folder, self.run.config, self.table)
+        rows = features_of(self.table, self.featuriser)
         first: Any = rows.take(torch.arange(1))
         try:
             outputs = predict(student, first).shape[1]
@@ -73,7 +84,7 @@ class RunOnFile:
 
     def named(self, labels: Array) -> Array:
         """Class numbers as the names they stand for."""
-        return labels if self.class_names is None else np.array(self.class_names, dtype=object)[labels]
+        return self.classes.named(labels)
 
 
 def _are_names(names: Any) -> bool:

@@ -43,6 +43,18 @@ Student = Annotated[
         "auto: what suits the features."
     ),
 ]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes of one thread each; one per core.", show_default=False)
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Work on Ray instead: local (a cluster on this machine), auto (the one it is part of) or HOST:PORT.",
+        show_default=False,
+        metavar="ADDRESS",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Track = Annotated[
     list[str] | None,
@@ -79,6 +91,15 @@ def loading() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def where_to_run(workers: int | None, ray: str | None) -> dict[str, Any]:
+    """The arguments ``workers`` or ``executor`` of a function that runs many things."""
+    if ray is None:
+        return {"workers": workers}
+    from understudy.engines.ray_tasks import RayTasks
+
+    return {"executor": RayTasks(ray, workers=workers)}
 
 
 def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:

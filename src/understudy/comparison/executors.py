@@ -1,4 +1,5 @@
-"""Where the cells of a comparison run: processes of one thread each, this process, or whatever has a ``map``.
+"""Where the cells of a comparison run: processes of one thread each, this process, or whatever has a ``map`` (Ray's is
+in ``engines/ray_tasks.py``).
 
     executor = Processes(4)
     with closing(executor.map(job.train, cells)) as results:
@@ -185,14 +186,7 @@ class _Crew(Generic[Cell, Result]):
                 return result
         # A spawned process imports the script that started it.
         guard = '; in a script, call it under if __name__ == "__main__":' if self.start != "fork" else ""
-        reason = (
-            f"the process that worked on {cell} was killed, twice (out of memory?); what is finished is kept, use "
-            f"fewer workers or a smaller student and run again{guard}"
-        )
-        if isinstance(self.function, Guarded):
-            lost: Any = Failure(reason)
-            return cast(Result, lost)
-        raise UnderstudyError(reason)
+        return given_up(self.function, cell, guard)
 
     def dismiss(self) -> None:
         for process in self.processes:
@@ -215,6 +209,18 @@ def _crew(function: Callable[[Cell], Result], start: str) -> Iterator[_Crew[Cell
     finally:
         for process in crew.processes:
             process.join()
+
+
+def given_up(function: Callable[[Cell], Result], cell: Cell, hint: str = "") -> Result:
+    """What is said of a cell whose process was lost, and again when it was tried once more."""
+    reason = (
+        f"the process that worked on {cell} was killed, twice (out of memory?); what is finished is kept, use fewer "
+        f"workers or a smaller student and run again{hint}"
+    )
+    if isinstance(function, Guarded):
+        lost: Any = Failure(reason)
+        return cast(Result, lost)
+    raise UnderstudyError(reason)
 
 
 def usable_cores() -> int:
@@ -267,10 +273,26 @@ def _end(pipe: Any) -> None:
 
 def _receive(pipe: Any, cell: Any) -> Any:
     try:
-        status, result = pipe.recv()
+        answer = pipe.recv()
     except (EOFError, ConnectionError) as error:
         pipe.close()
         raise _Lost from error
+    return opened(answer, cell)
+
+
+def answered(function: Callable[[Any], Any], cell: Any) -> tuple[str, Any]:
+    """What a process sends back: the result, or what went wrong, in words that any process can read."""
+    try:
+        return "done", function(cell)
+    except UnderstudyError as error:
+        return "mistake", str(error)
+    except Exception:
+        return "crash", traceback.format_exc()
+
+
+def opened(answer: tuple[str, Any], cell: Any) -> Any:
+    """The result in such an answer; what went wrong is raised here."""
+    status, result = answer
     if status == "mistake":
         raise UnderstudyError(result)
     if status == "crash":
@@ -291,12 +313,7 @@ def _work(function: Callable[[Any], Any], pipe: Any, parent: int) -> None:
             return
         if message is None:
             return
-        try:
-            answer = ("done", function(*message))
-        except UnderstudyError as error:
-            answer = ("mistake", str(error))
-        except Exception:
-            answer = ("crash", traceback.format_exc())
+        answer = answered(function, *message)
         try:
             pipe.send(answer)
         except ConnectionError:

@@ -35,9 +35,13 @@ class Finding(NamedTuple):
     """What is wrong with it; None: nothing."""
 
 
-def sealed(content: Mapping[str, Any], files: Mapping[str, bytes] = NO_FILES) -> dict[str, Any]:
-    """A JSON object with the checksums of files of its folder, and of all of this."""
-    whole = unsealed(content) | ({FILES: {name: digest(stored) for name, stored in files.items()}} if files else {})
+def sealed(
+    content: Mapping[str, Any], files: Mapping[str, bytes] = NO_FILES, *, digests: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A JSON object with the checksums of files of its folder, and of all of this. ``digests``: where whoever wrote
+    the files told them."""
+    digests = digests or {name: digest(stored) for name, stored in files.items()}
+    whole = unsealed(content) | ({FILES: dict(digests)} if digests else {})
     return {**whole, SEAL: _json_digest(whole)}
 
 

@@ -278,17 +278,28 @@ def _source(path: Path, columns: Mapping[str, str]) -> Source:
     return reader(path)
 
 
+def shards_of(path: Path) -> list[Path]:
+    """The .parquet shards of a folder, in the order of their names; none where it holds something else."""
+    return _alike(path, ".parquet")
+
+
+def _alike(path: Path, suffix: str) -> list[Path]:
+    """The files of one kind, where there are any; then there must be no others."""
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    alike = [file for file in files if file.suffix.lower() == suffix]
+    if alike and len(alike) < len(files):
+        what = {".parquet": ".parquet shards", ".npy": ".npy columns"}[suffix]
+        other = next(file for file in files if file not in alike)
+        raise UnderstudyError(f"{path} holds {what} and {other.name}; keep one kind of files in a folder")
+    return alike
+
+
 def _folder_source(path: Path) -> Source:
     """Shards of one table, columns as .npy files, a folder of ``datasets``, or images; by what lies in the folder."""
     if is_datasets_folder(path):
         return datasets_source(path)
-    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
-    shards = [file for file in files if file.suffix.lower() == ".parquet"]
-    arrays = [file for file in files if file.suffix.lower() == ".npy"]
-    for alike, what in ((shards, ".parquet shards"), (arrays, ".npy columns")):
-        if alike and len(alike) < len(files):
-            other = next(file for file in files if file not in alike)
-            raise UnderstudyError(f"{path} holds {what} and {other.name}; keep one kind of files in a folder")
+    shards = shards_of(path)
+    arrays = [] if shards else _alike(path, ".npy")
     if shards:
         return parquet_source(path, shards)
     if arrays:

@@ -26,7 +26,21 @@ BATCH_ROWS = 1 << 16
 
 def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     files = [path] if shards is None else list(shards)
-    rows, names = 0, list[str]()
+    counts, kinds = read_footers(files)
+    rows, names = sum(counts), list(kinds)
+
+    def read(name: str, role: str) -> Array:
+        return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
+
+    def stored(name: str) -> Any:
+        return pa.chunked_array(list(_batches(files, name, kinds[name], BATCH_ROWS)))
+
+    return Source(names, rows, read, stored=stored)
+
+
+def read_footers(files: Sequence[Path]) -> tuple[list[int], dict[str, Any]]:
+    """How many rows each file has, and what the columns of all of them hold: the same, or it is an error."""
+    counts: list[int] = []
     kinds: dict[str, Any] = {}
     for file in files:
         try:
@@ -37,17 +51,13 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
         if count < 0:
             raise UnderstudyError(f"{file} announces {count} rows; write it again")
         own = dict(zip(schema.names, schema.types, strict=True))
-        names, kinds = names or schema.names, kinds or own
+        twice = [name for name in own if schema.names.count(name) > 1]
+        if twice:
+            raise UnderstudyError(f"{file}: two columns are named {twice[0]!r}; rename one")
+        kinds = kinds or own
         _check_same_columns(kinds, own, files[0], file)
-        rows += count
-
-    def read(name: str, role: str) -> Array:
-        return _read(files, name, kinds[name], rows, role=role, where=f"{path}: column {name!r}")
-
-    def stored(name: str) -> Any:
-        return pa.chunked_array(list(_batches(files, name, kinds[name], BATCH_ROWS)))
-
-    return Source(names, rows, read, stored=stored)
+        counts.append(count)
+    return counts, kinds
 
 
 def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:

@@ -1,0 +1,123 @@
+"""A pool as Parquet shards: which there are, and where each one's rows stand among all.
+
+    pool = list_shards("pool")                  # reads the files' footers only
+    pool.rows, len(pool)                        # rows of all of them; shards
+    table = pool[3].read({"label": "truth"})    # one shard as a table, a column when it is asked for
+
+Rows are numbered over all shards in the order of the files' names, and these numbers, like the ids, do not depend on
+who works on which shard. Shards without a row are passed over.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from understudy.comparison.executors import Executor
+from understudy.errors import UnderstudyError
+from understudy.store.settings import fingerprint
+from understudy.tables.readers.parquet import read_footers
+from understudy.tables.table import Table, read_table, shards_of
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Shard:
+    number: int
+    path: Path
+    first: int
+    """The number of its first row among all rows."""
+    rows: int
+
+    def __str__(self) -> str:
+        return f"shard {self.path}"
+
+    def read(self, columns: Mapping[str, str] | None = None) -> Table:
+        table = read_table(self.path, columns=columns)
+        if len(table) != self.rows:
+            raise UnderstudyError(
+                f"{self.path} has {len(table)} rows now and had {self.rows}; do not change a pool in use"
+            )
+        return table
+
+
+@dataclass(frozen=True)
+class Shards(Sequence[Shard]):
+    path: Path
+    shards: tuple[Shard, ...]
+    names: tuple[str, ...]
+    """Of the columns."""
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        return self.shards[number]
+
+    @property
+    def rows(self) -> int:
+        return self.shards[-1].first + self.shards[-1].rows
+
+    def fingerprint(self) -> str:
+        """Changes where a file does: by name, size and time of change, not by a look into it."""
+        stats = [(shard.path, shard.path.stat()) for shard in self]
+        return fingerprint([(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
+
+
+def is_sharded(path: Path) -> bool:
+    return path.is_dir() and bool(shards_of(path))
+
+
+def list_shards(path: str | Path) -> Shards:
+    """A folder of .parquet files with the same columns, or one such file."""
+    path = Path(path)
+    if path.is_file() and path.suffix.lower() == ".parquet":
+        files = [path]
+    elif path.is_dir():
+        files = shards_of(path)
+    else:
+        files = []
+    if not files:
+        raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
+    counts, kinds = read_footers(files)
+    shards: list[Shard] = []
+    first = 0
+    for file, count in zip(files, counts, strict=True):
+        if count:
+            shards.append(Shard(len(shards), file, first, count))
+            first += count
+    if not shards:
+        raise UnderstudyError(f"{path}: no shard holds a row; check how they were written")
+    return Shards(path, tuple(shards), tuple(kinds))
+
+
+def gathered(
+    executor: Executor, function: Callable[[Shard], Result], shards: Sequence[Shard]
+) -> Iterator[tuple[Shard, Result]]:
+    """What a function makes of every shard, in the order of the shards whoever is first: what is added up in floating
+    point adds up to the same. What comes early waits, so results should be small."""
+    early: dict[int, Result] = {}
+    place = 0
+    with closing(executor.map(function, shards)) as results:
+        for number, result in results:
+            early[number] = result
+            while place in early:
+                yield shards[place], early.pop(place)
+                place += 1
+
+
+@dataclass(frozen=True)
+class OnTable:
+    """A function of a table, asked about a shard."""
+
+    function: Callable[[Table], Any]
+    columns: Mapping[str, str]
+
+    def __call__(self, shard: Shard) -> Any:
+        return self.function(shard.read(self.columns))
