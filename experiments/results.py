@@ -107,6 +107,11 @@ SECTIONS = {
         "right less often than not (TREC) or mostly silent (YouTube) gold brings 10 points and more; where their "
         "majority is nearly always right (SMS) it brings nothing, and costs nothing.",
     ),
+    "label_budget": (
+        "Who should label what",
+        "A budget planned by `us.plan_labels` beside asking one source for everything at the same price, on data whose "
+        "truth is known (`experiments/label_budget.py`).",
+    ),
     "six_tables": (
         "Six tables, and no option but the files",
         "What `understudy train` and `understudy compare` make of reviews, questions, comments, messages, a census "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from understudy import maths, models
     from understudy.acquisition.select import select
+    from understudy.active.label_plan import plan_labels
     from understudy.auditing.audit import audit
     from understudy.comparison.auto import auto
     from understudy.comparison.compare import compare
@@ -91,6 +92,7 @@ __all__ = [
     "maths",
     "models",
     "noise",
+    "plan_labels",
     "ray",
     "read_answers",
     "read_examples",
@@ -109,6 +111,7 @@ __all__ = [
 # prediction, should not wait for what others need. A test holds this table to the imports above.
 _HOMES = {
     "acquisition.select": "select",
+    "active.label_plan": "plan_labels",
     "auditing.audit": "audit",
     "comparison.auto": "auto",
     "comparison.compare": "compare",

@@ -9,6 +9,7 @@ import typer
 
 import understudy
 from understudy.cli.audit import audit_command
+from understudy.cli.budget import budget_command
 from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
 from understudy.cli.example import example_command
@@ -48,6 +49,7 @@ app.command("predict")(predict_command)
 app.command("export")(export_command)
 app.command("select")(select_command)
 app.command("tasks")(tasks_command)
+app.command("budget")(budget_command)
 app.command("trail")(trail_command)
 app.command("verify")(verify_command)
 app.command("upgrade")(upgrade_command)

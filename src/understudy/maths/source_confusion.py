@@ -31,7 +31,7 @@ from understudy.errors import UnderstudyError
 
 FOLDS = 5
 STRENGTHS = (3.0, 10.0, 30.0, 100.0)
-_SHARPNESS = torch.arange(2, 21, dtype=torch.float64) / 20
+SHARPNESS = torch.arange(2, 21, dtype=torch.float64) / 20
 # Numbers looked up together: 8 MB as float64.
 _BUDGET = 1 << 20
 
@@ -98,10 +98,10 @@ def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> 
     least, strength, sharpness = float("inf"), STRENGTHS[0], 1.0
     for tried in STRENGTHS:
         joint = _cross_joint(votes, y, classes, fold, strength=tried)
-        losses = torch.stack([-(b * joint).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in _SHARPNESS])
+        losses = torch.stack([-(b * joint).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in SHARPNESS])
         best = int(losses.argmin())
         if float(losses[best]) < least:
-            least, strength, sharpness = float(losses[best]), tried, float(_SHARPNESS[best])
+            least, strength, sharpness = float(losses[best]), tried, float(SHARPNESS[best])
     return replace(fit_sources(votes, y, classes, strength=strength), sharpness=sharpness)
 
 

@@ -1,0 +1,206 @@
+"""The files around a plan for labels: what the sources have said, and the rows that each is to be asked about.
+
+given = read_sources(gold, pool, known, ["small", "human"], columns, classes=None)
+write_plan(out, plan_labels(prices, budget, answers=given.answers, …), given)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.active.oracle import write_columns
+from understudy.active.plan_result import LabelPlan, why_asked
+from understudy.data.checks import check_labels
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Hard, Labels
+from understudy.labels.votes import Votes
+from understudy.store.files import write_json
+from understudy.tables.labelling import Labelling, find_labelling, read_teacher
+from understudy.tables.table import Table, read_table
+
+GOLD_FILE, PLAN = "gold.csv", "plan.json"
+TEACHER = "teacher"
+"""The source of a single ``teacher_label``."""
+
+
+@dataclass(frozen=True)
+class GivenSources:
+    names: list[str]
+    """Of all sources: those with a price, then the others of the files."""
+    classes: int
+    class_names: Sequence[str]
+    ids: np.ndarray[Any, Any]
+    """Of the pool's rows that are not gold; those of gold are ``gold_ids``."""
+    gold_ids: np.ndarray[Any, Any]
+    answers: Tensor
+    """``(N, A)``, −1: not asked."""
+    gold_answers: Tensor
+    gold_y: Tensor
+    known: Tensor | None
+    """The truth's chances ``(N, C)``."""
+
+
+def read_sources(
+    gold: Path | None, pool: Path, known: Path | None, priced: Sequence[str], columns: Mapping[str, str],
+    classes: int | Sequence[str] | None,
+) -> GivenSources:  # fmt: skip
+    table = read_table(pool, columns=columns)
+    tables = {} if gold is None else {"gold": read_table(gold, columns=columns)}
+    of_known = [] if known is None else [_known_table(known)]
+    _prepare([table, *tables.values(), *of_known])
+    how = find_labelling(tables, table, classes, "majority")
+    said = read_teacher(table, how)
+    count = _count(how, said, classes)
+    names = [*priced, *(name for name in _names(said) if name not in priced)]
+    votes = _votes(said, names, len(table), table)
+    assert table.ids is not None
+    stays, y, on_gold, gold_ids = np.arange(len(table)), torch.empty(0, dtype=torch.long), votes[:0], table.ids[:0]
+    if gold is not None:
+        trusted = tables["gold"]
+        if "label" not in trusted.names:
+            raise UnderstudyError(f"{gold} has no column 'label'; gold needs the true class of every row")
+        y = check_labels(how.numbers(trusted, "label"), trusted.where("label"))
+        at = torch.from_numpy(trusted.rows_in(table))
+        own = _votes(read_teacher(trusted, how), names, len(trusted), trusted)
+        on_pool = torch.where((at >= 0).unsqueeze(1), votes[at.clamp_min(0)], -1)
+        assert trusted.ids is not None
+        on_gold, gold_ids = torch.where(own >= 0, own, on_pool), trusted.ids
+        stays = table.rows_without([trusted])
+        count = max(count, int(y.max()) + 1)
+    if not len(stays):
+        raise UnderstudyError(f"{pool}: every row is gold; add other pool rows")
+    ids = table.ids[stays]
+    names_of = how.names.names if how.names is not None else tuple(map(str, range(count)))
+    chances = _chances(of_known[0], table.rows_in(of_known[0])[stays], ids, how, count) if of_known else None
+    return GivenSources(names, count, names_of, ids, gold_ids, votes[torch.from_numpy(stays)], on_gold, y, chances)
+
+
+def _prepare(tables: Sequence[Table]) -> None:
+    """Ids that can meet: where one file has text, all have."""
+    for one in tables:
+        if "id" not in one.names:
+            raise UnderstudyError(f"{one.path} has no column 'id', by which answers find their rows; add it")
+    if any(one.has_text_ids for one in tables):
+        for one in tables:
+            one.spell_ids()
+
+
+def _count(how: Labelling, said: Labels | None, classes: Any) -> int:
+    if how.names is not None:
+        return len(how.names)
+    seen = 0 if said is None else int(said.answers().max()) + 1
+    return max(2, how.classes or 0, seen, classes if isinstance(classes, int) else 0)
+
+
+def _names(said: Labels | None) -> Sequence[str]:
+    if said is None:
+        return ()
+    if isinstance(said, Votes):
+        return said.sources or tuple(map(str, range(said.votes.shape[1])))
+    if isinstance(said, Hard):
+        return (TEACHER,)
+    raise UnderstudyError(
+        f"the pool's labels are {said.title}, not the answers of sources; give them by --known, and answers in columns "
+        "teacher_vote_NAME"
+    )
+
+
+def _votes(said: Labels | None, names: Sequence[str], rows: int, table: Table) -> Tensor:
+    """``(rows, A)`` in the order of ``names``, −1 where a source said nothing."""
+    votes = torch.full((rows, len(names)), -1)
+    for name, column in zip(
+        _names(said), said.answers().long().reshape(rows, -1).T if said is not None else (), strict=True
+    ):
+        if name in names:
+            votes[:, names.index(name)] = column
+    return votes
+
+
+def _known_table(path: Path) -> Table:
+    """What ``understudy reconcile`` or ``predict`` wrote."""
+    table = read_table(path)
+    return read_table(path, columns={"teacher_probs": "probabilities"}) if "probabilities" in table.names else table
+
+
+def _chances(table: Table, at: Any, ids: Any, how: Labelling, classes: int) -> Tensor:
+    """In the order of the pool's rows, which are the rows ``at`` of the table."""
+    said = read_teacher(table, how)
+    if said is None:
+        raise UnderstudyError(
+            f"{table.path} has no 'teacher_probs' or 'probabilities'; name what reconcile or predict wrote"
+        )
+    if (at < 0).any():
+        raise UnderstudyError(
+            f"{table.path} says nothing of id {ids[int((at < 0).argmax())]!r}; write it of the whole pool"
+        )
+    return said.dense(torch.from_numpy(at), classes).double()
+
+
+def write_plan(out: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
+    """A file for every source that is asked something; the names of the files."""
+    out.mkdir(parents=True)
+    written = []
+    for one in plan.sources:
+        purposes = {
+            "trial": (plan.trials.get(one.name), given.gold_ids),
+            "beside new gold": (plan.gold_asks.get(one.name), given.ids),
+            "better or more labels": (plan.asks.get(one.name), given.ids),
+        }
+        parts = [
+            _lines(plan, rows, ids, purpose, given)
+            for purpose, (rows, ids) in purposes.items()
+            if rows is not None and len(rows)
+        ]
+        if parts:
+            written.append(f"{one.name}.csv")
+            write_columns(
+                out / written[-1], {name: [cell for part in parts for cell in part[name]] for name in parts[0]}
+            )
+    if len(plan.gold):
+        written.append(GOLD_FILE)
+        # Drawn at random, so that they may estimate (tables/answers.py).
+        lines = _lines(plan, plan.gold, given.ids, "new gold", given)
+        write_columns(out / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
+    write_json(out / PLAN, _numbers(plan))
+    return [*written, PLAN]
+
+
+def _lines(
+    plan: LabelPlan, rows: Tensor, ids: np.ndarray[Any, Any], purpose: str, given: GivenSources
+) -> dict[str, list[Any]]:
+    about_gold = purpose == "trial"
+    chance, best = plan.known[rows].max(1) if not about_gold else (torch.empty(0), torch.empty(0))
+    blank = [None] * len(rows)
+    return {
+        "id": ids[rows.numpy()].tolist(),
+        "purpose": [purpose] * len(rows),
+        "gain": blank if about_gold else [round(gain, 4) for gain in plan.gain[rows].tolist()],
+        "why": ["to learn how good it is"] * len(rows) if about_gold else why_asked(plan, rows, given.class_names),
+        "predicted": blank if about_gold else [given.class_names[label] for label in best.tolist()],
+        "confidence": blank if about_gold else [round(value, 4) for value in chance.tolist()],
+        "label": blank,
+    }
+
+
+def _numbers(plan: LabelPlan) -> dict[str, Any]:
+    return {
+        "format": 1, "budget": plan.budget, "cost": plan.cost, "trusted": plan.trusted, "words": list(plan.words),
+        "expected_errors": {"now": plan.errors[0], "then": plan.errors[1]},
+        "clean_labels": {"now": plan.clean[0], "then": plan.clean[1]},
+        "new_gold": len(plan.gold),
+        "weighed": [{"new_gold": count, "clean_labels": value} for count, value in plan.splits],
+        "sources": [
+            {
+                "name": one.name, "price": one.price, "rows": len(plan.asks.get(one.name, ())),
+                "beside_new_gold": len(plan.gold_asks.get(one.name, ())), "trial": len(plan.trials.get(one.name, ())),
+                "right": None if not one.right.known else [one.right.estimate, one.right.low, one.right.high],
+                "gold_rows": int(one.right.rows), "left_out": one.left_out or None,
+            }
+            for one in plan.sources
+        ],
+    }  # fmt: skip
