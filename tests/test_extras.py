@@ -28,3 +28,11 @@ def test_front_ends_load_nothing_before_they_are_used() -> None:
     code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_label_page_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from understudy.web.serve import LabelServer
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(us.UnderstudyError, match=r"the label page needs .*: pip install 'understudy\[label\]'"):
+        LabelServer(None, None)  # type: ignore[arg-type]

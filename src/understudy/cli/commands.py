@@ -15,6 +15,7 @@ from understudy.cli.demo import demo_command
 from understudy.cli.example import example_command
 from understudy.cli.export import export_command
 from understudy.cli.import_answers import import_command
+from understudy.cli.label import label_command
 from understudy.cli.predict import predict_command
 from understudy.cli.reconcile import reconcile_command
 from understudy.cli.reproduce import reproduce_command
@@ -50,6 +51,7 @@ app.command("export")(export_command)
 app.command("select")(select_command)
 app.command("tasks")(tasks_command)
 app.command("budget")(budget_command)
+app.command("label")(label_command)
 app.command("trail")(trail_command)
 app.command("verify")(verify_command)
 app.command("upgrade")(upgrade_command)

@@ -183,6 +183,11 @@ class AnswerBook:
             self.file.add_leases([*kept, *rows], annotator, Lease(tab, now + self.lease))
             return self._shown(standing, rows, annotator, suggests)
 
+    def give_back(self, annotator: str, *, tab: str = "") -> None:
+        """The rows that a tab had go to whoever comes next."""
+        with self.file.writing():
+            self.file.give_back(annotator, tab)
+
     def show(self, id: str, annotator: str, suggests: Callable[[str], bool] | None = None) -> bool:
         """Whether a row that a person has may be shown to them with a suggestion; kept, as in ``hand_out``."""
         with self.file.writing() as standing:
@@ -247,18 +252,39 @@ class AnswerBook:
         with self.file.looking() as standing:
             return sorted(who for who, lines in standing.history.items() if lines)
 
+    def shared(self) -> list[list[str | None]]:
+        """What people said of the rows that several of them answered."""
+        with self.file.looking() as standing:
+            return [[stack[-1].label for stack in standing.given[row].values()] for row in standing.shared]
+
     def votes(self, by: str = "majority") -> "tuple[list[str], Votes]":
         """Ids with an answer, and what everybody said of them, as a teacher's labels."""
         from understudy.labels.votes import Votes
 
         given, people = self.given(), self.annotators()
-        place = {name: number for number, name in enumerate(self.classes)}
-        table = [
-            [place.get(each[who].label or "", -1) if who in each else -1 for who in people] for each in given.values()
-        ]
-        if not table:
+        if not given:
             raise UnderstudyError(f"{self.path} holds no answers yet; label some rows first")
-        return list(given), Votes(table, len(self.classes), by=by, sources=people)
+        said = [[each[who].label if who in each else None for who in people] for each in given.values()]
+        return list(given), Votes(self._numbered(said), len(self.classes), by=by, sources=people)
+
+    def agreement(self) -> tuple[float | None, int]:
+        """Krippendorff's alpha of the rows that several people gave a class, and how many these are."""
+        import torch
+
+        from understudy.maths.agreement import krippendorff_alpha
+
+        labels = [[label for label in row if label is not None] for row in self.shared()]
+        labels = [row for row in labels if len(row) > 1]
+        if not labels:
+            return None, 0
+        # Who said it does not matter to alpha: the answers of a row stand side by side, and gaps behind.
+        width = max(map(len, labels))
+        votes = self._numbered([[*row, *[None] * (width - len(row))] for row in labels])
+        return krippendorff_alpha(torch.tensor(votes), len(self.classes)), len(labels)
+
+    def _numbered(self, rows: Iterable[Iterable[str | None]]) -> list[list[int]]:
+        place = {name: number for number, name in enumerate(self.classes)}
+        return [[-1 if label is None else place[label] for label in row] for row in rows]
 
     def wait(self, seconds: float, ids: Collection[str] | None = None) -> bool:
         """Until these rows (or all) have their answers, from any process, or the time is up; whether they have."""

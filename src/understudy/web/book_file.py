@@ -164,6 +164,10 @@ class BookFile:
         if self._standing.end_leases(until):
             self._file.execute("DELETE FROM leases WHERE until<=?", (until,))
 
+    def give_back(self, annotator: str, tab: str) -> None:
+        if self._standing.give_back(annotator, tab):
+            self._file.execute("DELETE FROM leases WHERE annotator=? AND tab=?", (annotator, tab))
+
     def add_suggested(self, rows: Iterable[int], annotator: str) -> None:
         """This person saw a suggestion for these rows."""
         self._file.executemany("INSERT OR IGNORE INTO suggested VALUES (?, ?)", [(row, annotator) for row in rows])

@@ -53,6 +53,8 @@ class Standing:
         """By person, the same by name, in the order given."""
         self.leases: dict[int, dict[str, Lease]] = {}
         self.finished = 0
+        self.shared: set[int] = set()
+        """Rows that several people answered."""
         self._ahead: Counter[str] = Counter()
         """By person, rows they answered that still need somebody else."""
         self._start: Counter[str] = Counter()
@@ -83,13 +85,22 @@ class Standing:
         if not self.given[line.row]:
             del self.given[line.row]
         self._count(line.row, 1)
+        (self.shared.add if len(self.given.get(line.row, ())) > 1 else self.shared.discard)(line.row)
 
     def end_leases(self, until: float) -> int:
         """Those that ran out; how many."""
-        over = [(row, who) for row, held in self.leases.items() for who, lease in held.items() if lease.until <= until]
-        for row, annotator in over:
+        return self._end([(row, who) for row, who, lease in self._leases() if lease.until <= until])
+
+    def give_back(self, annotator: str, tab: str) -> int:
+        return self._end([(row, who) for row, who, lease in self._leases() if (who, lease.tab) == (annotator, tab)])
+
+    def _leases(self) -> Iterator[tuple[int, str, Lease]]:
+        return ((row, who, lease) for row, held in self.leases.items() for who, lease in held.items())
+
+    def _end(self, leases: list[tuple[int, str]]) -> int:
+        for row, annotator in leases:
             self._end_lease(row, annotator)
-        return len(over)
+        return len(leases)
 
     def _end_lease(self, row: int, annotator: str) -> None:
         held = self.leases.get(row, {})

@@ -1,0 +1,228 @@
+"""``understudy label``: a page where people label rows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli import shared
+from understudy.errors import UnderstudyError
+
+if TYPE_CHECKING:
+    from understudy.web.answers import AnswerBook
+    from understudy.web.cards import Cards
+
+PORT = 8420
+SHOWN, PEOPLE, SERVED = "What is shown", "Several people", "The server"
+
+
+def label_command(
+    rows: Annotated[
+        Path, typer.Argument(help="The rows to label: a batch of select, or any file train reads.", show_default=False)
+    ],
+    pool: Annotated[
+        Path | None, typer.Option(help="The file to show them from, where ROWS has ids alone.", show_default=False)
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Their names (neg,pos), how many, or a file with one a line.", show_default=False),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="A finished training with the same classes.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="For the answers, at the end; without: ROWS-answers.csv.", show_default=False)
+    ] = None,
+    book: Annotated[
+        Path | None, typer.Option(help="The file that keeps every answer; without: ROWS.book.", show_default=False)
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write what was answered until now here, and serve nothing.", show_default=False)
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="ROWS are a random sample: their answers may measure the teacher.")
+    ] = False,
+    column: shared.Column = None,
+    text: Annotated[
+        str | None, typer.Option(help="The column of texts.", show_default=False, rich_help_panel=SHOWN)
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="The column of images.", show_default=False, rich_help_panel=SHOWN)
+    ] = None,
+    show: Annotated[
+        str | None, typer.Option(help="Columns for a table (age,job).", show_default=False, rich_help_panel=SHOWN)
+    ] = None,
+    highlight: Annotated[
+        list[str] | None,
+        typer.Option(help="A word to mark in texts; repeat for more.", show_default=False, rich_help_panel=SHOWN),
+    ] = None,
+    guideline: Annotated[
+        Path | None, typer.Option(help="A Markdown file to read beside.", show_default=False, rich_help_panel=SHOWN)
+    ] = None,
+    show_suggestion: Annotated[
+        bool,
+        typer.Option(
+            "--show-suggestion", help="What the student or teacher says; such answers never estimate.",
+            rich_help_panel=SHOWN,
+        ),
+    ] = False,
+    annotator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who labels, with a link of their own; repeat for more. Without: you.", show_default=False,
+            rich_help_panel=PEOPLE,
+        ),
+    ] = None,
+    overlap: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows that several people get.", min=0, max=1, show_default=False, rich_help_panel=PEOPLE
+        ),
+    ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(
+            help="How many get such a row; without: 2.", min=2, show_default=False, rich_help_panel=PEOPLE
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Other machines reach the page by another; it is not encrypted.", rich_help_panel=SERVED)
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Without: {PORT}, or a free one.", min=0, max=65535, show_default=False, rich_help_panel=SERVED
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Label rows by hand, on a page in the browser: keys 1 to 9, skip, undo, on a phone too.
+
+    ROWS is what `understudy select` wrote (with `--pool`, the file that its ids are in), or any file with an `id`: a
+    text, an image or a table of its columns is shown, and nothing of what a teacher or a student said. Every answer is
+    in the book (`ROWS.book`) before the next is asked for; stop and start as you like. Ctrl-C ends it and writes
+    `ROWS-answers.csv`, which `train --gold +FILE` takes. With several `--annotator`, each has a link, rows go to one
+    person at a time but for the `--overlap`, and what each said is in `ROWS-votes.parquet` as well: a pool with votes.
+
+    Rows that select chose train and never measure the teacher. Say `--random` of a random sample, whose answers may do
+    both; suggestions are never shown for those. The page is for this machine alone unless `--host` says otherwise.
+
+    Examples:
+
+    `understudy label batch.csv --pool pool.parquet --run runs/first`
+
+    `understudy label reviews.csv --classes neg,pos --random --guideline guideline.md`
+
+    `understudy label reviews.csv --classes neg,pos --annotator ann --annotator bob --overlap 0.2`
+    """
+    with shared.loading():
+        from understudy.web.answers import AnswerBook
+        from understudy.web.cards import Cards
+        from understudy.web.export import write_answers
+
+    mapping = shared.read_mapping(column)
+    kept = book or rows.with_name(f"{rows.stem}.book")
+    if export is not None:
+        with AnswerBook(kept) as answers:
+            typer.echo(str(write_answers(answers, export, rows=rows)))
+        return
+    cards = Cards.of(
+        rows, pool, columns=mapping, text=text, image=image, fields=shared.read_list(show), words=highlight or ()
+    )
+    names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
+    with AnswerBook(kept, names, overlap=overlap, people=people) as answers:
+        answers.add(cards.ids, chosen=cards.chosen if cards.chosen is not None else not random)
+        _serve(
+            answers, cards, out or rows.with_name(f"{rows.stem}-answers.csv"), annotators=annotator, host=host,
+            port=port, guideline=guideline, show_suggestion=show_suggestion,
+        )  # fmt: skip
+
+
+def _serve(
+    book: "AnswerBook",
+    cards: "Cards",
+    out: Path,
+    *,
+    annotators: Sequence[str] | None,
+    host: str,
+    port: int | None,
+    guideline: Path | None,
+    show_suggestion: bool,
+) -> None:
+    """Until Ctrl-C; the answers are written however it ends, and once all are there."""
+    from understudy.store.trail import who
+    from understudy.web.export import check_export
+    from understudy.web.guideline import read_guideline
+    from understudy.web.serve import LabelServer, free_port
+
+    check_export(book, out)
+    if guideline is not None:
+        read_guideline(guideline)
+    missing = [id for id in book.waiting() if id not in cards.places]
+    if missing:
+        raise UnderstudyError(
+            f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
+            "name another --book"
+        )
+    people = list(annotators or [who()])
+    server = LabelServer(
+        book, cards, annotators=people, host=host, port=free_port(host, PORT) if port is None else port,
+        title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,
+    )  # fmt: skip
+    left = len(book.waiting())
+    typer.echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is kept in {book.path}")
+    for name, url in server.urls.items():
+        typer.echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
+    typer.echo("Ctrl-C ends it.")
+    try:
+        with server:
+            while left and not book.wait(60):
+                pass
+            if left:
+                typer.echo("All rows are answered.")
+                _write(book, cards, out)
+            while True:
+                server.wait(60)
+    except KeyboardInterrupt:
+        typer.echo("")
+    finally:
+        _write(book, cards, out)
+
+
+def _write(book: "AnswerBook", cards: "Cards", out: Path) -> None:
+    from understudy.web.export import write_answers, write_votes
+
+    people = book.annotators()
+    if not people:
+        typer.echo("No answers yet; nothing is written.")
+        return
+    typer.echo(str(write_answers(book, out, rows=cards.rows.path)))
+    if len(people) > 1:
+        votes = out.with_name(f"{out.stem.removesuffix('-answers')}-votes.parquet")
+        write_votes(book, votes, cards)
+        alpha, shared_rows = book.agreement()
+        agreed = "" if alpha is None else f"; they agree with alpha {alpha:.2f} on {shared_rows:,} rows"
+        typer.echo(f"Votes of {len(people)} people{agreed}: {votes}")
+
+
+def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
+    """As typed, as of the run, or as the files have them."""
+    if typed is not None:
+        if Path(typed).is_file():
+            lines = Path(typed).read_text(encoding="utf-8-sig").splitlines()
+            return [line.strip() for line in lines if line.strip()]
+        given = shared.read_classes(typed)
+        return [str(number) for number in range(given)] if isinstance(given, int) else list(given or ())
+    if run is not None:
+        from understudy.training.run import Run
+
+        names = Run.load(run, must_be_sealed=True).config.get("class_names")
+        if not names:
+            raise UnderstudyError(f"the classes of {run} have numbers alone; say how many there are: --classes 10")
+        return [str(name) for name in names]
+    from understudy.tables.labelling import find_labelling
+
+    how = find_labelling({}, cards.shown, None, "majority")
+    if how.names is None:
+        raise UnderstudyError(f"{cards.shown.path} does not name the classes; write --classes neg,pos, or --run FOLDER")
+    return list(how.names.names)

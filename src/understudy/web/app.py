@@ -1,0 +1,253 @@
+"""What the page asks for, and what it gets: one route each, behind the guard of ``web/access.py``.
+
+| request | answer |
+| --- | --- |
+| ``GET /open/TOKEN`` | the cookie, and on to the page |
+| ``GET /`` ``/page.css`` ``/page.js`` | the page |
+| ``GET /api/session`` | who one is, the classes, the last answers (for undo) |
+| ``POST /api/sync`` | answers in; the next rows and how far one is out. The one that runs all day |
+| ``GET /api/agreement`` | Krippendorff's alpha |
+| ``GET /image?id=…`` | a row's picture |
+
+``sync`` takes *events*, each with a name of the browser's making (``{"name", "id", "label"}``, ``label`` null: cannot
+say; ``{"name", "undoes"}``), and may be sent again and again: what was kept before is kept once. Answers and the leases
+of the rows that follow are one transaction.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from understudy.errors import UnderstudyError
+from understudy.web.access import HEADERS, Access
+from understudy.web.answers import AnswerBook
+from understudy.web.cards import Card, Cards
+from understudy.web.guideline import guideline_html
+
+MOST_EVENTS, MOST_ROWS, MOST_BYTES = 200, 20, 1 << 18
+_NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_TAB = re.compile(r"[A-Za-z0-9_-]{0,64}")
+_OPEN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Understudy</title>
+<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0;url=/"><a href="/">Go to the page</a></html>"""
+_STRANGER = "Open the link that understudy label printed: it holds the key to this page."
+
+
+class LabelApp:
+    """Everything a browser is told, for one book."""
+
+    def __init__(
+        self,
+        book: AnswerBook,
+        cards: Cards,
+        access: Access,
+        *,
+        title: str,
+        guideline: Path | None = None,
+        show_suggestion: bool = False,
+    ) -> None:
+        self.book, self.cards, self.access, self.title, self.guideline = book, cards, access, title, guideline
+        self._suggests = cards.suggests if show_suggestion else None
+        self._alpha: tuple[float, Any] = (0.0, None)
+        page = files("understudy.web") / "page"
+        self._files = {name: (page / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
+        routes = [
+            Route("/", self.page),
+            Route("/page.css", self.css),
+            Route("/page.js", self.script),
+            Route("/api/session", self.session),
+            Route("/api/sync", self.sync, methods=["POST"]),
+            Route("/api/agreement", self.agreement),
+            Route("/image", self.image),
+        ]
+        self.asgi = Guard(Starlette(routes=routes), access)
+
+    def page(self, request: Request) -> Response:
+        html = self._files["page.html"].replace("<!-- guideline -->", guideline_html(self.guideline))
+        return HTMLResponse(html)
+
+    def css(self, request: Request) -> Response:
+        return Response(self._files["page.css"], media_type="text/css")
+
+    def script(self, request: Request) -> Response:
+        return Response(self._files["page.js"], media_type="text/javascript")
+
+    def session(self, request: Request) -> Response:
+        annotator: str = request.state.annotator
+        return JSONResponse(
+            {
+                "book": self.book.settings["book"],
+                "annotator": annotator,
+                "title": self.title,
+                "classes": self.book.classes,
+                "lease": self.book.lease,
+                "several": len(self.access.tokens) > 1,
+                "guideline": self.guideline is not None,
+                "history": self._history(annotator),
+            }
+        )
+
+    async def sync(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                return PlainTextResponse("too much at once", 413)
+        try:
+            asked = Asked(json.loads(body))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return PlainTextResponse("not what the page sends", 400)
+        if asked.book != self.book.settings["book"] or asked.annotator != request.state.annotator:
+            return PlainTextResponse("another book or another person's link was opened in this browser", 409)
+        return JSONResponse(await run_in_threadpool(self._sync, asked))
+
+    def _sync(self, asked: "Asked") -> dict[str, Any]:
+        who, book = asked.annotator, self.book
+        with book.together():
+            results = [self._take(event, asked) for event in asked.events]
+            if asked.leaves:
+                book.give_back(who, tab=asked.tab)
+            have = book.are_open(asked.have, who)
+            rows = book.hand_out(who, tab=asked.tab, count=asked.count, have=have, suggests=self._suggests)
+            progress = book.progress(who)
+        return {
+            "results": results,
+            "rows": [self._card(id, shown) for id, shown in rows.items()],
+            "gone": [id for id in asked.have if id not in have],
+            "progress": vars(progress),
+        }
+
+    def _take(self, event: Mapping[str, Any], asked: "Asked") -> dict[str, Any]:
+        """What became of an event; one that is refused changes nothing and stops no other."""
+        who, name = asked.annotator, event["name"]
+        try:
+            if "undoes" not in event:
+                self.book.answer(
+                    event["id"], event["label"], annotator=who, name=name, seconds=_seconds(event.get("seconds"))
+                )
+                return {"name": name, "kept": True}
+            id = self.book.undo(annotator=who, undoes=event["undoes"], name=name, tab=asked.tab)
+            assert id is not None
+            return {"name": name, "kept": True, "row": self._card(id, self.book.show(id, who, self._suggests))}
+        except UnderstudyError as error:
+            return {"name": name, "kept": False, "why": str(error)}
+
+    def _card(self, id: str, shown: bool) -> Card:
+        if id not in self.cards.places:  # answered in an earlier file, and undone
+            return {"id": id, "text": [("(the file has no such row any more)", False)], "image": False, "fields": []}
+        return {**self.cards.card(id), "suggestion": self.cards.suggestion(id) if shown else None}
+
+    def _history(self, annotator: str) -> list[dict[str, Any]]:
+        return [{"name": name, "id": id, "label": label} for name, id, label in self.book.history(annotator)]
+
+    def agreement(self, request: Request) -> Response:
+        """At most once in some seconds: all shared rows are gone through."""
+        made, found = self._alpha
+        if time.monotonic() - made > 5:
+            found = self.book.agreement()
+            self._alpha = time.monotonic(), found
+        return JSONResponse({"alpha": found[0], "rows": found[1]})
+
+    def image(self, request: Request) -> Response:
+        try:
+            content, kind = self.cards.picture(request.query_params.get("id", ""))
+        except (UnderstudyError, OSError) as error:
+            return PlainTextResponse(str(error), 404)
+        # Private, and the row's own for as long as the page is open.
+        return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=600"})
+
+
+class Asked:
+    """A request of the page, checked: whatever is wrong raises."""
+
+    def __init__(self, given: Any) -> None:
+        self.book, self.annotator, self.tab = _text(given["book"]), _text(given["annotator"]), _text(given["tab"])
+        if not _TAB.fullmatch(self.tab):
+            raise ValueError
+        self.events: list[dict[str, Any]] = [_event(event) for event in _listed(given["events"], MOST_EVENTS)]
+        self.have = [_text(id) for id in _listed(given["have"], MOST_ROWS)]
+        self.leaves = given.get("leave") is True
+        self.count = min(max(int(given["count"]), 0), MOST_ROWS)
+
+
+def _event(event: Any) -> dict[str, Any]:
+    if not _NAME.fullmatch(_text(event["name"])):
+        raise ValueError
+    if "undoes" in event:
+        return {"name": event["name"], "undoes": _text(event["undoes"])}
+    label = event["label"]
+    return {
+        "name": event["name"],
+        "id": _text(event["id"]),
+        "label": None if label is None else _text(label),
+        "seconds": event.get("seconds"),
+    }
+
+
+def _listed(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _seconds(value: Any) -> float | None:
+    """A time that tells something; a row left open over lunch does not."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1800 else None
+
+
+class Guard:
+    """Lets through what comes from the page of somebody with a token, and gives every response its headers."""
+
+    def __init__(self, app: Any, access: Access) -> None:
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        response = self._checked(scope)
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message["headers"]}
+                own = ((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
+                message["headers"] = [*message["headers"], *(pair for pair in own if pair[0] not in given)]
+            await send(message)
+
+        await (response or self.app)(scope, receive, send_with_headers)
+
+    def _checked(self, scope: Any) -> Response | None:
+        """What to say instead; None where the request goes on."""
+        request = Request(scope)
+        why = self.access.refusal(request.method, request.headers)
+        if why is not None:
+            return PlainTextResponse(why, 403)
+        if request.url.path.startswith("/open/") and request.method == "GET":
+            return self._opened(request.url.path.removeprefix("/open/"))
+        annotator = self.access.annotator(request.cookies.get(self.access.cookie, ""))
+        if annotator is None:
+            return PlainTextResponse(_STRANGER, 401)
+        request.state.annotator = annotator
+        return None
+
+    def _opened(self, token: str) -> Response:
+        if self.access.annotator(token) is None:
+            return PlainTextResponse(_STRANGER, 401)
+        # No redirect: after one that began at another site (a mail, a chat) a strict cookie would not be sent.
+        response = HTMLResponse(_OPEN)
+        response.set_cookie(self.access.cookie, token, httponly=True, samesite="strict", path="/")
+        return response

@@ -1,0 +1,210 @@
+"""Cards: what the page shows of a row. A text with passages marked, a picture, or a table of fields.
+
+    cards = Cards.of("batch.csv", pool="pool.parquet")           # rows chosen by select, shown as the pool has them
+    cards.ids, cards.chosen                                      # by the letter, in the order of the file
+    cards.card("r17")                                            # {"id": …, "text": [["It was ", false], …], …}
+
+What a strategy, a student or a teacher said of a row is no part of its card; ``suggestion`` is asked for apart.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from understudy.data.checks import is_index, is_reserved
+from understudy.errors import UnderstudyError
+from understudy.featurise.featuriser import FeatureOptions, text_alone
+from understudy.store.arrow import Array
+from understudy.tables.answers import SHOWN, true_or_false
+from understudy.tables.labelling import Labelling, read_teacher
+from understudy.tables.table import Table, read_table
+from understudy.web.highlights import Marked, marked
+from understudy.web.pictures import Picture, picture
+
+# What select writes beside the id: of the row's story, not of the row.
+_ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", SHOWN}
+_LONGEST = 2_000
+"""Characters of a field; a text is shown whole."""
+
+Card = dict[str, Any]
+
+
+@dataclass
+class Cards:
+    rows: Table
+    """The rows to label."""
+    shown: Table
+    """The file that has what is to be seen of them: the same, or the pool."""
+    places: Mapping[str, int]
+    """Ids in the order of the rows, and where each is in ``shown``."""
+    text: str | None = None
+    image: str | None = None
+    fields: Sequence[str] = ()
+    words: Sequence[str] = ()
+    """To be marked in every text."""
+    classes: Sequence[str] = ()
+    _columns: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        rows: Any,
+        pool: Any = None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        text: str | None = None,
+        image: str | None = None,
+        fields: Sequence[str] | None = None,
+        words: Sequence[str] = (),
+    ) -> "Cards":
+        """``columns``: our names to theirs. ``fields``: columns for a table; without, all where there is no text and
+        no image."""
+        table = read_table(rows, columns=columns, name="the rows")
+        shown = table if pool is None else read_table(pool, columns=columns, name="the pool")
+        places = _places(table, shown)
+        seen = [name for name in shown.names if not (is_reserved(name) or is_index(name) or name in _ABOUT)]
+        named = [(text, "--text"), (image, "--image"), *((name, "--show") for name in fields or ())]
+        for name, option in named:
+            if name is not None and name not in shown.names:
+                raise UnderstudyError(f"{shown.path} has no column {name!r} for {option}; it has {', '.join(seen)}")
+        if image is None:
+            image = next((name for name in ("image", "x") if _is_picture(shown, name)), None) if text is None else None
+        if text is None and image is None and fields is None:
+            text = "text" if "text" in seen else _sentences(shown, seen)
+        if fields is None:
+            fields = [] if text is not None or image is not None else seen
+        if not (text or image or fields):
+            raise UnderstudyError(
+                f"{shown.path} has nothing to show beside ids and labels; name the file with the rows: --pool FILE"
+            )
+        return cls(table, shown, places, text, image, fields, words)
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self.places)
+
+    @cached_property
+    def chosen(self) -> list[bool] | None:
+        """Whether a strategy picked each row, where the file says so."""
+        if "chosen" not in self.rows.names:
+            return None
+        cells = self.rows.columns["chosen"].tolist()
+        return true_or_false(cells, self.rows.where("chosen"), "a strategy picked the row")
+
+    def features(self) -> list[str]:
+        """The columns of what is shown that say nothing of labels."""
+        return [name for name in self.shown.names if not is_reserved(name) and name not in _ABOUT]
+
+    def card(self, id: str) -> Card:
+        row = self.places[id]
+        card: Card = {"id": id, "text": None, "image": self.image is not None}
+        if self.text is not None:
+            cell = _text(self._cell(self.text, row))
+            card["text"] = self._marked(cell, id)
+        card["fields"] = [[name, _text(self._cell(name, row))[:_LONGEST]] for name in self.fields]
+        return card
+
+    def _marked(self, text: str, id: str) -> Marked:
+        row, where = self.places[id], f"{self.shown.path}: column 'highlights' row {self.places[id]}"
+        given = self._cell("highlights", row) if "highlights" in self.shown.names else None
+        return marked(text, self.words, given, where)
+
+    def picture(self, id: str) -> Picture:
+        if self.image is None or id not in self.places:
+            raise UnderstudyError(f"{id!r} has no picture; check the id")
+        row = self.places[id]
+        where = f"{self.shown.where(self.image)} row {row}"
+        return picture(self.shown.columns[self.image][row], self.shown.folder, where)
+
+    def suggests(self, id: str) -> bool:
+        return id in self.places and self._suggested[self._row(id)] is not None
+
+    def suggestion(self, id: str) -> dict[str, Any] | None:
+        """What the student that chose the row, or else the teacher, takes it for."""
+        found = self._suggested[self._row(id)]
+        return None if found is None else {"label": found[0], "confidence": found[1], "by": self._source}
+
+    @cached_property
+    def _source(self) -> str:
+        return "student" if "predicted" in self.rows.names else "teacher"
+
+    @cached_property
+    def _suggested(self) -> list[tuple[str, float | None] | None]:
+        """By row to label: a class and how sure, or None."""
+        if self._source == "student":
+            labels = [_text(cell) for cell in self.rows.columns["predicted"].tolist()]
+            sure = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else [None] * len(labels)
+            found = zip(labels, sure, strict=True)
+            return [(label, sure) if label in self._known else None for label, sure in found]
+        return self._of_teacher()
+
+    def _of_teacher(self) -> list[tuple[str, float | None] | None]:
+        from understudy.tables.labelling import ClassNames
+
+        names = ClassNames(tuple(self.classes))
+        # Whole numbers from 0 are places, and the classes are called by them.
+        numbered = all(name == str(number) for number, name in enumerate(self.classes))
+        how = Labelling(None if numbered else names, len(self.classes))
+        teacher = read_teacher(self.shown, how)
+        if teacher is None:
+            return [None] * len(self.places)
+        top = teacher.top1().tolist()
+        found = (top[row] for row in self.places.values())
+        return [(self.classes[label], None) if 0 <= label < len(self.classes) else None for label in found]
+
+    @cached_property
+    def _known(self) -> Collection[str]:
+        return frozenset(self.classes)
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {id: number for number, id in enumerate(self.places)}
+
+    def _row(self, id: str) -> int:
+        return self._order[id]
+
+    def _cell(self, name: str, row: int) -> Any:
+        """As the file has it: 007 stays 007."""
+        if name not in self._columns:
+            self._columns[name] = self.shown.stored(name)
+        cell = self._columns[name][row]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+
+
+def _places(rows: Table, shown: Table) -> dict[str, int]:
+    if rows.ids is None or shown.ids is None:
+        lacking = rows if rows.ids is None else shown
+        raise UnderstudyError(f"{lacking.path} has no column 'id', by which answers are joined to rows; add it")
+    index = np.arange(len(rows))
+    if shown is not rows:
+        rows.check_spelling(shown)
+        index = rows.rows_in(shown)
+        if (index < 0).any():
+            row = int((index < 0).argmax())
+            raise UnderstudyError(
+                f"{rows.where('id')} row {row}: {str(rows.ids[row])!r} is not in {shown.path}; add it"
+            )
+    return {str(id): place for id, place in zip(rows.ids.tolist(), index.tolist(), strict=True)}
+
+
+def _is_picture(table: Table, name: str) -> bool:
+    return name in table.names and (name == "image" or table.columns[name].ndim > 2)
+
+
+def _sentences(table: Table, seen: Sequence[str]) -> str | None:
+    """The one column of sentences among those to be seen."""
+    columns: Mapping[str, Array] = {name: table.columns[name] for name in seen}
+    return text_alone(columns, FeatureOptions(), where=str(table.path)).text if columns else None
+
+
+def _text(cell: Any) -> str:
+    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
+        return ""
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if isinstance(cell, bytes):
+        return f"{len(cell):,} bytes"
+    return f"{cell:.10g}" if isinstance(cell, float) else str(cell)

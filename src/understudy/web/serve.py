@@ -1,0 +1,132 @@
+"""The server of the label page: in a thread of its own, for a command, a campaign or a notebook.
+
+    with LabelServer(book, cards, annotators=["ann", "bob"]) as server:
+        print(server.urls)                         # a link for each: whoever has it labels as them
+        book.wait(3600)
+
+It listens on this machine alone (127.0.0.1) unless another host is named. It may be stopped, or killed, at any moment:
+the book has what was answered, and links hold when it is started again on the same port.
+"""
+
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from understudy.errors import UnderstudyError, warn
+from understudy.store.trail import who
+from understudy.web.access import LOOPBACK, Access
+from understudy.web.answers import AnswerBook
+from understudy.web.cards import Cards
+
+MISSING = "the label page needs starlette and uvicorn: pip install 'understudy[label]'"
+
+
+class LabelServer:
+    """``urls``: by annotator; ``url``: of the first. ``port=0``: any that is free."""
+
+    def __init__(
+        self,
+        book: AnswerBook,
+        cards: Cards,
+        *,
+        annotators: Sequence[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        title: str | None = None,
+        guideline: str | Path | None = None,
+        show_suggestion: bool = False,
+    ) -> None:
+        try:
+            import uvicorn
+
+            from understudy.web.app import LabelApp
+        except ImportError as error:
+            raise UnderstudyError(MISSING) from error
+        people = [who()] if annotators is None else list(annotators)
+        check_annotators(people)
+        cards.classes = book.classes
+        if host not in LOOPBACK:
+            warn(f"the page is served to {host}, unencrypted: whoever can read the network can read rows and answers")
+        key = book.path.with_name(f"{book.path.name}.key")
+        access = Access(key, people, host=host, book=book.settings["book"])
+        app = LabelApp(
+            book, cards, access, title=title or book.path.stem, show_suggestion=show_suggestion,
+            guideline=None if guideline is None else Path(guideline),
+        )  # fmt: skip
+        self._socket = _listening(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        self.urls = {name: f"http://{_shown(host)}:{self.port}/open/{token}" for name, token in access.tokens.items()}
+        # No log of requests: the link holds the token.
+        config = uvicorn.Config(
+            app.asgi, interface="asgi3", log_level="error", access_log=False, lifespan="off", server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="label page", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return next(iter(self.urls.values()))
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def wait(self, seconds: float) -> None:
+        """Until it was stopped, or the time is up."""
+        self._thread.join(seconds)
+
+    def stop(self) -> None:
+        """What was under way is answered first."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def check_annotators(names: Sequence[str]) -> None:
+    for name in names:
+        if not 0 < len(name) <= 60 or not name.isprintable() or name != name.strip():
+            raise UnderstudyError(f"{name!r} cannot be an annotator's name; use up to 60 letters")
+    if len(set(names)) < len(names) or not names:
+        raise UnderstudyError("annotators are named twice, or not at all; name each once")
+
+
+def free_port(host: str, wanted: int) -> int:
+    """The one wanted, where nobody has it; else 0, any."""
+    try:
+        _listening(host, wanted).close()
+    except UnderstudyError:
+        return 0
+    return wanted
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Open before anything is promised; connections wait until the server takes them."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise UnderstudyError(f"cannot serve at {host}:{port}: {error}; choose another --port or --host") from error
+    return listening
+
+
+def _shown(host: str) -> Any:
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host

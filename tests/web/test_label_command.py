@@ -1,0 +1,54 @@
+"""``understudy label`` without a browser: the classes it finds, what it writes, what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import understudy as us
+from understudy import cli
+from understudy.cli.label import _classes
+from understudy.tables.answers import text_columns
+from understudy.web.answers import AnswerBook
+from understudy.web.cards import Cards
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    (tmp_path / "rows.csv").write_text("id,text,teacher_label\n1,It was good,pos\n2,It was bad,neg\n")
+    return tmp_path / "rows.csv"
+
+
+def told(*words: object) -> str:
+    result = CliRunner().invoke(cli.app, ["label", *map(str, words)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return " ".join(result.output.split())
+
+
+def test_classes_are_typed_listed_or_found(rows: Path, tmp_path: Path) -> None:
+    cards = Cards.of(rows)
+    (tmp_path / "names.txt").write_text("b\n\n a a \n")
+    assert _classes("x,y", None, cards) == ["x", "y"] and _classes("3", None, cards) == ["0", "1", "2"]
+    assert _classes(str(tmp_path / "names.txt"), None, cards) == ["b", "a a"]
+    assert _classes(None, None, cards) == ["neg", "pos"]
+    with pytest.raises(us.UnderstudyError, match="--classes neg,pos"):
+        _classes(None, None, Cards.of({"id": [1, 2], "a": [1, 2]}))
+
+
+def test_what_was_answered_is_exported_without_a_server(rows: Path, tmp_path: Path) -> None:
+    assert "is not there" in told(rows, "--export", tmp_path / "out.csv")
+    with AnswerBook(tmp_path / "rows.book", ["neg", "pos"]) as book:
+        book.add(["1", "2"])
+        book.answer("2", "neg", annotator="ann")
+    assert "1 labels" in told(rows, "--export", tmp_path / "out.csv")
+    assert text_columns(tmp_path / "out.csv")["label"] == ["neg"]
+
+
+def test_mistakes_are_said_before_anybody_begins(rows: Path, tmp_path: Path) -> None:
+    assert "cannot read the guideline" in told(rows, "--guideline", tmp_path / "none.md")
+    (tmp_path / "rows-answers.csv").write_text("mine")
+    assert "was not written by" in told(rows)
+    with AnswerBook(tmp_path / "old.book", ["neg", "pos"]) as book:
+        book.add(["9"])
+    assert "waits for 1 rows" in told(rows, "--book", tmp_path / "old.book", "--out", tmp_path / "a.csv")
+    assert "end the name in one of them" in told(rows, "--out", tmp_path / "a.xlsx")
