@@ -55,6 +55,7 @@ class Server:
                 self.urls[name.rstrip(":")] = url
             if "Ctrl-C" in line:
                 return
+        self.process.communicate(timeout=60)
         raise AssertionError("the server did not start")
 
     def kill(self, number: int = signal.SIGKILL) -> str:
