@@ -219,6 +219,14 @@ def test_label_studio_knows_of_predictions(task: Any, annotation: Any, shown: bo
     assert found == [Opinion("7", "a@b.c", ("pos",), "", False, shown)]
 
 
+def test_what_was_cancelled_counts_as_skipped_whatever_was_chosen_before(tmp_path: Path) -> None:
+    for flag in ("was_cancelled", "skipped"):
+        task = {"data": {"row_id": "7"}, "annotations": [{"result": [choice("pos")], flag: True}], "predictions": []}
+        assert read("label-studio", tmp_path / "e.json", [task]) == [
+            Opinion("7", "unknown", (), "cancelled", False, False)
+        ]
+
+
 def test_label_studio_small_exports(tmp_path: Path) -> None:
     # Its own number is in "id"; the row's id is ours, and leading zeros stay.
     entries: list[dict[str, Any]] = [

@@ -59,6 +59,9 @@ class Callback:
     def on_end(self, view: TrainingView) -> None:
         """When the student is trained, fine-tuning included, and the run is saved."""
 
+    def on_failure(self, view: TrainingView) -> None:
+        """When a training that ``on_start`` was told of ends otherwise: by an error, Ctrl-C or a signal."""
+
 
 def show(callbacks: Sequence[Callback], moment: str, view: TrainingView) -> None:
     """Call them in their order."""

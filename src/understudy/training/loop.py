@@ -130,14 +130,15 @@ def train(
         }  # fmt: skip
         checkpoints = Checkpoints(folder, settings, every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
-        training.run(resume=resume, progress=progress)
-        run = training.result(started)
-        if relabelled is not None:
-            run.columns |= relabelled.columns
-        if folder is not None:
-            run.save(folder)
-            drop_checkpoints(folder)
-        training.show("on_end", run.facts)
+        with training.shown_to_fail():
+            training.run(resume=resume, progress=progress)
+            run = training.result(started)
+            if relabelled is not None:
+                run.columns |= relabelled.columns
+            if folder is not None:
+                run.save(folder)
+                drop_checkpoints(folder)
+            training.show("on_end", run.facts)
     return run
 
 

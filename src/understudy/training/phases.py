@@ -8,8 +8,8 @@ training.result(started)                                  # a Run
 import copy
 import math
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,8 @@ class Training:
             self.recipe.pretrain_epochs and self.session.pool is not None and self.session.objective.asks_student
         )
         self.untrained = copy.deepcopy(self.student) if cross_fits else None
+        self.shown = False
+        """Whether callbacks were told of the start."""
 
     def run(self, *, resume: bool, progress: bool) -> None:
         recipe, reached = self.recipe, self.progress
@@ -115,6 +117,7 @@ class Training:
             if self.ema is not None:
                 self.ema.reset(self.student)
         if phase == "train":
+            self.shown = True
             self.show("on_start", self.session.facts)
         with self.checkpoints.kept():
             self._go_on(phase, session, recipe, bar)
@@ -243,6 +246,17 @@ class Training:
         if self.callbacks:
             history, folder = self.progress.history, self.checkpoints.run
             show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
+
+    @contextmanager
+    def shown_to_fail(self) -> Iterator[None]:
+        """Whoever was told of the start is told where what follows fails."""
+        try:
+            yield
+        except BaseException:
+            if self.shown:
+                with suppress(Exception):  # what failed first is what the user must read
+                    self.show("on_failure", self.session.facts)
+            raise
 
     def result(self, started: float) -> Run:
         progress = self.progress

@@ -22,15 +22,18 @@ FOLDER = "tensorboard"
 class Tracker(Callback):
     """What they have in common: open, log, close."""
 
+    opened = False
+
     def open(self, view: TrainingView) -> None: ...
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         raise NotImplementedError
 
-    def close(self) -> None: ...
+    def close(self, *, failed: bool = False) -> None: ...
 
     def on_start(self, view: TrainingView) -> None:
         self.open(view)
+        self.opened = True
         for record in self.earlier(view):
             self._log_epoch(record)
 
@@ -42,8 +45,17 @@ class Tracker(Callback):
         self._log_epoch(view.history[-1])
 
     def on_end(self, view: TrainingView) -> None:
+        if not self.opened:  # resumed when only fine-tuning was left
+            self.on_start(view)
         self.log({f"facts/{name}": value for name, value in view.facts.items()}, view.epoch)
+        self.opened = False
         self.close()
+
+    def on_failure(self, view: TrainingView) -> None:
+        """Else the next training in this process would go on in the run of this one, or below it."""
+        if self.opened:
+            self.opened = False
+            self.close(failed=True)
 
     def _log_epoch(self, record: Mapping[str, float]) -> None:
         self.log({name: value for name, value in record.items() if name != "epoch"}, int(record["epoch"]))
@@ -75,7 +87,7 @@ class TensorBoard(Tracker):
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
-    def close(self) -> None:
+    def close(self, *, failed: bool = False) -> None:
         self._writer.close()
         self._writer = None
 
@@ -102,10 +114,10 @@ class MLflow(Tracker):
         plain = ["".join(sign if sign.isalnum() or sign in "_-./ " else "_" for sign in name) for name in values]
         mlflow.log_metrics(dict(zip(plain, map(float, values.values()), strict=True)), step=step)
 
-    def close(self) -> None:
+    def close(self, *, failed: bool = False) -> None:
         import mlflow
 
-        mlflow.end_run()
+        mlflow.end_run("FAILED" if failed else "FINISHED")
 
 
 class WandB(Tracker):
@@ -119,13 +131,15 @@ class WandB(Tracker):
     def open(self, view: TrainingView) -> None:
         import wandb
 
-        self._run = wandb.init(project=self.project, name=name_of(view), config=settings_of(view))
+        # Without reinit a run that the user has open would be written to, and ended.
+        settings = {"config": settings_of(view), "reinit": "create_new"}
+        self._run = wandb.init(project=self.project, name=name_of(view), **settings)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, *, failed: bool = False) -> None:
+        self._run.finish(exit_code=int(failed))
         self._run = None
 
 
