@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
-from understudy.active.oracle import HandOver, Question, as_oracle, open_questions
+from understudy.active.bought import RIGHT, as_letters, judge
+from understudy.active.oracle import Question, as_oracle
 from understudy.active.state import (
     LABELLED,
     STATE,
@@ -42,7 +43,9 @@ from understudy.comparison.cells import initial_student
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.passes import FeatureTap, evaluate, over_rows
+from understudy.labels.forms import Labels, as_labels
 from understudy.methods.vanilla import vanilla
+from understudy.objective import Objective
 from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
@@ -50,6 +53,7 @@ from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
 from understudy.training.defaults import suitable_epochs, with_own_options
 from understudy.training.ema import EMA
+from understudy.training.held_out import ask_held_out
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
 from understudy.training.loop import train
@@ -85,8 +89,10 @@ class Loop:
     last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
     start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
     the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted
-    rows from outside the pool, always trained on. ``test`` is looked at once a round.
-    ``callbacks`` see every round's training. ``options`` are those of ``us.train`` that all rounds share.
+    rows from outside the pool, always trained on. ``test`` is looked at once a round; ``held_out``: without test rows,
+    students that have not seen them are asked about the rows drawn at random. ``teacher``: imperfect labels of ``x``,
+    which train too, by the method ``objective``; rows that were answered leave them. ``callbacks`` see every round's
+    training, ``on_round`` all records after each. ``options`` are those of ``us.train`` that all rounds share.
     """
 
     @takes(SharedOptions)
@@ -110,7 +116,11 @@ class Loop:
         warm_start: bool = False,
         ema_decay: float = 0.999,
         ema_warmup: bool = True,
+        teacher: Any = None,
+        objective: Objective | None = None,
+        held_out: bool = False,
         callbacks: Sequence[Callback] = (),
+        on_round: Callable[[list[dict[str, Any]]], None] | None = None,
         progress: bool = True,
         **options: Unpack[SharedOptions],
     ) -> None:
@@ -118,9 +128,11 @@ class Loop:
         if told.get("epochs") in (None, AUTO):
             told["epochs"] = suitable_epochs(max(budget, 1), told.get("batch_size") or 128)
         self.recipe = Recipe.shared(told, "Loop")
-        self.pool = Pool(x, ids=ids)
+        labels: Labels | None = None if teacher is None else as_labels(teacher)
+        self.pool, self.objective = Pool(x, labels, ids=ids), vanilla() if objective is None else objective
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress
+        self.held_out, self.on_round = held_out, on_round
         self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
         self.stop_after, self.stop_change, self.warm_start = stop_after, stop_change, warm_start
         self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
@@ -240,17 +252,22 @@ class Loop:
             # Early rounds often miss a class, and nothing is estimated on these rows.
             warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
             recipe = replace(self.recipe, seed=seed, ema=self.ema)
-            run = train(student, gold, None, vanilla(), callbacks=self.callbacks, progress=False, **recipe.arguments())
+            pool = self._rest()
+            run = train(
+                student, gold, pool, self.objective, callbacks=self.callbacks, progress=False, **recipe.arguments()
+            )
+            right = self._judged(run, gold, pool, recipe)
         self.scores = self._score(run)
-        predicted = run.columns[PREDICTED] = self.scores.probs.argmax(1)
-        run.ids = self.pool.ids
+        # Of the whole pool, whatever part of it trained.
+        predicted = self.scores.probs.argmax(1)
+        run.columns, run.ids = {PREDICTED: predicted}, self.pool.ids
         changed = None if before is None else float((predicted != before.columns[PREDICTED]).double().mean())
         skipped = sum(label < 0 for label in state.labels)
         record = {
             "round": state.round, "asked": len(state.rows), "labelled": len(state.rows) - skipped, "skipped": skipped,
             "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
-            "seconds": time.perf_counter() - clock,
+            "seconds": time.perf_counter() - clock, **({} if right is None else {RIGHT: right}),
         }  # fmt: skip
         run.save(round_folder(self.folder, state.round))
         self.last = run
@@ -259,7 +276,27 @@ class Loop:
         state.labelled = digest((self.folder / LABELLED).read_bytes())
         state.save(self.folder)
         drop_rounds_before(self.folder, state.round - 1)
-        self._say(_line(record, self.strategy))
+        if self.on_round is None:
+            self._say(_line(record, self.strategy))
+        else:
+            self.on_round(state.records)
+
+    def _rest(self) -> Pool | None:
+        """The rows that the teacher alone has labelled."""
+        if self.pool.teacher is None:
+            return None
+        stays = torch.ones(len(self.pool), dtype=torch.bool)
+        stays[self.state.answered()[0]] = False
+        rest = self.pool.take(stays.nonzero().squeeze(1))
+        assert rest.teacher is not None
+        return rest if bool(rest.teacher.labelled().any()) else None
+
+    def _judged(self, run: Run, gold: Gold, pool: Pool | None, recipe: Recipe) -> str | None:
+        """Which rows that did not train it are named rightly (``active/bought.py``)."""
+        if self.test is not None:
+            return judge(run.student, self.test)
+        held_out = ask_held_out(self.student, gold, pool, self.objective, recipe) if self.held_out else None
+        return None if held_out is None else as_letters(held_out)
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
@@ -288,12 +325,7 @@ class Loop:
         return Question(state.round, rows, self.classes, ids, scores, why)
 
     def _waiting(self) -> str:
-        assert isinstance(self.oracle, HandOver)
-        path = self.oracle.file(self._question(self.state.batch))
-        return (
-            f"round {self.state.round} waits for {open_questions(path)} of {len(self.state.batch)} answers: fill in "
-            f"the column 'label' of {path} (a class number, or skip), then call run() again"
-        )
+        return self.oracle.waiting(self._question(self.state.batch))
 
     def _result(self, stopped: str, message: str) -> Result:
         self._say(message)
@@ -307,7 +339,7 @@ class Loop:
         if not len(rows):
             return self.extra_gold
         part = self.pool.take(rows)
-        gold = Gold(part.rows, labels, ids=part.ids, chosen=chosen)
+        gold = Gold(part.rows, labels, part.teacher, ids=part.ids, chosen=chosen)
         return gold if self.extra_gold is None else self.extra_gold + gold
 
     def _score(self, run: Run) -> Scores:
@@ -322,9 +354,13 @@ class Loop:
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
             "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
             **({} if ema_warmup else {"ema_warmup": False}),  # loops of before knew no other
+            **({} if self.pool.teacher is None else self._taught()),
             "student": student_settings(self.fresh), "oracle": self.oracle.kind,
             "gold_rows": None if self.extra_gold is None else fingerprint(self.extra_gold),
         }  # fmt: skip
+
+    def _taught(self) -> dict[str, Any]:
+        return {"teacher": fingerprint(self.pool.teacher), "objective": fingerprint(self.objective)}
 
     def _check_numbers(self) -> None:
         least = 0 if self.extra_gold is not None else 1

@@ -1,11 +1,13 @@
-"""Who answers the questions: a function, an array of held-out labels, or a person with a file.
+"""Who answers the questions: a function, an array of held-out labels, a person with a file, or people at the page.
 
     as_oracle(lambda rows: ask_an_expert(rows), size=len(x))    # row numbers in, labels out; None or −1: cannot label
     as_oracle(y, size=len(x))                                   # held-out labels; −1: cannot label
     as_oracle("questions/", size=len(x))                        # a folder: one CSV per round, filled in by a person
     as_oracle("questions.parquet", size=len(x))                 # the same as questions-001.parquet, … in this format
+    as_oracle(AnswerBook("rows.book", ["neg", "pos"]), …)       # the label page's book; rows by their ids
 
-Every oracle returns labels in the order asked, −1 where it cannot label, or None where the answers are not there yet.
+Every oracle returns labels in the order asked, −1 where it cannot label, or None where the answers are not there yet,
+and says what it waits for. Anything with ``kind``, ``answers`` and ``waiting`` is one.
 
 A batch as a file has the columns ``id`` (where the pool has ids), ``row``, ``score``, ``why``, ``label``. Whoever
 answers fills in ``label`` with a class number, or ``skip`` (or −1) where no label can be given; an empty cell is a
@@ -17,7 +19,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +32,7 @@ from understudy.store.files import write_bytes, write_text
 from understudy.store.settings import fingerprint
 from understudy.tables.answers import SKIPPED, text_columns, whole_number
 from understudy.tables.write import quoting_for, warn_of_formulas
+from understudy.web.answers import AnswerBook
 
 CANNOT_LABEL = -1
 
@@ -47,6 +50,19 @@ class Question:
     why: list[str] = field(default_factory=list)
 
 
+@runtime_checkable
+class Oracle(Protocol):
+    @property
+    def kind(self) -> str:
+        """Who answers; a loop goes on with the same alone."""
+
+    def answers(self, question: Question) -> Tensor | None:
+        """Labels ``(n,)`` in the order asked, −1 where it cannot label; None: not there yet."""
+
+    def waiting(self, question: Question) -> str:
+        """What must be done before they are there."""
+
+
 @dataclass(frozen=True)
 class Function:
     """``ask(rows)`` with the row numbers (n,) of the batch returns n labels."""
@@ -57,6 +73,9 @@ class Function:
     def answers(self, question: Question) -> Tensor | None:
         labels = self.ask(question.rows)
         return _as_labels(labels, f"the oracle's answer in round {question.round}", len(question.rows))
+
+    def waiting(self, question: Question) -> str:
+        return "call run() again"  # a function has answered when it returns
 
 
 @dataclass(frozen=True)
@@ -81,13 +100,54 @@ class HandOver:
     def file(self, question: Question) -> Path:
         return self.folder / f"{self.stem}-{question.round:03}{self.suffix}"
 
+    def waiting(self, question: Question) -> str:
+        path = self.file(question)
+        return (
+            f"round {question.round} waits for {open_questions(path)} of {len(question.rows)} answers: fill in the "
+            f"column 'label' of {path} (a class number, or skip), then call run() again"
+        )
 
-Oracle = Function | HandOver
+
+@dataclass(frozen=True)
+class Page:
+    """The book of the label page: rows go in by their ids (their numbers, without ids), answers come as people give
+    them, also while nothing here runs."""
+
+    book: AnswerBook
+    wait: float = 0.0
+    """Seconds to wait for a round's answers; then ``run()`` returns."""
+    kind: str = "the label page"
+
+    def answers(self, question: Question) -> Tensor | None:
+        if len(self.book.classes) != question.classes:
+            raise UnderstudyError(
+                f"{self.book.path} has {len(self.book.classes)} classes, the student {question.classes} outputs; begin "
+                "the book with the student's classes"
+            )
+        ids = asked_by_name(question)
+        self.book.add(ids, chosen=question.round > 0)
+        if not self.book.wait(self.wait, ids):
+            return None
+        said, place = self.book.answers(), {name: number for number, name in enumerate(self.book.classes)}
+        return torch.tensor([place.get(said[id] or "", CANNOT_LABEL) for id in ids])
+
+    def waiting(self, question: Question) -> str:
+        left = len({*self.book.waiting()} & {*asked_by_name(question)})
+        return (
+            f"round {question.round} waits for {left} of {len(question.rows)} answers on the label page "
+            f"({self.book.path}); then call run() again"
+        )
+
+
+def asked_by_name(question: Question) -> list[str]:
+    return [str(id) for id in (question.rows if question.ids is None else question.ids).tolist()]
 
 
 def as_oracle(value: Any, *, size: int) -> Oracle:
     """Whatever a user passes as the oracle of a pool of ``size`` rows."""
-    if isinstance(value, Function | HandOver):
+    if isinstance(value, AnswerBook):
+        return Page(value)
+    if isinstance(value, Oracle):
         return value
     if isinstance(value, str | Path):
         path = Path(value)
@@ -103,7 +163,7 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
         return Function(value)
     raise UnderstudyError(
         f"the oracle is a {type(value).__name__}; pass a function (rows -> labels), an array with one label per pool "
-        "row, or a folder for the questions"
+        "row, a folder for the questions, or the label page's AnswerBook"
     )
 
 

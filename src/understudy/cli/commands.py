@@ -10,6 +10,7 @@ import typer
 import understudy
 from understudy.cli.audit import audit_command
 from understudy.cli.budget import budget_command
+from understudy.cli.campaign import campaign_command
 from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
 from understudy.cli.example import example_command
@@ -52,6 +53,7 @@ app.command("select")(select_command)
 app.command("tasks")(tasks_command)
 app.command("budget")(budget_command)
 app.command("label")(label_command)
+app.command("campaign")(campaign_command)
 app.command("trail")(trail_command)
 app.command("verify")(verify_command)
 app.command("upgrade")(upgrade_command)
