@@ -65,7 +65,9 @@ def run_campaign(asked: Campaign, data: DataOptions, recipe: dict[str, Any]) -> 
             raise UnderstudyError(f"{asked.pool} holds no rows to label; name a pool file")
         examples.leaks().warn()
         with _page(asked, data, examples) as page:
-            oracle: Oracle = AnswerFiles(asked.out, examples.class_names, asked.answers) if page is None else Page(page.book)
+            oracle: Oracle = (
+                AnswerFiles(asked.out, examples.class_names, asked.answers) if page is None else Page(page.book)
+            )
             loop = _loop(asked, data, examples, recipe, oracle, warnings)
             _write(asked, loop.state.records, warnings)  # a kill may have come before the last page
             result = loop.run()
@@ -111,11 +113,13 @@ def _page(asked: Campaign, data: DataOptions, examples: Examples) -> Iterator[_S
     if examples.pool.ids is None:
         raise UnderstudyError(f"{asked.pool} has no column 'id', by which the page finds its rows; add it")
     names = examples.class_names or tuple(map(str, range(_classes(data, examples))))
-    cards = Cards.of(asked.pool, None, columns=data.columns, text=data.text or examples.text, image=data.image, fields=data.use)
+    cards = Cards.of(
+        asked.pool, None, columns=data.columns, text=data.text or examples.text, image=data.image, fields=data.use
+    )
     asked.out.mkdir(parents=True, exist_ok=True)
-    with AnswerBook(asked.out / BOOK, names) as book:
-        with LabelServer(book, cards, port=free_port("127.0.0.1", PORT), title=asked.pool.name) as server:
-            yield _Served(book, server)
+    port, title = free_port("127.0.0.1", PORT), asked.pool.name
+    with AnswerBook(asked.out / BOOK, names) as book, LabelServer(book, cards, port=port, title=title) as server:
+        yield _Served(book, server)
 
 
 def _loop(
