@@ -28,7 +28,7 @@ from experiments.label_budget import fashion
 from experiments.table import in_processes, markdown, publish
 from understudy.comparison.interval import Interval
 
-SEEDS, START, BATCH, POOL = 10, 50, 50, 4_000
+SEEDS, START, BATCH, POOL = 5, 50, 50, 4_000
 STRATEGIES = ("margin", "random")
 
 

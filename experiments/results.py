@@ -107,6 +107,11 @@ SECTIONS = {
         "right less often than not (TREC) or mostly silent (YouTube) gold brings 10 points and more; where their "
         "majority is nearly always right (SMS) it brings nothing, and costs nothing.",
     ),
+    "campaign": (
+        "Campaigns beside random labelling",
+        "What `understudy campaign` does, with an annotator who knows the truth, beside labelling rows at random at the "
+        "same budget (`experiments/campaign.py`).",
+    ),
     "label_budget": (
         "Who should label what",
         "A budget planned by `us.plan_labels` beside asking one source for everything at the same price, on data whose "

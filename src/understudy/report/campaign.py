@@ -16,17 +16,7 @@ from understudy.comparison.interval import Interval, percent, signed
 from understudy.report.figures import GREY, RIGHT, drawing
 from understudy.report.page import write_page
 
-HEADINGS = (
-    "round",
-    "labels",
-    "cost",
-    "accuracy",
-    "95% interval",
-    "gained",
-    "95% interval",
-    "cost per point",
-    "noisy places",
-)
+HEADINGS = ("round", "labels", "cost", "accuracy", "gained", "cost per point", "noisy places")
 
 
 def write_campaign_report(
@@ -95,16 +85,16 @@ def _verdict(judged: Sequence[Bought]) -> list[str]:
     return said
 
 
-def _row(one: Bought, record: Mapping[str, Any]) -> list[str]:
+def _row(one: Bought, record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Figures, and the small print beside them."""
     share, gain, watch = one.accuracy, one.gain, record.get("watch")
+    none = ("–", "")
     return [
-        str(one.round), f"{one.labels:,}", f"{one.cost:g}",
-        "–" if share is None else percent(share.estimate),
-        "–" if share is None else f"{percent(share.low)} to {percent(share.high)}",
-        "–" if gain is None else signed(gain.mean),
-        "–" if gain is None else f"{signed(gain.low)} to {signed(gain.high)}",
-        "–" if one.per_point is None else f"{one.per_point:.3g}",
-        "–" if watch is None else f"{watch['share']:.0%} ({watch['random_share']:.0%})",
+        (str(one.round), ""), (f"{one.labels:,}", ""), (f"{one.cost:g}", ""),
+        none if share is None else (percent(share.estimate), f"{percent(share.low)} to {percent(share.high)}"),
+        none if gain is None else (signed(gain.mean), f"{signed(gain.low)} to {signed(gain.high)}"),
+        none if one.per_point is None else (f"{one.per_point:.3g}", ""),
+        none if watch is None else (f"{watch['share']:.0%}", f"({watch['random_share']:.0%})"),
     ]  # fmt: skip
 
 

@@ -1,0 +1,98 @@
+"""The label page's book as a loop's oracle, and what a round's labels bought."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import understudy as us
+from understudy.active import Loop
+from understudy.active.bought import Bought, all_bought
+from understudy.web.answers import AnswerBook
+
+from .conftest import CLASSES, blobs
+
+MakeLoop = Callable[..., Loop]
+NAMES = [f"class {number}" for number in range(CLASSES)]
+
+
+def answer_all(book: AnswerBook, ids: list[str], y: torch.Tensor) -> None:
+    for id in book.waiting():
+        label = int(y[ids.index(id)])
+        book.answer(id, None if label == 0 and id.endswith("7") else NAMES[label], annotator="ann")
+
+
+def test_a_loop_over_the_page(make_loop: MakeLoop, tmp_path: Path) -> None:
+    y, ids = blobs(300)[1], [f"r{row}" for row in range(300)]
+    with AnswerBook(tmp_path / "rows.book", NAMES) as book:
+        asked: list[int] = []
+        while True:
+            # A new loop each time, as a new process would make it.
+            result = make_loop(oracle=book, ids=ids, budget=40).run()
+            if result.stopped != "waiting":
+                break
+            assert "answers on the label page" in result.message
+            asked.append(len(book.waiting()))
+            answer_all(book, ids, y)
+        assert asked == [20, 10, 10] and result.stopped == "budget"
+        given = book.given()
+    assert len(given) == 40 and all(len(people) == 1 for people in given.values())
+    said = [None if label < 0 else NAMES[label] for label in result.labels.tolist()]
+    assert said == [given[ids[row]]["ann"].label for row in result.rows.tolist()]
+    assert result.gold is not None and int((~result.gold.chosen).sum()) <= 20
+
+
+def test_only_the_first_round_may_estimate(make_loop: MakeLoop, tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "rows.book", NAMES) as book:
+        make_loop(oracle=book, budget=30).run()
+        answer_all(book, [str(row) for row in range(300)], blobs(300)[1])
+        make_loop(oracle=book, budget=30).run()
+        assert list(book.chosen().values()) == [False] * 20 + [True] * 10
+
+
+def test_a_book_of_other_classes_is_refused(make_loop: MakeLoop, tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "rows.book", ["a", "b"]) as book:
+        with pytest.raises(us.UnderstudyError, match="has 2 classes, the student 4 outputs"):
+            make_loop(oracle=book).run()
+        assert not book.waiting()
+
+
+def test_what_was_bought_by_hand() -> None:
+    records = [
+        {"round": 0, "asked": 50, "right": "1" * 6 + "0" * 4},
+        {"round": 1, "asked": 70, "right": "1" * 8 + "00"},
+    ]
+    first, second = all_bought(records, 0.5)
+    assert first.accuracy is not None and first.accuracy.estimate == 0.6 and first.gain is None
+    assert first.per_point is None and (first.cost, first.spent) == (25, 25)
+    assert second.gain is not None and (second.cost, second.spent) == (35, 10)
+    # Two of ten rows turned right: mean 0.2, deviation √(0.2·0.8·10/9), t(9) = 2.262.
+    assert second.gain.mean == pytest.approx(0.2)
+    assert second.gain.high - 0.2 == pytest.approx(2.2622 * (0.2 * 0.8 / 9) ** 0.5, rel=1e-4)
+    assert second.per_point == pytest.approx(10 / 20)
+    worse = Bought.of(records[1], {**records[0], "asked": 80}, 1.0)
+    assert worse.per_point is None and worse.spent == 10
+
+
+def test_a_record_says_which_test_rows_are_right(make_loop: MakeLoop) -> None:
+    result = make_loop().run()
+    for record in result.records:
+        assert record["right"].count("1") / 200 == pytest.approx(record["test"]["accuracy"])
+
+
+def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path: Path) -> None:
+    result = make_loop(test=None, held_out=True).run()
+    assert [len(record["right"]) for record in result.records] == [20] * 4
+    assert "right" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
+
+
+def test_a_teachers_labels_train_too(make_loop: MakeLoop, tmp_path: Path) -> None:
+    """With few labels, 280 more that are mostly right help; a loop without them is another loop."""
+    y = blobs(300)[1]
+    noisy = torch.where(torch.arange(300) % 10 == 0, (y + 1) % CLASSES, y)
+    alone = make_loop(out=tmp_path / "alone", start=8, budget=8, epochs=20).run()
+    both = make_loop(out=tmp_path / "both", start=8, budget=8, epochs=20, teacher=noisy).run()
+    assert both.records[-1]["test"]["accuracy"] > alone.records[-1]["test"]["accuracy"] + 0.05
+    with pytest.raises(us.UnderstudyError, match="teacher"):
+        make_loop(out=tmp_path / "both", start=8, budget=8, epochs=20, teacher=y)
