@@ -109,8 +109,8 @@ SECTIONS = {
     ),
     "campaign": (
         "Campaigns beside random labelling",
-        "What `understudy campaign` does, with an annotator who knows the truth, beside labelling rows at random at the "
-        "same budget (`experiments/campaign.py`).",
+        "What `understudy campaign` does, with an annotator who knows the truth, beside labelling rows at random at "
+        "the same budget (`experiments/campaign.py`).",
     ),
     "label_budget": (
         "Who should label what",
