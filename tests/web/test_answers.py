@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.web.answers import AnswerBook, most_common
+from understudy.web.answers import AnswerBook
+from understudy.web.opinions import most_common
 
 
 class Clock:
@@ -133,6 +134,20 @@ def test_votes_are_a_teachers_labels(tmp_path: Path) -> None:
         ids, votes = book.votes()
         assert ids == ["b", "c"] and votes.votes.tolist() == [[0, 1], [-1, -1]]
         assert isinstance(votes, us.Votes) and votes.sources == ("ann", "bob")
+
+
+def test_agreement_is_that_of_the_rows_several_people_labelled(tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "a.book", ["a", "b"], overlap=1.0, people=3) as book:
+        book.add(["1", "2", "3", "4", "5"])
+        assert book.agreement() == (None, 0)
+        for id, labels in {"1": "aa", "2": "ab", "3": "bb", "4": "a", "5": "a-"}.items():
+            for who, label in zip(("ann", "bob"), labels, strict=False):
+                book.answer(id, None if label == "-" else label, annotator=who)
+        alpha, rows = book.agreement()
+        assert rows == 3 and alpha == pytest.approx(4 / 9), "by hand in tests/maths/test_agreement.py"
+        book.undo(annotator="bob")
+        book.undo(annotator="bob")
+        assert book.agreement()[1] == 2, "what was undone counts no more"
 
 
 def test_most_people_decide() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from understudy.web.answers import AnswerBook
+from understudy.web.cards import Cards
+from understudy.web.serve import LabelServer
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -82,6 +84,12 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def visit(page: Any, url: str) -> None:
+    """The link leads on to the page, which has classes once it knows who one is."""
+    page.goto(url)
+    page.wait_for_selector("#classes button")
+
+
 class Person:
     """Somebody at a keyboard, who remembers what they meant to say."""
 
@@ -92,7 +100,7 @@ class Person:
         self.page.on("pageerror", lambda error: self.alarms.append(str(error)))
         self.said: dict[str, str | None] = {}
         self.presses = 0
-        self.page.goto(url)
+        visit(self.page, url)
         self.settled()
 
     def settled(self) -> None:
@@ -203,38 +211,73 @@ def test_two_people_label_sixty_rows_through_kills(rows: Path, browser: Any, ser
         assert len(list(csv.DictReader(file))) == 60
 
 
-def test_two_tabs_of_one_person_share_the_rows(rows: Path, browser: Any, serving: Any) -> None:
-    server = serving(rows, "--classes", ",".join(CLASSES), "--annotator", "ann")
-    one = Person(browser, server.urls["ann"])
+@pytest.fixture
+def near(rows: Path) -> Iterator[Callable[[list[str]], tuple[str, AnswerBook]]]:
+    """A page served by this process."""
+    with ExitStack() as opened:
+
+        def serve(classes: list[str]) -> tuple[str, AnswerBook]:
+            cards = Cards.of(rows / "rows.csv")
+            book = opened.enter_context(AnswerBook(rows / "near.book", classes))
+            book.add(cards.ids)
+            return opened.enter_context(LabelServer(book, cards, annotators=["ann"])).url, book
+
+        yield serve
+
+
+def test_two_tabs_of_one_person_share_the_rows(browser: Any, near: Any) -> None:
+    url, book = near(CLASSES)
+    one = Person(browser, url)
     two = one.page.context.new_page()
-    two.goto(server.urls["ann"])
+    visit(two, url)
     two.wait_for_function("() => queue.length")
-    assert two.inner_text("#id") != one.id
-    mine = two.inner_text("#id")
-    two.close(run_before_unload=False)
+    assert (one.id, two.inner_text("#id")) == ("000", "004")
+    two.keyboard.press("1")
+    two.wait_for_function("() => !busy && !pending().length")
     one.answer()
-    server.kill()
-    with AnswerBook(rows / "rows.book") as book:
-        assert len(book.answers()) == 1 and mine in book.waiting()
+    # Undo is this tab's, though the other tab answered later.
+    two.keyboard.press("2")
+    two.wait_for_function("() => !busy && !pending().length")
+    assert one.undo() == "000" and set(book.answers()) == {"004", "005"}
+    # Whoever closes a tab gives its rows back at once.
+    two.goto("about:blank")
+    one.page.bring_to_front()
+    assert [one.answer() for _ in range(5)] == ["000", "001", "002", "003", "006"]
 
 
-def test_many_classes_are_searched_by_the_keyboard(rows: Path, browser: Any, serving: Any) -> None:
-    (rows / "classes.txt").write_text(
-        "\n".join(["card lost", "card late", "Überweisung", *(f"other {c}" for c in "abcdefghij")])
-    )
-    server = serving(rows, "--classes", "classes.txt", "--annotator", "ann")
-    ann = Person(browser, server.urls["ann"])
-    for typed, label in (("late", "card late"), ("uber", "Überweisung"), ("card", "card lost")):
-        id = ann.id
+def test_many_classes_are_searched_by_the_keyboard(browser: Any, near: Any) -> None:
+    url, book = near(["card lost", "card late", "Überweisung", *(f"other {sign}" for sign in "abcdefghij")])
+    ann = Person(browser, url)
+    for typed, pressed, label in (
+        ("late", "Enter", "card late"), ("uber", "Enter", "Überweisung"), ("card", "Enter", "card lost"),
+        ("card", "2", "card late"),
+    ):  # fmt: skip
+        ann.said[ann.id] = label
         ann.page.keyboard.type(typed)
-        ann.page.keyboard.press("Enter")
+        ann.page.keyboard.press(pressed)
         ann.settled()
-        ann.said[id] = label
-    ann.page.keyboard.type("card")
-    id = ann.id
-    ann.page.keyboard.press("2")
-    ann.settled()
-    ann.said[id] = "card late"
-    server.kill()
-    with AnswerBook(rows / "rows.book") as book:
-        assert book.answers() == ann.said
+    assert book.answers() == ann.said
+
+
+def test_classes_called_by_digits_have_their_own_keys(browser: Any, near: Any) -> None:
+    url, book = near([str(digit) for digit in range(10)])
+    ann = Person(browser, url)
+    for digit in "307":
+        ann.page.keyboard.press(digit)
+        ann.settled()
+    assert book.answers() == {"000": "3", "001": "0", "002": "7"}
+
+
+def test_on_a_phone_everything_is_within_reach(browser: Any, near: Any) -> None:
+    """At 375 pixels nothing is cut off, and every button is large enough for a thumb."""
+    url, _ = near(["grant the loan", "refuse", "ask a colleague"])
+    page = browser.new_context(viewport={"width": 375, "height": 667}, has_touch=True, is_mobile=True).new_page()
+    visit(page, url)
+    page.wait_for_function("() => queue.length")
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    for button in page.query_selector_all("button:visible"):
+        box = button.bounding_box()
+        assert box["height"] >= 44 and box["width"] >= 44 and box["x"] >= 0 and box["x"] + box["width"] <= 375
+        assert box["y"] + box["height"] <= 667, button.inner_text()
+    page.tap("#classes button >> nth=2")
+    page.wait_for_function("() => !busy && !pending().length && progress.mine === 1")

@@ -186,3 +186,22 @@ def test_what_cannot_be_served_says_so(tmp_path: Path, served: Client) -> None:
         LabelServer(served.book, cards, annotators=["a\nb"])
     with pytest.raises(us.UnderstudyError, match="named twice"):
         LabelServer(served.book, cards, annotators=["a", "a"])
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_suggestions_are_hidden_unless_asked_for_and_always_where_rows_estimate(tmp_path: Path, shown: bool) -> None:
+    table = {"id": np.arange(2), "a": np.arange(2), "teacher_label": np.array(["pos", "neg"], dtype=object)}
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
+        book.add(["0", "1"], chosen=[True, False])
+        with LabelServer(book, Cards.of(table), annotators=["ann"], show_suggestion=shown) as server:
+            client = Client(server, book)
+            rows = json.loads(client.sync().content)["rows"]
+            seen = {"label": "pos", "confidence": None, "by": "teacher"}
+            assert [row["suggestion"] for row in rows] == [seen if shown else None, None]
+            events = [{"name": f"answer-{id}", "id": id, "label": "pos"} for id in "01"]
+            client.sync(*events)
+            undone = json.loads(client.sync({"name": "u" * 8, "undoes": "answer-0"}).content)
+            assert undone["results"][0]["row"]["suggestion"] == (seen if shown else None)
+            client.sync({"name": "again-00", "id": "0", "label": "neg"})
+        given = book.given()
+        assert (given["0"]["ann"].suggested, given["1"]["ann"].suggested) == (shown, False)

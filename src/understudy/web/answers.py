@@ -18,8 +18,7 @@ drawn by their ids) goes to ``people`` annotators each, to see whether they agre
 import hashlib
 import secrets
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from understudy.errors import UnderstudyError
 from understudy.web.book_file import BookFile
+from understudy.web.opinions import agreement_of, most_common, votes_of
 from understudy.web.standing import Lease, Line, Standing
 
 if TYPE_CHECKING:
@@ -252,39 +252,18 @@ class AnswerBook:
         with self.file.looking() as standing:
             return sorted(who for who, lines in standing.history.items() if lines)
 
-    def shared(self) -> list[list[str | None]]:
-        """What people said of the rows that several of them answered."""
-        with self.file.looking() as standing:
-            return [[stack[-1].label for stack in standing.given[row].values()] for row in standing.shared]
-
     def votes(self, by: str = "majority") -> "tuple[list[str], Votes]":
         """Ids with an answer, and what everybody said of them, as a teacher's labels."""
-        from understudy.labels.votes import Votes
-
-        given, people = self.given(), self.annotators()
+        given = {id: {who: line.label for who, line in people.items()} for id, people in self.given().items()}
         if not given:
             raise UnderstudyError(f"{self.path} holds no answers yet; label some rows first")
-        said = [[each[who].label if who in each else None for who in people] for each in given.values()]
-        return list(given), Votes(self._numbered(said), len(self.classes), by=by, sources=people)
+        return list(given), votes_of(given, self.classes, by)
 
     def agreement(self) -> tuple[float | None, int]:
         """Krippendorff's alpha of the rows that several people gave a class, and how many these are."""
-        import torch
-
-        from understudy.maths.agreement import krippendorff_alpha
-
-        labels = [[label for label in row if label is not None] for row in self.shared()]
-        labels = [row for row in labels if len(row) > 1]
-        if not labels:
-            return None, 0
-        # Who said it does not matter to alpha: the answers of a row stand side by side, and gaps behind.
-        width = max(map(len, labels))
-        votes = self._numbered([[*row, *[None] * (width - len(row))] for row in labels])
-        return krippendorff_alpha(torch.tensor(votes), len(self.classes)), len(labels)
-
-    def _numbered(self, rows: Iterable[Iterable[str | None]]) -> list[list[int]]:
-        place = {name: number for number, name in enumerate(self.classes)}
-        return [[-1 if label is None else place[label] for label in row] for row in rows]
+        with self.file.looking() as standing:
+            shared = [[stack[-1].label for stack in standing.given[row].values()] for row in standing.shared]
+        return agreement_of(shared, self.classes)
 
     def wait(self, seconds: float, ids: Collection[str] | None = None) -> bool:
         """Until these rows (or all) have their answers, from any process, or the time is up; whether they have."""
@@ -310,12 +289,6 @@ class AnswerBook:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def most_common(labels: Iterable[str | None]) -> str | None:
-    """The label that most people gave; None where two are level, or nobody could say."""
-    counts = Counter(label for label in labels if label is not None).most_common(2)
-    return None if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]) else counts[0][0]
 
 
 def _check_sizes(overlap: float, people: int) -> None:

@@ -236,8 +236,8 @@ class Guard:
         why = self.access.refusal(request.method, request.headers)
         if why is not None:
             return PlainTextResponse(why, 403)
-        if request.url.path.startswith("/open/") and request.method == "GET":
-            return self._opened(request.url.path.removeprefix("/open/"))
+        if scope["path"].startswith("/open/") and request.method == "GET":
+            return self._opened(scope["path"].removeprefix("/open/"))
         annotator = self.access.annotator(request.cookies.get(self.access.cookie, ""))
         if annotator is None:
             return PlainTextResponse(_STRANGER, 401)

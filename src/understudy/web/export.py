@@ -23,8 +23,9 @@ from understudy.tables.answers import SHOWN
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Stored
 from understudy.tables.write import WRITERS
-from understudy.web.answers import AnswerBook, most_common
+from understudy.web.answers import AnswerBook
 from understudy.web.cards import Cards
+from understudy.web.opinions import most_common
 
 ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
 

@@ -199,7 +199,7 @@ function note() {
     make("small", { textContent: `${number(progress.left)} rows are with other people. If they do not answer them, you get them here.` }));
   const done = progress.finished >= progress.rows;
   return make("p", { className: "note" }, done ? "All rows are answered. Thank you." : "You have answered everything you can. Thank you.",
-    make("small", { textContent: `${number(progress.mine)} answers are yours. You may still undo, or close this page.` }));
+    make("small", { textContent: `${number(progress.mine)} answers are yours. You may still undo. If more rows come, they appear here.` }));
 }
 
 const number = value => value.toLocaleString("en");
@@ -246,7 +246,7 @@ function list() {
   const names = matches(), many = session.classes.length > MANY, typed = $("search").value !== "";
   best = 0;
   const count = session.classes.length, longest = Math.max(...session.classes.map(name => name.length));
-  const shape = many ? "many" : count === 2 ? "two" : count === 3 && longest < 10 ? "three" : "";
+  const shape = many ? "many" : count === 2 ? "two" : count === 3 && longest < 10 ? "three" : count > 4 && longest < 4 ? "short" : "";
   $("classes").className = `classes ${shape} ${longest > 18 || (count === 3 && longest >= 10) ? "words" : ""}`;
   $("classes").replaceChildren(...names.map((name, place) => {
     const button = make("button", { type: "button", disabled: !queue.length }, make("bdi", { textContent: name })), own = keyOf(name, place);
@@ -313,7 +313,6 @@ async function begin() {
   $("who").textContent = session.annotator;
   $("guide-open").hidden = !session.guideline;
   $("search-box").hidden = session.classes.length <= MANY;
-  document.body.classList.toggle("searched", session.classes.length > MANY);
   list();
   document.addEventListener("keydown", key);
   $("search").addEventListener("input", list);
