@@ -4,7 +4,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +250,8 @@ def test_label_studio_small_exports(tmp_path: Path) -> None:
     gathered = gather(found, NAMES, aliases={}, where="it")
     assert gathered.by_row == {"007": {"x@y.z": "pos"}, "8": {"x@y.z": None}}
     assert "1 more than one class" in gathered.account()
+    with pytest.raises(UnderstudyError, match=r"field larger than field limit .*; export it as JSON"):
+        read("label-studio", tmp_path / "long.csv", f"{header}\n5,a,1,pos,{'7' * 200_000},\n")
     with pytest.raises(UnderstudyError, match="has no entry 'mood'"):
         read("label-studio", tmp_path / "min2.json", entries, question="mood")
     with pytest.raises(UnderstudyError, match=r"entry 0 has no 'row_id'.*--id NAME"):
@@ -310,6 +312,47 @@ def test_argilla_records_say_little_of_their_status(tmp_path: Path) -> None:
     ]  # fmt: skip
     gathered = gather(found, NAMES, aliases={}, where="it")
     assert "3 of unknown status" in gathered.account() and gathered.by_row["12"] == {"u": None}
+
+
+ODD: list[Any] = [None, 3, 1.5, "x", "", [], {}, [1], {"a": 1}, True, ["pos", None]]
+SEEDS: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("label-studio", ".json"): [
+        {"data": {"row_id": "7"}, "annotations": [{"completed_by": {"id": 1}, "result": [choice("pos")]}]}
+    ],
+    ("prodigy", ".jsonl"): [
+        {"row_id": "7", "options": [{"id": "pos", "text": "pos"}], "accept": ["pos"], "answer": "accept", "meta": {}},
+        {"row_id": "8", "label": "pos", "answer": "reject"},
+    ],
+    ("argilla", ".json"): [
+        {
+            "id": "7", "fields": {"text": "a"}, "metadata": {"chosen": "1"}, "status": "completed",
+            "suggestions": {"label": {"value": "pos"}}, "responses": {"label": [{"value": "pos", "user_id": "u"}]},
+        }
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "suffix"), SEEDS)
+def test_files_of_another_shape_are_read_or_refused_in_a_line(tool: str, suffix: str, tmp_path: Path) -> None:
+    for changed in variants(SEEDS[tool, suffix]):
+        try:
+            found = gather(read(tool, tmp_path / f"odd{suffix}", changed), NAMES, aliases={}, where="it")
+            found.answers("agreed", "it")
+        except UnderstudyError as error:
+            assert "\n" not in str(error)
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """The same with one part of it exchanged for something else, or left out."""
+    if not isinstance(value, dict | list):
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        for other in (*ODD, *variants(part)):
+            whole = dict(value) if isinstance(value, dict) else list(value)
+            whole[key] = other
+            yield whole
+        if isinstance(value, dict):
+            yield {name: each for name, each in value.items() if name != key}
 
 
 def test_tasks_say_what_is_wrong(pool: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.files import folder_appearing_whole, read_json, write_json
 from understudy.tables.answers import SHOWN
 from understudy.tables.exchange import QUESTION
+from understudy.tables.exchange.entries import list_in, object_in, objects_in
 from understudy.tables.exchange.opinions import OPEN, Opinion, Reading, only_question, row_name, true_of
 from understudy.tables.exchange.tasks import Task, Tasks
 from understudy.tables.readers.datasets_folder import class_names, datasets_table, is_datasets_folder
@@ -87,18 +88,21 @@ def read(path: Path, reading: Reading) -> list[Opinion]:
 
 
 def _from_records(records: Sequence[Mapping[str, Any]], reading: Reading, path: Path) -> Iterator[Opinion]:
-    question = only_question((name for each in records for name in each.get("responses") or {}), reading, str(path))
+    found = (name for each in records for name in object_in(each, "responses", str(path)))
+    question = only_question(found, reading, str(path))
     for number, record in enumerate(records):
-        responses = (record.get("responses") or {}).get(question) or []
-        marks = record.get("metadata") or {}
-        suggested = (record.get("suggestions") or {}).get(question)
-        shown = bool(suggested and suggested.get("value") is not None)
+        where = f"{path}: record {number}"
+        responses = objects_in(object_in(record, "responses", where), question, where)
+        marks = object_in(record, "metadata", where)
+        suggested = object_in(object_in(record, "suggestions", where), question, where)
+        shown = suggested.get("value") is not None
         surely = record.get("status") == "completed" and len(responses) == 1
         said = [
             (each.get("user_id"), each.get("value"), each.get("status") or ("submitted" if surely else None))
             for each in responses
         ]
-        yield from _record_opinions(_name(record, reading, path, number), said, shown, marks)
+        inside = {**marks, **object_in(record, "fields", where), **record}
+        yield from _record_opinions(_name(inside, reading, where), said, shown, marks)
 
 
 def _from_columns(
@@ -112,20 +116,23 @@ def _from_columns(
         raise UnderstudyError(f"{path} has no column that ends in '{_RESPONSES}'; nothing is answered there yet")
     answers = question + _RESPONSES
     for number, record in enumerate(records):
-        values = record.get(answers) or []
-        users = record.get(f"{answers}.users") or [None] * len(values)
-        states = record.get(f"{answers}.status") or [None] * len(values)
+        where = f"{path}: record {number}"
+        values = list_in(record, answers, where)
+        users = list_in(record, f"{answers}.users", where) or [None] * len(values)
+        states = list_in(record, f"{answers}.status", where) or [None] * len(values)
+        if not len(values) == len(users) == len(states):
+            raise UnderstudyError(f"{where} has {len(values)} responses of {len(users)} users; save the records again")
         suggested = record.get(question + _SUGGESTION)
-        if isinstance(suggested, int) and question + _SUGGESTION in names:
-            suggested = names[question + _SUGGESTION][suggested]
+        declared = names.get(question + _SUGGESTION, ())
+        if isinstance(suggested, int) and 0 <= suggested < len(declared):
+            suggested = declared[suggested]  # which may be None: Argilla declares that as a class, too
         said = list(zip(users, values, states, strict=True))
-        yield from _record_opinions(_name(record, reading, path, number), said, suggested is not None, record)
+        yield from _record_opinions(_name(record, reading, where), said, suggested is not None, record)
 
 
-def _name(record: Mapping[str, Any], reading: Reading, path: Path, number: int) -> str:
+def _name(record: Mapping[str, Any], reading: Reading, where: str) -> str:
     key = reading.row or "id"
-    inside = {**(record.get("metadata") or {}), **(record.get("fields") or {}), **record}
-    return row_name(inside.get(key), f"{path}: record {number}", key)
+    return row_name(record.get(key), where, key)
 
 
 def _record_opinions(
@@ -138,7 +145,7 @@ def _record_opinions(
             yield Opinion(name, "", why=OPEN, open=True)
             continue
         labels = tuple(map(str, value)) if isinstance(value, list) else () if value is None else (str(value),)
-        why = {"submitted": "" if labels else EMPTY, "discarded": DISCARDED}.get(status, UNKNOWN)
+        why = {"submitted": "" if labels else EMPTY, "discarded": DISCARDED}.get(str(status), UNKNOWN)
         person = "unknown" if who is None else str(who)
         shown = shown or bool(true_of(marks.get(SHOWN)))
         yield Opinion(name, person, () if why else labels, why, why == UNKNOWN, shown, true_of(marks.get("chosen")))

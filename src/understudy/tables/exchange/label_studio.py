@@ -20,6 +20,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.files import read_json, write_json, write_text
 from understudy.tables.answers import SHOWN
 from understudy.tables.exchange import QUESTION, ROW
+from understudy.tables.exchange.entries import objects_in
 from understudy.tables.exchange.opinions import OPEN, Opinion, Reading, only_question, row_name, true_of
 from understudy.tables.exchange.tasks import Tasks
 
@@ -72,13 +73,14 @@ def read(path: Path, reading: Reading) -> list[Opinion]:
 
 
 def _from_tasks(content: Sequence[dict[str, Any]], reading: Reading, path: Path) -> Iterator[Opinion]:
-    found = (result.get("from_name") for task in content for one in _annotations(task) for result in _choices(one))
-    question = only_question((str(name) for name in found), reading, str(path))
-    for number, task in enumerate(content):
-        data, key = task["data"], reading.row or ROW
-        name = row_name(data.get(key), f"{path}: task {number}", key)
+    places = [f"{path}: task {number}" for number in range(len(content))]
+    annotated = [_annotations(task, where) for task, where in zip(content, places, strict=True)]
+    found = (str(each.get("from_name")) for given in annotated for one in given for each in _choices(one))
+    question, key = only_question(found, reading, str(path)), reading.row or ROW
+    for task, annotations, where in zip(content, annotated, places, strict=True):
+        data = task["data"]
+        name = row_name(data.get(key), where, key)
         mine, chosen = true_of(data.get(SHOWN)), true_of(data.get("chosen"))
-        annotations = _annotations(task)
         if not annotations:
             yield Opinion(name, "", why=OPEN, open=True)
         for one in annotations:
@@ -94,14 +96,19 @@ def _from_tasks(content: Sequence[dict[str, Any]], reading: Reading, path: Path)
             yield Opinion(name, _who(one.get("completed_by")), tuple(labels), why, False, shown, chosen)
 
 
-def _annotations(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = task.get("annotations", task.get("completions")) or []
-    return [one for one in given if isinstance(one, dict)]
+def _annotations(task: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    given = objects_in(task, "annotations" if "annotations" in task else "completions", where)
+    for one in given:
+        objects_in(one, "result", where)
+    return given
 
 
 def _choices(annotation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = [each for each in annotation.get("result") or [] if isinstance(each, dict)]
-    return [each for each in given if isinstance(each.get("value"), dict) and "choices" in each["value"]]
+    return [
+        each
+        for each in annotation.get("result") or []
+        if isinstance(each.get("value"), dict) and "choices" in each["value"]
+    ]
 
 
 def _listed(result: Mapping[str, Any]) -> list[Any]:
@@ -113,7 +120,7 @@ def _suggested(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool |
     """Whether a prediction was there to be seen; None: the export has no word of predictions."""
     if task.get("predictions") or task.get("total_predictions") or annotation.get("parent_prediction") is not None:
         return True
-    origins = [str(each.get("origin", "")) for each in annotation.get("result") or [] if isinstance(each, dict)]
+    origins = [str(each.get("origin", "")) for each in annotation.get("result") or []]
     if annotation.get("prediction") or any(origin.startswith("prediction") for origin in origins):
         return True
     return False if "predictions" in task else None
@@ -161,7 +168,10 @@ def _lines(path: Path, end: str) -> list[dict[str, str]]:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UnderstudyError(f"cannot read {path}: {error}; export it again") from error
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=end))
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=end))
+    except csv.Error as error:  # a cell beyond 128 KB, say
+        raise UnderstudyError(f"cannot read {path}: {error}; export it as JSON") from error
     header, *body = rows or [[]]
     for number, row in enumerate(body):
         if len(row) != len(header):

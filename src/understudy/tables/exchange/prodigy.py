@@ -18,6 +18,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.files import write_text
 from understudy.tables.answers import SHOWN
 from understudy.tables.exchange import ROW
+from understudy.tables.exchange.entries import list_in, objects_in, word_in
 from understudy.tables.exchange.opinions import OPEN, Opinion, Reading, row_name, true_of
 from understudy.tables.exchange.tasks import Tasks
 
@@ -48,27 +49,26 @@ def read(path: Path, reading: Reading) -> list[Opinion]:
 
 
 def _opinions(lines: Sequence[dict[str, Any]], reading: Reading, path: Path) -> Iterator[Opinion]:
-    texts, key = _option_texts(lines, reading.classes), reading.row or ROW
+    texts, key = _option_texts(lines, reading.classes, str(path)), reading.row or ROW
     for number, line in enumerate(lines, 1):
+        where = f"{path}: line {number}"
+        answer = word_in(line, "answer", where)
         meta = line.get("meta")
         inside = {**meta, **line} if isinstance(meta, dict) else line
-        name = row_name(inside.get(key), f"{path}: line {number}", key)
+        name = row_name(inside.get(key), where, key)
         who = next((str(line[each]) for each in _WHO if line.get(each) is not None), "unknown")
         shown, chosen = true_of(line.get(SHOWN)), true_of(line.get("chosen"))
         if "accept" not in line and isinstance(line.get("label"), str):
             shown = True
-            labels, why = _binary(line, reading.classes)
+            labels, why = _binary(line["label"], answer, reading.classes)
         else:
-            accepted = line.get("accept") or []
-            labels = (
-                tuple(texts.get(str(each), str(each)) for each in accepted) if line.get("answer") == "accept" else ()
-            )
-            why = "" if labels else _why(line.get("answer"))
+            accepted = list_in(line, "accept", where) if answer == "accept" else []
+            labels = tuple(texts.get(str(each), str(each)) for each in accepted)
+            why = "" if labels else _why(answer)
         yield Opinion(name, who, labels, why, why == OPEN, shown, chosen)
 
 
-def _binary(line: dict[str, Any], classes: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    label, answer = line["label"], line.get("answer")
+def _binary(label: str, answer: str, classes: Sequence[str]) -> tuple[tuple[str, ...], str]:
     if answer == "accept":
         return (label,), ""
     if answer == "reject" and len(classes) == 2 and label in classes:
@@ -76,13 +76,13 @@ def _binary(line: dict[str, Any], classes: Sequence[str]) -> tuple[tuple[str, ..
     return (), _why(answer)
 
 
-def _why(answer: Any) -> str:
+def _why(answer: str) -> str:
     return {"accept": EMPTY, "reject": REJECTED, "ignore": IGNORED}.get(answer, OPEN)
 
 
-def _option_texts(lines: Sequence[dict[str, Any]], classes: Sequence[str]) -> dict[str, str]:
+def _option_texts(lines: Sequence[dict[str, Any]], classes: Sequence[str], where: str) -> dict[str, str]:
     """Options' texts by their ids, where the ids are no classes and all the texts are."""
-    listed = [each for line in lines for each in line.get("options") or [] if isinstance(each, dict)]
+    listed = [each for line in lines for each in objects_in(line, "options", where)]
     texts = {str(each.get("id")): str(each.get("text")) for each in listed}
     by_text = texts and not set(texts) <= set(classes) and set(texts.values()) <= set(classes)
     return texts if by_text and len(set(texts.values())) == len(texts) else {}
