@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast docs figures torture meaning bench reproduce results alternatives clean
+.PHONY: demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -55,6 +55,11 @@ torture: .venv/.installed
 	folder=$$(mktemp -d) && $(BIN)/python tests/training/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
 	folder=$$(mktemp -d) && $(BIN)/python tests/active/kill_and_resume.py "$$folder" 20; status=$$?; rm -rf "$$folder"; exit $$status
 	PYTHONPATH=tests $(BIN)/python -m fuzz.corruption --count 100
+
+# Every method by two processes beside one, and ten SIGKILLs for each of four, resumed by two processes and by one.
+distributed: .venv/.installed
+	$(BIN)/python -m tests.training.distributed_training methods
+	folder=$$(mktemp -d) && $(BIN)/python -m tests.training.distributed_training kills "$$folder" 10; status=$$?; rm -rf "$$folder"; exit $$status
 
 # Three thousand tables whose meaning is known, through train, predict and select; the suite has some.
 meaning: .venv/.installed

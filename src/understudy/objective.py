@@ -35,6 +35,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """``(log_prediction, target) -> (B,)``."""
 
 
+class Share(Protocol):
+    """Where several processes share a batch (``training/distributed.py``): the rows of all of them, and this one's."""
+
+    @property
+    def golds(self) -> int: ...
+    @property
+    def pools(self) -> int: ...
+    def gather(self, values: Tensor, *, gold: bool = False) -> Tensor: ...
+    def own(self, values: Tensor, *, gold: bool = False) -> Tensor: ...
+
+
 Held = dict[str, Tensor]
 """What is made once for a batch that is seen many times, by name."""
 
@@ -57,6 +68,9 @@ class Outputs:
 
     logits: Tensor
     features: Tensor | None = None
+
+    def __getitem__(self, rows: slice) -> "Outputs":
+        return Outputs(self.logits[rows], None if self.features is None else self.features[rows])
 
 
 @dataclass(frozen=True)
@@ -82,18 +96,20 @@ class Step:
     """The share of training that is done, 0 … 1."""
     held: Held | None = None
     """What was made of the student and stays while one function is minimised; None where every step makes it anew."""
+    share: Share | None = None
+    """What these rows are a part of, where several processes share a batch; a process may then have none."""
 
     def gather(self, values: Tensor) -> Tensor:
-        """The values ``(B,)`` of the whole batch, for a weight that looks at all of it.
+        """The values ``(B,)`` of the whole batch, detached, for a weight that looks at all of it.
 
-        One process holds every row today. Where several share a batch, this is where theirs join, and ``own`` is
-        where a process takes back its part.
+        Where several processes share a batch, this is where theirs join, and ``own`` is where a process takes back its
+        part: all of them must ask, whether they have rows or not.
         """
-        return values
+        return values if self.share is None else self.share.gather(values)
 
     def own(self, values: Tensor) -> Tensor:
         """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
-        return values
+        return values if self.share is None else self.share.own(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,13 @@ class Batch:
     ends_epoch: bool = False
     held: dict[int, Held] | None = None
     """For a batch that is seen many times before the next: what stays the same meanwhile, by the net that made it."""
+    share: Share | None = None
+    """Where several processes share the batch: the rows are this one's. Where it has none, ``x`` still holds one."""
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether some process has pool rows of it."""
+        return len(self.pool_rows) > 0 if self.share is None else self.share.pools > 0
 
     def held_by(self, owner: object) -> Held | None:
         return None if self.held is None else self.held.setdefault(id(owner), {})
@@ -132,6 +155,7 @@ class Losses(NamedTuple):
     """What the slots see; None where the batch has no pool rows."""
     alignment: Tensor | None = None
     gold_alignment: Tensor | None = None
+    share: Share | None = None
 
     @property
     def gold(self) -> Tensor:

@@ -84,17 +84,18 @@ def train_command(
     --out runs/fifth`
 
     `understudy train --resume --out runs/second`
+
+    `torchrun --nproc-per-node 2 -m understudy train --gold gold.npz --pool pool.npz --out runs/sixth`: by two processes
+    together, to the same result
     """
     with shared.loading():
-        from understudy.cli.training import TrainRequest, run_training
-        from understudy.store.files import locked
-        from understudy.training.run import usable_folder
+        from understudy.cli.torchrun import is_restarted, meeting
+        from understudy.cli.training import TrainRequest, begin, go_on
 
     if resume:
         _check_alone(context)
-        TrainRequest.check_there(out)
-        with locked(out, lend=True):
-            run_training(TrainRequest.load(out), progress=not quiet, resume=True)
+        with meeting():
+            go_on(out, progress=not quiet)
         return
     has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
@@ -103,10 +104,11 @@ def train_command(
         data=data, method=method or (AUTO if has_pilot else VANILLA), options=option or [], student=student,
         recipe=recipe, track=track or [],
     )  # fmt: skip
-    usable_folder(out)
-    with locked(out, lend=True):
-        usable_folder(out)  # again: somebody may have been here before we had the lock
-        run_training(request, progress=not quiet)
+    with meeting():
+        if is_restarted() and TrainRequest.is_there(out):
+            go_on(out, progress=not quiet)
+        else:
+            begin(request, progress=not quiet)
 
 
 def _check_alone(context: typer.Context) -> None:

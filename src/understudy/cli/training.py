@@ -1,12 +1,12 @@
 """What ``understudy train`` does: a request, kept with its run, and the training it asks for.
 
 request = TrainRequest(out=out, gold=["gold.csv"], files={"pool": "pool.csv"}, data=data, …)
-run_training(request)
-run_training(TrainRequest.load(out), resume=True)
+begin(request)
+go_on(out)
 """
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,11 @@ from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL
 from understudy.tables.read import Examples
+from understudy.training.distributed import alone, first_goes_ahead, is_first, once
 from understudy.training.ema import EMA
 from understudy.training.loop import train
 from understudy.training.recipe import AUTO
-from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run
+from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
 from understudy.training.trackers import tracker
 
 # Requests of format 1 had no seal.
@@ -77,14 +78,17 @@ class TrainRequest:
         write_json(self.out / REQUEST, sealed(stored | asked | recipe, made))
 
     @staticmethod
-    def check_there(folder: Path) -> None:
-        if not (folder / REQUEST).exists():
+    def is_there(folder: Path) -> bool:
+        return once((folder / REQUEST).exists)
+
+    @classmethod
+    def check_there(cls, folder: Path) -> None:
+        if not cls.is_there(folder):
             raise UnderstudyError(f"{folder} has no {REQUEST}; only what understudy train began can be resumed")
 
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":
         path = folder / REQUEST
-        cls.check_there(folder)
         stored = unsealed(read_sealed(path, format=FORMAT, older=OLDER, cure=_AGAIN))
         try:
             del stored["out"], stored["format"]
@@ -129,28 +133,40 @@ def _absolute(name: str | Path) -> str:
     return str(Path(name).absolute())
 
 
+def begin(request: TrainRequest, *, progress: bool = True) -> None:
+    """A training in a new folder."""
+    once(lambda: usable_folder(request.out))
+    with locked(request.out, lend=True) if is_first() else nullcontext():
+        once(lambda: usable_folder(request.out))  # again: somebody may have been here before we had the lock
+        run_training(request, progress=progress)
+
+
+def go_on(out: Path, *, progress: bool = True) -> None:
+    """The training that was begun there."""
+    TrainRequest.check_there(out)
+    with locked(out, lend=True) if is_first() else nullcontext():
+        run_training(once(lambda: TrainRequest.load(out)), progress=progress, resume=True)
+
+
 def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
-    """Read the files, train, write the run and its report."""
+    """Read the files, train, write the run and its report; of processes that train together, the first writes."""
     from understudy.cli.standing import standing_of
-    from understudy.report.answers import answers
-    from understudy.report.page import write_run_report
 
     options, run_method = _method(request)
-    trackers = [tracker(name, request.out) for name in request.track]
+    trackers = [tracker(name, request.out) for name in request.track] if is_first() else []
     device, out = usable_device(request.recipe["device"]), request.out
     with collected_warnings() as warnings:
-        examples = request.data.for_student(request.student).read(request.gold, **request.files)
-        examples.leaks().warn()
+        # What an encoder has made once is found in the cache.
+        with nullcontext() if request.data.encoder in ("tfidf", "none") else first_goes_ahead():
+            examples = request.data.for_student(request.student).read(request.gold, **request.files)
+        if is_first():
+            examples.leaks().warn()
         classes = request.data.outputs(examples)
         request = request.suited(examples)
         build = student_builder(request.student, examples, classes)
         ema = _average(build, device) if request.recipe["ema"] else None
-        # What a run began with stays; the training checks whether the files are still the same.
-        if not resume or not (out / VALUES_FILE).exists():
-            examples.featuriser.save(out)
-        if not resume:
-            tell_of_gold(out / TRAIL, request.gold, _gold_labels(examples))
-            request.save()
+        if is_first():
+            _write_beforehand(request, examples, resume)
         try:
             recipe, length = suited.timed(build, examples, request.recipe)
             run = run_method(
@@ -160,11 +176,35 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
                 **recipe | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:
-            if not resume:
+            if not resume and is_first():
                 _clear(out)
             raise
-        how = None if request.method == AUTO else METHODS[request.method](**options)
-        found = standing_of(run, build, examples, how, recipe | {"device": device})
+        if is_first():
+            with alone():
+                how = None if request.method == AUTO else METHODS[request.method](**options)
+                found = standing_of(run, build, examples, how, recipe | {"device": device})
+    if is_first():
+        _tell(request, run, examples, options, found, warnings)
+
+
+def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -> None:
+    """What a run began with stays; the training checks whether the files are still the same."""
+    out = request.out
+    if not resume or not (out / VALUES_FILE).exists():
+        examples.featuriser.save(out)
+    if not resume:
+        tell_of_gold(out / TRAIL, request.gold, _gold_labels(examples))
+        request.save()
+
+
+def _tell(
+    request: TrainRequest, run: Run, examples: Examples, options: dict[str, Any], found: Any, warnings: list[str]
+) -> None:
+    """The report, and its first lines."""
+    from understudy.report.answers import answers
+    from understudy.report.page import write_run_report
+
+    out = request.out
     chosen = why_chosen(run) if request.method == AUTO else None
     write_run_report(
         out / "report.html",

@@ -48,6 +48,7 @@ from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
+from understudy.training.distributed import is_first, once, together
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
@@ -140,6 +141,7 @@ class Pilot:
 
 @takes(SharedOptions)
 @checked_plainly
+@together
 def auto(
     student: Student,
     gold: Gold,
@@ -178,7 +180,7 @@ def auto(
     recipe = replace(Recipe.shared(told, "auto"), seed=seed)
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
     executor = executor_for(workers, executor)
-    folder = usable_folder(out, resume=resume)
+    folder = once(lambda: usable_folder(out, resume=resume))
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     known = weighed(labelled, gold)
@@ -188,16 +190,8 @@ def auto(
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
     short_recipe = replace(recipe, epochs=short, patience=None, refine=False, finetune_epochs=0)
     pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
-    decision, relabel = None if folder is None else _earlier(folder, pilot), Reconcile(folds, pilot_rows)
-    if decision is None:
-        judged, relabel = pilot.run(executor, progress=progress)
-        choice, ruled_out = _choice(judged, weighed(gold, gold), sees_all=pilot.sees_all)
-        decision = {
-            "choice": choice, "ruled_out": ruled_out, "folds": folds,
-            "pilot_rows": min(pilot_rows, len(labelled)), "candidates": _table(judged.values()),
-            "witnesses": [] if relabel.made is None else _table(relabel.made.witnesses, "probs"),
-            "settings": {} if folder is None else pilot.settings(),
-        }  # fmt: skip
+    relabel = Reconcile(folds, pilot_rows)
+    decision = once(lambda: _earlier(folder, pilot) or _decided(pilot, relabel, executor, progress=progress))
     choice = decision["choice"]
     if choice not in objectives and choice != RECONCILED:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")
@@ -209,10 +203,25 @@ def auto(
         select=select, out=folder, resume=folder is not None, notes={**(notes or {}), **length, "auto": decision},
         callbacks=callbacks, progress=progress,
     )  # fmt: skip
-    if folder is not None:
+    if folder is not None and is_first():
         # The run's config has what the pilot found; its parts are not needed again.
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return run
+
+
+def _decided(pilot: Pilot, relabel: Reconcile, executor: Executor, *, progress: bool) -> dict[str, Any]:
+    """What the pilot says, for the run's config; ``relabel`` keeps the labels that it made."""
+    judged, made = pilot.run(executor, progress=progress)
+    relabel.made = made.made
+    choice, ruled_out = _choice(judged, weighed(pilot.gold, pilot.gold), sees_all=pilot.sees_all)
+    labelled, _ = drop_unlabelled(pilot.pool)
+    assert labelled is not None
+    return {
+        "choice": choice, "ruled_out": ruled_out, "folds": pilot.folds,
+        "pilot_rows": min(pilot.rows, len(labelled)), "candidates": _table(judged.values()),
+        "witnesses": [] if made.made is None else _table(made.made.witnesses, "probs"),
+        "settings": {} if pilot.out is None else pilot.settings(),
+    }  # fmt: skip
 
 
 def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
@@ -254,9 +263,9 @@ def why_chosen(run: Run) -> str | None:
     return reason
 
 
-def _earlier(folder: Path, pilot: Pilot) -> dict[str, Any] | None:
+def _earlier(folder: Path | None, pilot: Pilot) -> dict[str, Any] | None:
     """What the pilot of a finished run had decided."""
-    if not (folder / "config.json").exists():
+    if folder is None or not (folder / "config.json").exists():
         return None
     decision = read_json(folder / "config.json").get("auto")
     if not isinstance(decision, dict):

@@ -43,6 +43,8 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
         self.windows = windows
         """Where in the order a new set of blocks begins (block shuffle)."""
         self.batches = range(len(golds))
+        self.part = (0, 1)
+        """Of every batch the rows r, r + W, … where W processes share it."""
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -61,7 +63,7 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Row numbers are made for many batches at once: a small net feels five operators a batch.
-        together = max(1, _PIECE // self.batch_size)
+        together, (rank, size) = max(1, _PIECE // self.batch_size), self.part
         for first in range(0, len(self.batches), together):
             batches = self.batches[first : first + together]
             start, stop = self.span(batches[0])[0], self.span(batches[-1])[1]
@@ -69,7 +71,18 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
             golds, pools = rows % max(1, self.gold_rows), rows - self.from_gold
             for batch, count in zip(batches, self.golds[batches[0] : batches[-1] + 1].tolist(), strict=True):
                 begin, end = (place - start for place in self.span(batch))
-                yield golds[begin : begin + count], pools[begin + count : end]
+                first = begin + count + (rank - count) % size
+                yield golds[begin + rank : begin + count : size], pools[first:end:size]
+
+    def part_of(self, rank: int, size: int) -> "Plan":
+        """The same plan as process ``rank`` of ``size`` sees it: of every batch, gold rows first, each size-th row."""
+        part = self[:]
+        part.part = (rank, size)
+        return part
+
+    def golds_in(self, number: int) -> int:
+        """How many gold rows a batch has, whoever takes them."""
+        return int(self.golds[self.batches[number]])
 
     def span(self, batch: int) -> tuple[int, int]:
         """The part of the order that is batch number ``batch`` of the whole epoch; the last one takes what is left."""
@@ -210,6 +223,8 @@ class _Fetch(Dataset[Any]):
     def read(self, golds: Tensor, pools: Tensor) -> Any:
         sources = [(self.gold, golds), (self.pool, pools)]
         asked = [(rows, index) for rows, index in sources if rows is not None and len(index)]
+        # A process that has no row of a batch passes one through its net all the same, and counts it as nothing.
+        asked = asked or [(rows, torch.zeros(1, dtype=torch.long)) for rows, _ in sources if rows is not None][:1]
         if self.collate is None:
             return join([rows.take(index) for rows, index in asked])
         # Together, so that gold and pool rows get one padding.

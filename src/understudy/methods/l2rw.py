@@ -27,7 +27,7 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Losses, Objective, Step, Weight
+from understudy.objective import Losses, Objective, Share, Step, Weight
 from understudy.options import Slots, method
 
 __all__ = ["l2rw", "l2rw_weight"]
@@ -54,12 +54,20 @@ class JointAlignmentWeight(AlignmentWeight):
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if step.alignment is None or step.gold_alignment is None:
             raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        golds = len(step.gold_alignment)
-        return step.own(normalise(torch.cat([step.gold_alignment, step.gather(step.alignment)]))[golds:])
+        weights, golds = _joint_weights(step.gold_alignment, step.alignment, step.share)
+        return step.own(weights[golds:])
 
     def of_gold(self, losses: Losses) -> Tensor:
         assert losses.gold_alignment is not None and losses.alignment is not None
-        return normalise(torch.cat([losses.gold_alignment, losses.alignment]))[: losses.golds]
+        weights, golds = _joint_weights(losses.gold_alignment, losses.alignment, losses.share)
+        return weights[:golds] if losses.share is None else losses.share.own(weights[:golds], gold=True)
+
+
+def _joint_weights(of_gold: Tensor, of_pool: Tensor, share: Share | None) -> tuple[Tensor, int]:
+    """Of all rows of the batch, gold rows first, and how many these are."""
+    if share is not None:
+        of_gold, of_pool = share.gather(of_gold, gold=True), share.gather(of_pool)
+    return normalise(torch.cat([of_gold, of_pool])), len(of_gold)
 
 
 def l2rw_weight(*, gold_rows: int = 128, gold_in_pool: bool = False, name: str = "l2rw") -> Weight:

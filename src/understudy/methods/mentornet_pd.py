@@ -57,10 +57,11 @@ class CurriculumWeight(Weight):
         return self.warmup > 0
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        if not len(losses):
+        every = step.gather(losses)
+        if not len(every):
             return losses
         level = step.modules[self.name].get_buffer("level")
-        percentile = step.gather(losses).quantile(self.percentile)
+        percentile = every.quantile(self.percentile).to(level.dtype)
         level.copy_(torch.where(level.isnan(), percentile, level.lerp(percentile, 1 - self.decay)))
         return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
 

@@ -15,7 +15,7 @@ import typer
 import typer.core
 
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
-from understudy.store.stopping import Stopped, ends_on_sigterm
+from understudy.store.stopping import CODE, Stopped, ends_on_sigterm
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -28,20 +28,14 @@ class OneLineErrors(typer.core.TyperGroup):
         try:
             with ends_on_sigterm(), shown_warnings():
                 return super().invoke(ctx)
-        except UnderstudyError as error:
-            complain(f"error: {error}")
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as stop:
-            complain("stopped")
-            raise typer.Exit(130) from stop
-        except Stopped:
-            complain("stopped by SIGTERM; what is finished is on the disk")
-            raise
-        except (MemoryError, RuntimeError, OSError) as error:
-            if not is_out_of_memory(error):
+        except (UnderstudyError, KeyboardInterrupt, Stopped, MemoryError, RuntimeError, OSError) as error:
+            words = last_words(error)
+            if words is None:
                 raise
-            complain(f"error: out of memory ({first_line(error)}); take fewer rows or workers, or a smaller batch")
-            raise typer.Exit(2) from error
+            complain(words[0])
+            if isinstance(error, Stopped):
+                raise
+            raise typer.Exit(words[1]) from error
 
     def main(
         self,
@@ -66,6 +60,19 @@ class OneLineErrors(typer.core.TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+def last_words(error: BaseException) -> tuple[str, int] | None:
+    """What is said where this ends a command, and the exit code; None for a bug, whose traceback says it."""
+    if isinstance(error, UnderstudyError):
+        return f"error: {error}", 2
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", 130
+    if isinstance(error, Stopped):
+        return "stopped by SIGTERM; what is finished is on the disk", CODE
+    if is_out_of_memory(error):
+        return f"error: out of memory ({first_line(error)}); take fewer rows or workers, or a smaller batch", 2
+    return None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -33,8 +33,11 @@ Point = tuple[Tensor, Tensor, Tensor]
 
 class LBFGS:
     def __init__(
-        self, parameters: Iterable[nn.Parameter], *, penalised: Iterable[nn.Parameter] = (), weight_decay: float = 0.0
-    ) -> None:
+        self, parameters: Iterable[nn.Parameter], *, penalised: Iterable[nn.Parameter] = (), weight_decay: float = 0.0,
+        add_up: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:  # fmt: skip
+        """``add_up``: makes loss and gradient of this process's rows those of all, where several share them."""
+        self.add_up = add_up
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         under_penalty = {id(parameter) for parameter in penalised}
         self.decays = [weight_decay if id(parameter) in under_penalty else 0.0 for parameter in self.parameters]
@@ -111,11 +114,17 @@ class LBFGS:
         with torch.enable_grad():
             value = loss()
             gradients = torch.autograd.grad(value, self.parameters, allow_unused=True)
+        value = value.detach().double()
+        if self.add_up is not None:
+            sums = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, gradients, strict=True)]
+            value, added = self.add_up(value, torch.cat([each.reshape(-1) for each in sums]))
+            parts = zip(self.parameters, added.split(self.sizes), strict=True)
+            gradients = tuple(part.view(parameter.shape) for parameter, part in parts)
         flat = [
             (decay * p.detach() if g is None else g.add(p.detach(), alpha=decay) if decay else g).reshape(-1)
             for p, g, decay in zip(self.parameters, gradients, self.decays, strict=True)
         ]
-        return x, value.detach().double() + self._penalty(x), torch.cat(flat)
+        return x, value + self._penalty(x), torch.cat(flat)
 
     def _penalty(self, x: Tensor) -> Tensor:
         parts = zip(x.split(self.sizes), self.decays, strict=True)

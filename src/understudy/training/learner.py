@@ -21,7 +21,10 @@ from understudy.inference.passes import FeatureTap, device_of, eval_mode, forwar
 from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
+from understudy.maths.alignment.forward_mode import Direction
 from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, once
+from understudy.training.distributed import current
+from understudy.training.distributed import once as once_by_first
 from understudy.training.effect import effect_of, warn_if_idle
 from understudy.training.recipe import Recipe
 from understudy.training.unseen import ask_unseen, copies_for, looks_memorised, memorised_warning
@@ -113,6 +116,7 @@ class StudentLearner:
         self.draws = torch.Generator()
         """Which gold rows measure the alignment of a step."""
         self.augmentation = torch.Generator()
+        self.processes = current()
         self._own(student)
 
     def _own(self, student: nn.Module) -> None:
@@ -145,6 +149,14 @@ class StudentLearner:
         """Let every slot look at gold, pool and the student; file what it says under its name."""
         if self.pool is None:
             return
+        columns, modules, facts, fits = once_by_first(lambda: self._prepared(epoch))
+        self.columns, self.fits = columns, fits
+        self.facts.update(facts)
+        if epoch == 0:
+            self.modules = {name: module.to(device_of(self.student)) for name, module in modules.items()}
+
+    def _prepared(self, epoch: int) -> tuple[Columns, dict[str, nn.Module], dict[str, float], dict[str, Reliability]]:
+        assert self.pool is not None
         layer, size = self.recipe.feature_layer, self.recipe.pass_batch_size
         cross_fits = epoch == 0 and self.pretrained_on is not None
         context = Context(
@@ -165,7 +177,7 @@ class StudentLearner:
             for name, column in slot.prepare(context).items():
                 self.columns[f"{slot.name}.{name}"] = column
             if epoch == 0 and (module := slot.module(context)) is not None:
-                self.modules[slot.name] = module.to(device_of(self.student))
+                self.modules[slot.name] = module
         if epoch == 0 and "estimates" in vars(context):
             # Said only where a slot really measured the teacher on gold.
             self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
@@ -175,6 +187,7 @@ class StudentLearner:
         self.fits |= context.fits
         if epoch == 0 and self.tells and self.objective.refresh_every is None:
             warn_if_idle(self.objective, self.columns)
+        return self.columns, self.modules if epoch == 0 else {}, self.facts, self.fits
 
     def _unseen(self) -> Tensor:
         """What copies that were pretrained without them say of the rows that estimate."""
@@ -200,7 +213,8 @@ class StudentLearner:
         # Gold rows come first; where they are weighed too, the alignment is that of all rows.
         first = 0 if self.objective.weighs_gold else len(batch.gold_rows)
         weighed = {"weights", "gold weights"} & (batch.held_by(self) or {}).keys()
-        if self.aligner is None or first == len(batch) or weighed:
+        none_to_weigh = not (batch.has_pool or self.objective.weighs_gold)
+        if self.aligner is None or none_to_weigh or weighed:
             return self._losses(model, batch)
         passes: list[Losses] = []
 
@@ -208,34 +222,43 @@ class StudentLearner:
             passes[:] = [self._losses(model, batch)]
             return passes[0].every[first:]
 
-        direction = self.aligner.direction(lambda: self._steering_loss(model))
+        direction = self._steering_direction(self.aligner, model)
         losses, alignment = self.aligner.along(direction, weighed_losses)
         every, golds = torch.cat([passes[0].every[:first], losses]), passes[0].golds - first
         on_gold = alignment[:golds] if self.objective.weighs_gold else None
         return passes[0]._replace(every=every, alignment=alignment[golds:], gold_alignment=on_gold)
 
     def _losses(self, model: Any, batch: Batch) -> Losses:
-        golds, outputs = len(batch.gold_rows), self._forward(model, batch.x)
-        if not len(batch.pool_rows):
-            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
+        golds, outputs = len(batch.gold_rows), self._forward(model, batch.x, counted=len(batch) > 0)
+        if not len(batch):  # another process has its rows
+            outputs = outputs[:0]
+        if not batch.has_pool:
+            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None, share=batch.share)
         if not golds:
             step = self._step(outputs, batch)
-            return Losses(self.objective.pool_losses(step), 0, step)
-        features = None if outputs.features is None else outputs.features[golds:]
-        step = self._step(Outputs(outputs.logits[golds:], features), batch)
+            return Losses(self.objective.pool_losses(step), 0, step, share=batch.share)
+        step = self._step(outputs[golds:], batch)
         labels = self._labels(batch.gold_rows, outputs.logits.device)
-        return Losses(self.objective.all_losses(outputs.logits, labels, step), golds, step)
+        return Losses(self.objective.all_losses(outputs.logits, labels, step), golds, step, share=batch.share)
 
-    def _forward(self, model: Any, x: Any) -> Outputs:
+    def _forward(self, model: Any, x: Any, *, counted: bool = True) -> Outputs:
+        """``counted``: whether these rows are really this process's."""
         device, kind = device_of(self.student), self.recipe.autocast
         x = to_device(x, device)
         assert not isinstance(kind, str)
         precision: AbstractContextManager[Any] = (
             nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )
-        with precision:
+        with precision, self._batch_norm(counted):
             logits, features = (forward(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
         return Outputs(logits if kind is None else logits.float(), features)
+
+    def _batch_norm(self, counted: bool) -> AbstractContextManager[Any]:
+        if self.processes is None or not self.recipe.sync_batchnorm:
+            return nullcontext()
+        from understudy.training.synced_norm import SyncedBatchNorm
+
+        return SyncedBatchNorm(self.processes, counted=counted)
 
     def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
         return self.objective.gold_losses(logits, self._labels(rows, logits.device))
@@ -244,14 +267,26 @@ class StudentLearner:
         assert self.gold_targets is not None
         return self.gold_targets.index_select(0, gold_rows).to(device)
 
-    def _steering_loss(self, model: Any) -> Tensor:
-        """The mean loss of some gold rows drawn for this step: what learning to reweight wants to go down."""
-        assert self.gold is not None
+    def _steering_direction(self, aligner: Aligner, model: Any) -> Direction:
+        """The gradient of the mean loss of some gold rows drawn for this step, which learning to reweight wants to go
+        down. Processes that train together draw the same rows, and add up the gradients of each one's part."""
         wanted = min(self.objective.alignment_rows, len(self.steering))
         rows = self.steering[torch.randperm(len(self.steering), generator=self.draws)[:wanted]]
+        if self.processes is None:
+            return aligner.direction(lambda: self._steering_losses(model, rows).mean())
+        own = rows[self.processes.rank :: self.processes.size]
+        # One row, counted as nothing, where there are fewer rows than processes.
+        counted, own = len(own) > 0, own if len(own) else rows[:1]
+        share = counted / wanted
+        direction = aligner.direction(lambda: self._steering_losses(model, own, counted).sum() * share).multiplied()
+        self.processes.sum_flat(list(direction.gradients.values()))
+        return direction
+
+    def _steering_losses(self, model: Any, rows: Tensor, counted: bool = True) -> Tensor:
+        assert self.gold is not None
         x, augment = self.gold.rows.take(rows), self.recipe.augment
         x = x if augment is None else augment(x, self.augmentation)
-        return self._gold_losses(self._forward(model, x).logits, rows).mean()
+        return self._gold_losses(self._forward(model, x, counted=counted).logits, rows)
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
@@ -269,6 +304,7 @@ class StudentLearner:
             epoch=batch.epoch,
             progress=batch.progress,
             held=held,
+            share=batch.share,
         )
 
 

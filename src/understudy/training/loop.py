@@ -6,6 +6,7 @@ once and every gold row ``gold_repeat`` times, in an order that depends on the s
 What a batch costs is the session's matter (``training/session.py``); losses are per example until it sums them.
 """
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +28,12 @@ from understudy.inference.passes import usable_device
 from understudy.labels.naming import Naming, joint_naming
 from understudy.labels.words import as_words
 from understudy.models.base import fresh_student
-from understudy.objective import Objective
+from understudy.objective import Objective, Relabelled
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, check_callbacks
 from understudy.training.defaults import suitable_epochs, suited_options, with_own_options
+from understudy.training.distributed import current, is_first, once, same_start, together
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
@@ -46,6 +48,7 @@ from understudy.training.state import FOLDER, Checkpoints, check_same_training, 
 
 @takes(RecipeOptions)
 @checked_plainly
+@together
 def train(
     student: nn.Module | Callable[[], nn.Module],
     gold: Gold | None,
@@ -83,7 +86,7 @@ def train(
     started = time.perf_counter()
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    folder = usable_folder(out, resume=resume)
+    folder = once(lambda: usable_folder(out, resume=resume))
     naming = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
     test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
     told_options, length = settled(student, gold, pool, options, select=select)
@@ -91,7 +94,7 @@ def train(
     _check_request(recipe, gold, select, notes, callbacks)
     device = usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
-        usable_folder(out, resume=resume)  # again: somebody may have been here before we had the lock
+        once(lambda: usable_folder(out, resume=resume))  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
         build, student = student, fresh_student(student)
         student = student if device is None else student.to(device)
@@ -99,6 +102,7 @@ def train(
             "epochs": recipe.epochs, "whole": recipe.takes_all_rows, **recipe.session_options(),
         }  # fmt: skip
         session = Session(student, gold, pool, objective, **told)
+        same_start(student, recipe, objective, gold, pool)
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
             for part, called in ((test, "test"), (select, "select")):
@@ -108,14 +112,15 @@ def train(
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
             settings = settings_of(recipe, objective, student, session.classes, rows)
-        if resume and folder is not None and (folder / "config.json").exists():
+        if resume and folder is not None and once((folder / "config.json").exists):
             return _finished(folder, student, settings, recipe.ema)
         relabelled = None
         if objective.relabel is not None and pool is not None:
-            relabelled = objective.relabel(
-                build, gold, pool, recipe, classes=session.classes,
+            relabel = partial(
+                objective.relabel, build, gold, pool, recipe, classes=session.classes,
                 folder=None if folder is None else folder / FOLDER / "relabel", progress=progress,
             )  # fmt: skip
+            relabelled = relabel() if current() is None else _shared_labels(relabel, pool)
             # What the teacher said of gold is no word on labels that somebody else has made.
             silent = None if gold is None else gold.without_teacher()
             session = Session(student, silent, relabelled.pool, objective.replace(relabel=None), **told)
@@ -131,15 +136,29 @@ def train(
         checkpoints = Checkpoints(folder, settings, every=recipe.checkpoint_every)
         training = Training(session, recipe, checkpoints, config, callbacks, test=test, select=select)
         with training.shown_to_fail():
-            training.run(resume=resume, progress=progress)
+            training.run(resume=resume, progress=progress and is_first())
             run = training.result(started)
             if relabelled is not None:
                 run.columns |= relabelled.columns
-            if folder is not None:
+            if folder is not None and is_first():
                 run.save(folder)
                 drop_checkpoints(folder)
             training.show("on_end", run.facts)
     return run
+
+
+def _shared_labels(relabel: Callable[[], Relabelled], pool: Pool) -> Relabelled:
+    """Made by the first of several processes; every one has the rows."""
+
+    def without_rows() -> Relabelled:
+        made = relabel()
+        light = copy.copy(made.pool)
+        light.rows = None  # type: ignore[assignment]
+        return made._replace(pool=light)
+
+    made = once(without_rows)
+    made.pool.rows = pool.rows
+    return made
 
 
 def _check_request(
@@ -159,7 +178,7 @@ def _check_request(
 
 @contextmanager
 def _owned(folder: Path) -> Iterator[None]:
-    with ends_on_sigterm(), locked(folder):
+    with ends_on_sigterm(), locked(folder) if is_first() else nullcontext():
         yield
 
 
@@ -185,7 +204,7 @@ def settled(
     if parts is None or len(parts[1]) < LEAST_ROWS // PARTS:
         return full | {"epochs": start}, {}
     try:
-        epochs, losses = choose_epochs(partial(_trained_for, student, pool, recipe), *parts, start)
+        epochs, losses = once(lambda: choose_epochs(partial(_trained_for, student, pool, recipe), *parts, start))
     except UnderstudyError:
         return full | {"epochs": start}, {}  # whatever is wrong, the training says it
     return full | {"epochs": epochs}, {"length": {"epochs": epochs, "losses": losses}}
@@ -222,11 +241,11 @@ def _with_chosen_l2(
         length = mean_square(session.pool.rows if session.pool is not None else cast(Gold, gold).rows)
         told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed, "length": length}
         try:
-            c, losses = choose_c(partial(fit, objective), gold, **told)
+            c, losses = once(lambda: choose_c(partial(fit, objective), gold, **told))
         except UnderstudyError:
             # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
             objective = Objective(name="vanilla")
-            c, losses = choose_c(partial(fit, objective), gold, **told)
+            c, losses = once(lambda: choose_c(partial(fit, objective), gold, **told))
     chosen = {"c": c, "losses": losses, "under": objective.name}
     return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
 
@@ -255,12 +274,15 @@ def _check_gold_trains(gold: Gold | None) -> None:
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
     """The run that is in the folder, if it is the one asked for; a kill may have left its checkpoints."""
-    run = Run.load(folder, student=student)
+    run = once(lambda: replace(Run.load(folder, student=student), student=nn.Identity()))
+    student.load_state_dict(once(student.state_dict))
+    run.student = student.eval()
     check_same_training(run.config.get("settings", {}), settings, folder)
     if ema is not None and run.ema is not None:
         ema.load_state_dict(run.ema.state_dict())
         run.ema = ema
-    drop_checkpoints(folder)
+    if is_first():
+        drop_checkpoints(folder)
     return run
 
 

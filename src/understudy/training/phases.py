@@ -22,6 +22,7 @@ from understudy.inference.passes import device_of, evaluate, predicted
 from understudy.objective import Batch, Columns
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, show
+from understudy.training.distributed import is_first, once
 from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
 from understudy.training.recipe import Recipe
@@ -47,6 +48,7 @@ class Training:
         self.student = self.session.student
         self.model: Any = self.student
         self.facts: dict[str, float] = {}
+        self.processes = self.session.processes
         cross_fits = (
             self.recipe.pretrain_epochs and self.session.pool is not None and self.session.objective.asks_student
         )
@@ -77,8 +79,8 @@ class Training:
             if recipe.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
                 self.student.load_state_dict(reached.selected_state)
             self._on_gold("finetune", recipe.finetuning())
-            if self.test is not None:
-                measured = evaluate(self.student, self.test, batch_size=recipe.pass_batch_size)
+            if (test := self.test) is not None:
+                measured = once(lambda: evaluate(self.student, test, batch_size=recipe.pass_batch_size))
                 self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
 
     def _on_gold(self, phase: str, recipe: Recipe) -> None:
@@ -110,6 +112,8 @@ class Training:
         }  # fmt: skip
         if self.checkpoints.restore(self.parts, self.session):
             session.resume_at(progress.epoch, progress.batch)
+            if self.session.refined is not None and not is_first():
+                self.session.refined.clear()
             if bar is not None:
                 bar.resume(progress.history)
         else:
@@ -132,6 +136,7 @@ class Training:
                 break
             clock = time.perf_counter()
             loss = self._epoch(epoch, session, recipe)
+            self._even_out()
             if epoch and self._is_done(epoch, session):
                 break
             if phase == "train":
@@ -140,17 +145,29 @@ class Training:
                 self._look(record)
                 if bar is not None:
                     bar.epoch(record)
-            self.checkpoints.save(self.parts, self.session)
+            self._save()
             if phase == "train":
                 self.show("on_epoch", self.session.facts)
             self.checkpoints.may_stop()
+
+    def _even_out(self) -> None:
+        """Statistics that each process has of its own rows become those of all."""
+        if self.processes is not None:
+            for learner in self.session.scorer.learners.values():
+                self.processes.mean_statistics(learner.student)
+
+    def _save(self) -> None:
+        if self.processes is not None and self.checkpoints.run is not None and self.session.refined is not None:
+            self.session.refined.add_to_first(self.processes)
+        self.checkpoints.save(self.parts, self.session)
 
     def _optimizer(self, session: Session, recipe: Recipe) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
         """What moves the parameters, and the part of a checkpoint that it is."""
         if recipe.takes_all_rows:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
-            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty)
+            add_up = None if self.processes is None else self.processes.sum_function
+            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty, add_up=add_up)
             return minimiser, minimiser
         optimizer = make_optimizer(
             recipe.optimizer, *grouped(self.student, recipe.groups), session.module_parameters(), lr=recipe.lr,
@@ -173,14 +190,21 @@ class Training:
             return self._minimise(optimizer, epoch, session)
         device = device_of(self.student)
         progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
-        moves = False
+        processes, moves, own = self.processes, False, torch.zeros_like(progress.total)
         for batch in session.batches(epoch):
             set_lr(optimizer, recipe.lr_at(batch.progress))
             scored = session.score(self.model, batch)
             (scored.total / batch.step_rows).backward()
-            progress.total, moves = progress.total + scored.total.detach(), moves or scored.moves
+            moves = moves or scored.moves
+            if processes is None:
+                progress.total = progress.total + scored.total.detach()
+            else:
+                own = own + scored.total.detach()
             if not batch.ends_step:
                 continue
+            if processes is not None:
+                loss, moves = processes.sum_step(parameters, own, moves)
+                progress.total, own = progress.total + loss, torch.zeros_like(own)
             if recipe.clip is not None:
                 nn.utils.clip_grad_norm_(parameters, recipe.clip)
             # All-zero weights leave the student alone; momentum and weight decay would still move it.
@@ -192,7 +216,8 @@ class Training:
             moves = False
             progress.batch = session.batch
             if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
-                self.checkpoints.save(self.parts, self.session)
+                self._even_out()
+                self._save()
                 self.checkpoints.may_stop()
         progress.epoch, progress.batch = epoch + 1, 0
         return finite(float(progress.total), epoch) / session.epoch_rows
@@ -216,16 +241,19 @@ class Training:
     def _look(self, record: dict[str, float]) -> None:
         """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
         progress = self.progress
-        if self.recipe.until_accuracy is not None:
-            record["train_accuracy"] = self._train_accuracy()
-        for name, rows in (("select", self.select), ("test", self.test)):
-            if rows is not None:
-                measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
-                record |= {f"{name}_{key}": value for key, value in measured.items()}
+        record |= once(lambda: record | self._measured())
         progress.history.append(record)
         if self.select is not None and record["select_accuracy"] > progress.best:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
+
+    def _measured(self) -> dict[str, float]:
+        found = {} if self.recipe.until_accuracy is None else {"train_accuracy": self._train_accuracy()}
+        for name, rows in (("select", self.select), ("test", self.test)):
+            if rows is not None:
+                measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
+                found |= {f"{name}_{key}": value for key, value in measured.items()}
+        return found
 
     def _fitted(self) -> float:
         """The training accuracy after the last epoch; of a training that is resumed, too."""
@@ -243,7 +271,7 @@ class Training:
         return float(torch.cat(right).double().mean())
 
     def show(self, moment: str, facts: dict[str, float]) -> None:
-        if self.callbacks:
+        if self.callbacks and is_first():
             history, folder = self.progress.history, self.checkpoints.run
             show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
 
@@ -259,7 +287,10 @@ class Training:
             raise
 
     def result(self, started: float) -> Run:
-        progress = self.progress
+        progress, refined = self.progress, self.session.refined
+        if self.processes is not None and refined is not None:
+            refined.add_to_first(self.processes)
+            refined.load_state_dict(once(refined.state_dict))
         run = finished(self.session, progress.history, self.config)
         run.facts |= self.facts | {"train_seconds": time.perf_counter() - started}
         run.selected_epoch, run.selected_state = progress.selected_epoch or None, progress.selected_state

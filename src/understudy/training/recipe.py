@@ -87,6 +87,7 @@ class BatchOptions(TypedDict, total=False):
     autocast: "torch.dtype | str | None"
     pass_batch_size: int
     group_by_length: bool
+    sync_batchnorm: bool
 
 
 class SessionOptions(BatchOptions, total=False):
@@ -212,6 +213,10 @@ class Recipe:
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
     accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, whole=True)
     group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool, later=True)
+    sync_batchnorm: bool = option(
+        False, help="Where processes train together: BatchNorm sees the batch of all, not each one's part.", typed=bool,
+        later=True,
+    )  # fmt: skip
     augment: "Augment | None" = option(None, help="(x, generator) -> x, changes training batches.")
     feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
     device: "str | torch.device | None" = option(

@@ -29,7 +29,8 @@ from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.labels.base import Labels
 from understudy.models.sparse import takes_sparse
-from understudy.objective import Batch, Columns, Objective, Scored, Scorer
+from understudy.objective import Batch, Columns, Objective, Scored, Scorer, Share
+from understudy.training.distributed import BatchShare, Processes, current
 from understudy.training.keywords import takes
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
 from understudy.training.recipe import Recipe, SessionOptions
@@ -72,6 +73,15 @@ class RefinedLabels:
         self.weights.index_add_(0, every, torch.cat(weighed).float().cpu() if weighed else once)
         self.visits.index_add_(0, every, once)
 
+    def add_to_first(self, processes: Processes) -> None:
+        """Process 0 has what all of them have seen; the others go on from nothing."""
+        self._add_up()
+        processes.add_to_first([self.probs, self.weights, self.visits])
+
+    def clear(self) -> None:
+        for sums in self.state_dict().values():
+            sums.zero_()
+
     def mean_weight(self) -> float:
         """Over all rows and epochs, as they were drawn."""
         self._add_up()
@@ -112,11 +122,20 @@ def seed_torch(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-class RandomStates:
-    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws."""
+def seed_of_rank(seed: int, rank: int) -> int:
+    """A seed of its own for every process, far from its neighbours'; process 0 has that of the only one."""
+    return (seed + rank * 0x1E3779B97F4A7C15) % (1 << 62)
 
-    def __init__(self, draws: torch.Generator, augment: torch.Generator) -> None:
-        self.draws, self.augment = draws, augment
+
+class RandomStates:
+    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws.
+
+    Of processes that train together each has the first two for itself, so that no two drop the same units; the draws
+    are the same in all of them.
+    """
+
+    def __init__(self, draws: torch.Generator, augment: torch.Generator, processes: Processes | None = None) -> None:
+        self.draws, self.augment, self.processes = draws, augment, processes
         self.device = torch.device("cpu")
         self.restores = True
         """Whether the caller's state is put back when an epoch ends, or is left before its end."""
@@ -127,25 +146,37 @@ class RandomStates:
         self.device = device
         cuda = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(cuda, enabled=self.restores):
-            if resumed:
+            own = seed if self.processes is None else seed_of_rank(seed, self.processes.rank)
+            if not resumed:
+                self.draws.manual_seed(seed + 2)
+            if resumed and "torch" in self._loaded:
                 torch.set_rng_state(self._loaded["torch"])
                 if cuda and "cuda" in self._loaded:
                     torch.cuda.set_rng_state(self._loaded["cuda"], device)
-            else:
-                seed_torch(seed)
-                self.augment.manual_seed(seed + 1)
-                self.draws.manual_seed(seed + 2)
+            else:  # also a process more than there were when the state was taken
+                seed_torch(own)
+                self.augment.manual_seed(own + 1)
             yield
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {"torch": torch.get_rng_state(), "augment": self.augment.get_state(), "draws": self.draws.get_state()}
+        """Process r's own states end in ``.r``; those of process 0, or of the only one, have their plain names."""
+        own = {"torch": torch.get_rng_state(), "augment": self.augment.get_state()}
         if self.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.device)
-        return state
+            own["cuda"] = torch.cuda.get_rng_state(self.device)
+        every = [own] if self.processes is None else self.processes.gather_objects(own)
+        states = {
+            f"{name}.{rank}" if rank else name: state
+            for rank, states in enumerate(every)
+            for name, state in states.items()
+        }
+        return states | {"draws": self.draws.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._loaded = dict(state)
-        self.augment.set_state(state["augment"])
+        rank = 0 if self.processes is None else self.processes.rank
+        names = {name: f"{name}.{rank}" if rank else name for name in ("torch", "augment", "cuda")}
+        self._loaded = {name: state[own] for name, own in names.items() if own in state}
+        if "augment" in self._loaded:
+            self.augment.set_state(self._loaded["augment"])
         self.draws.set_state(state["draws"])
 
 
@@ -207,7 +238,7 @@ class Session:
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
         self.refined = self._refined_labels() if recipe.refine else None
-        self.random = RandomStates(self.learner.draws, self.learner.augmentation)
+        self.random = RandomStates(self.learner.draws, self.learner.augmentation, current())
         self.moves = True
         """Whether the last loss may move the student; False where every weight of its batch was zero."""
         self.epoch, self.batch, self.epoch_rows = 0, 0, 0
@@ -216,6 +247,8 @@ class Session:
         """How often columns were prepared."""
         self.tells = True
         """Whether it warns where gold misses a class."""
+        self.processes = current()
+        """Those that share its batches."""
         self._resumes = False
         self._kept: tuple[Tensor, Any] | None = None
         """The order of the whole batch, and its features."""
@@ -282,7 +315,8 @@ class Session:
         numbers = None if self.gold is self.trains or self.gold is None else self.gold.training_rows()
         with self.random.of_epoch(epoch_seed(recipe.seed, epoch), resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
-            for number, (x, golds, pools) in enumerate(self._fetch(plan[first:]), start=first):
+            mine = plan if self.processes is None else plan.part_of(self.processes.rank, self.processes.size)
+            for number, (x, golds, pools) in enumerate(self._fetch(mine[first:]), start=first):
                 self.batch = number + 1
                 step = number - number % recipe.accumulate
                 yield Batch(
@@ -296,8 +330,12 @@ class Session:
                     ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
                     held={} if self.whole else None,
+                    share=self._share(plan.golds_in(number), sizes[number]),
                 )
         self.epoch, self.batch = epoch + 1, 0
+
+    def _share(self, golds: int, rows: int) -> Share | None:
+        return None if self.processes is None else BatchShare(self.processes, golds, rows - golds)
 
     def _plan(self, epoch: int) -> Plan:
         recipe, pool, sampling = self.recipe, self.pool, _sampling(self.learner.columns)

@@ -29,7 +29,8 @@ from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
 from understudy.store.settings import check_same, fingerprint
-from understudy.store.stopping import deferred, stop_asked, stop_if_asked
+from understudy.store.stopping import Stopped, deferred, stop_asked
+from understudy.training.distributed import current, is_first, once
 from understudy.training.recipe import Recipe, known
 from understudy.training.run import nested, state_from_bytes, state_to_bytes, write_history
 from understudy.training.session import Session
@@ -169,26 +170,33 @@ def _serial(path: Path) -> int:
 class Checkpoints:
     """Writes the parts of a training as it goes, and brings them back; without a folder every call does nothing.
 
-    ``every``: how many batches apart they are wanted within an epoch.
+    ``every``: how many batches apart they are wanted within an epoch. Of processes that train together the first reads
+    and writes them; all of them call, because a part's state may be made of what each has.
     """
 
     def __init__(self, run: Path | None, settings: dict[str, Any], *, every: int | None = None) -> None:
         self.run, self.settings, self.every = run, settings, every
-        self.files = None if run is None else CheckpointFiles(run / FOLDER)
+        self.processes = current()
+        self.files = None if run is None or not is_first() else CheckpointFiles(run / FOLDER)
         self._columns, self._prepared, self._batch = "", 0, 0
         """The columns' file, how often they had been prepared then, and the batch of the last checkpoint."""
         self._stored: tuple[dict[str, Tensor], dict[str, Any], Columns] | None = None
 
     def find(self) -> str | None:
         """Look for the latest; returns the phase it was taken in."""
+        self._stored = None if self.run is None else once(self._latest)
+        if self._stored is None:
+            return None
+        phase: str = self._stored[1]["progress"]["phase"]
+        return phase
+
+    def _latest(self) -> tuple[dict[str, Tensor], dict[str, Any], Columns] | None:
         stored = None if self.files is None else self.files.latest()
         if stored is None:
             return None
-        self._stored = _in_parts(*stored)
-        state = self._stored[1]
-        check_same_training(state["settings"], self.settings, self.run)
-        phase: str = state["progress"]["phase"]
-        return phase
+        found = _in_parts(*stored)
+        check_same_training(found[1]["settings"], self.settings, self.run)
+        return found
 
     def restore(self, parts: Mapping[str, Any], session: Session) -> bool:
         """Bring every part to where the checkpoint left it; once, and False where there is none."""
@@ -212,20 +220,27 @@ class Checkpoints:
 
     def may_stop(self) -> None:
         """The last checkpoint is of this very moment."""
-        if self.run is not None:
-            stop_if_asked()
+        if self.run is not None and self._stops():
+            raise Stopped
+
+    def _stops(self) -> bool:
+        """Processes stop together, where all of them know that one was asked to."""
+        return stop_asked() if self.processes is None else self.processes.stopping
 
     def is_due(self, batches_done: int) -> bool:
         # Asked after steps only, which several batches may share.
         due = self.every is not None and batches_done - self._batch >= self.every
-        return self.run is not None and (due or stop_asked())
+        return self.run is not None and (due or self._stops())
 
     def save(self, parts: Mapping[str, Any], session: Session) -> None:
         """Write the next checkpoint. ``session`` is the main phase's, whatever phase is under way."""
-        if self.run is None or self.files is None:
+        if self.run is None:
             return
         progress: Progress = parts["progress"]
         self._batch = progress.batch
+        states = {name: part.state_dict() for name, part in parts.items()}
+        if self.files is None:
+            return
         if not progress.batch:
             write_history(self.run, progress.history)
         if session.prepared != self._prepared:
@@ -234,8 +249,8 @@ class Checkpoints:
             self._prepared = session.prepared
         tensors: dict[str, Tensor] = {}
         state: dict[str, Any] = {"settings": self.settings, "columns": self._columns, "facts": session.facts}
-        for name, part in parts.items():
-            for key, value in part.state_dict().items():
+        for name, values in states.items():
+            for key, value in values.items():
                 if isinstance(value, Tensor):
                     tensors[f"{name}.{key}"] = value
                 else:

@@ -1,0 +1,124 @@
+"""``torchrun -m understudy train``: one run, one voice, one exit code."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from understudy.cli import main
+from understudy.errors import UnderstudyError
+from understudy.training.session import Session
+
+from ..three_blobs import CLASSES, labels, points
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> list[str]:
+    x, y = points(600)
+    said = labels(y, "soft").dense(torch.arange(600), CLASSES)
+    gold, pool = tmp_path / "gold.npz", tmp_path / "pool.npz"
+    np.savez(gold, x=x[:100].numpy(), label=y[:100].numpy(), teacher_probs=said[:100].numpy())
+    np.savez(pool, x=x[100:].numpy(), teacher_probs=said[100:].numpy())
+    method = ["--method", "slam", "--student", "mlp:8", "--epochs", "2"]
+    return ["train", "--gold", str(gold), "--pool", str(pool), *method]
+
+
+def started(
+    arguments: list[str], said: Path, *, size: int = 2, first: Callable[[int], None] = lambda rank: None
+) -> list[int]:
+    """The command in forks with the environment that torchrun would give them: their exit codes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    children = []
+    for rank in range(size):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(120)
+                spoken = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                os.dup2(spoken, 1), os.dup2(spoken, 2)
+                sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+                os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
+                os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                torch.set_num_threads(1)
+                sys.argv = ["understudy", *arguments]
+                first(rank)
+                main()
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 0
+            finally:
+                sys.stdout.flush(), sys.stderr.flush()
+                os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "student.safetensors")
+
+
+def test_a_mistake_is_told_once(asked: list[str], tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    codes = started([*asked, "--gold", "nowhere.npz", "--out", str(tmp_path / "run")], said)
+    assert codes == [2, 2] and said.read_text().count("error:") == 1 and "nowhere.npz" in said.read_text()
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_that_fails_ends_all_and_the_run_goes_on(asked: list[str], tmp_path: Path) -> None:
+    out, said = tmp_path / "run", tmp_path / "said"
+
+    def breaks(rank: int) -> None:
+        score, calls = Session.score, iter(range(100))
+
+        def broken(self: Session, *given: object) -> object:
+            if rank == 1 and next(calls) == 6:
+                raise UnderstudyError("the disk of process 1 is broken; mend it")
+            return score(self, *given)  # type: ignore[arg-type]
+
+        Session.score = broken  # type: ignore[method-assign, assignment]
+
+    assert started([*asked, "--out", str(out)], said, first=breaks) == [2, 2]
+    assert said.read_text().count("error:") == 1 and "process 1 is broken" in said.read_text()
+    assert started(["train", "--resume", "--out", str(out)], tmp_path / "resumed") == [0, 0]
+    assert started([*asked, "--out", str(tmp_path / "one")], tmp_path / "alone", size=1) == [0]
+    one, several = weights(tmp_path / "one"), weights(out)
+    assert max(float((one[name] - several[name]).abs().max()) for name in one) <= 1e-6
+
+
+def test_a_killed_one_is_told_of_by_another(asked: list[str], tmp_path: Path) -> None:
+    said = tmp_path / "said"
+
+    def dies(rank: int) -> None:
+        score, calls = Session.score, iter(range(100))
+
+        def killed(self: Session, *given: object) -> object:
+            if rank == 0 and next(calls) == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return score(self, *given)  # type: ignore[arg-type]
+
+        Session.score = killed  # type: ignore[method-assign, assignment]
+
+    assert started([*asked, "--out", str(tmp_path / "run")], said, first=dies) == [-signal.SIGKILL, 2]
+    assert said.read_text().count("error:") == 1 and "another process" in said.read_text()
+
+
+@pytest.mark.slow
+def test_torchrun_writes_one_run(asked: list[str], tmp_path: Path) -> None:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launch, "-m", "understudy", *asked, "--out", str(tmp_path / "run")], capture_output=True, text=True,
+        timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Run: ") == 1 and done.stderr.count("epoch 2/2") == 1
+    assert (tmp_path / "run" / "report.html").exists()
