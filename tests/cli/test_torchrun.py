@@ -69,7 +69,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_a_mistake_is_told_once(asked: list[str], tmp_path: Path) -> None:
     said = tmp_path / "said"
-    codes = started([*asked, "--gold", "nowhere.npz", "--out", str(tmp_path / "run")], said)
+    codes = started([*asked, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], said)
     assert codes == [2, 2] and said.read_text().count("error:") == 1 and "nowhere.npz" in said.read_text()
     assert not (tmp_path / "run").exists()
 

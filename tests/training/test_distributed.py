@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.data.batches import plan_epoch
-from understudy.training import distributed
+from understudy.training.processes import BatchShare, Processes
 from understudy.training.session import seed_of_rank
 
 from ..three_blobs import CLASSES, FAST, world
@@ -72,8 +72,8 @@ def _second_rows() -> list[list[int]]:
 
 def test_a_gathered_batch_is_in_its_order() -> None:
     def gathered() -> list[Tensor]:
-        processes = distributed.Processes()
-        share, rank = distributed.BatchShare(processes, golds=2, pools=5), processes.rank
+        processes = Processes()
+        share, rank = BatchShare(processes, golds=2, pools=5), processes.rank
         every = torch.arange(5.0)
         whole = share.gather(share.own(every))
         bits = share.gather(share.own(every > 2))

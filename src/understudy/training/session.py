@@ -30,9 +30,10 @@ from understudy.inference.passes import device_of, to_device
 from understudy.labels.base import Labels
 from understudy.models.sparse import takes_sparse
 from understudy.objective import Batch, Columns, Objective, Scored, Scorer, Share
-from understudy.training.distributed import BatchShare, Processes, current
+from understudy.training.distributed import current
 from understudy.training.keywords import takes
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
+from understudy.training.processes import BatchShare, Processes
 from understudy.training.recipe import Recipe, SessionOptions
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.

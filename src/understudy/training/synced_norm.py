@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from understudy.training.distributed import Processes
+from understudy.training.processes import Processes
 
 
 class SyncedBatchNorm(TorchFunctionMode):

@@ -1,0 +1,241 @@
+"""What processes that train together tell each other: sums of gradients, gathered batches, what one of them has made.
+
+    processes = Processes()                           # in every process of torch.distributed's group
+    loss, moves = processes.sum_step(parameters, loss, moves)
+    columns = processes.once(estimate)                # process 0 estimates
+
+Messages and the sums of CPU tensors go through a gloo group of our own, in which nobody loses patience while process 0
+works, and which breaks at once, for all, where one process fails or dies. Tensors of a GPU go through the group that
+was there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from understudy.errors import UnderstudyError, first_line
+from understudy.store.stopping import stop_asked
+
+Result = TypeVar("Result")
+
+# How long a process waits for process 0, which may be choosing a method: as long as it takes.
+PATIENCE = timedelta(days=7)
+
+
+class ProcessEnded(UnderstudyError):
+    """Another process of the training failed or died; its own message says why."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"another process of this training has ended ({first_line(cause)}); what was checkpointed is on the disk: "
+            "go on with resume=True (--resume)"
+        )
+
+
+class Processes:
+    """Those that train together: this one is ``rank`` of ``size``."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.stopping = False
+        """Whether one of them had been asked to stop when the last step was summed: known to all, or to none."""
+        self._group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def close(self) -> None:
+        """Whoever still waits for this process learns that it has gone."""
+        dist.destroy_process_group(self._group)
+        self._group = None
+
+    def barrier(self) -> None:
+        with _all_alive():
+            dist.barrier(self._group)
+
+    def once(self, make: Callable[[], Result]) -> Result:
+        """``make()``, called by process 0 alone; every process has its value, or its error."""
+        if not self.is_first:
+            value, error = self._receive()
+            if error is not None:
+                raise UnderstudyError(error)
+            return value  # type: ignore[no-any-return]
+        try:
+            made = make()
+        except UnderstudyError as failure:
+            self._send((None, str(failure)))
+            raise
+        self._send((made, None))
+        return made
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Each becomes the sum of all processes' own, in place."""
+        with _all_alive():
+            for tensor in tensors:
+                dist.all_reduce(tensor, group=self._group_of(tensor))
+
+    def sum_step(self, parameters: Sequence[nn.Parameter], loss: Tensor, moves: bool) -> tuple[Tensor, bool]:
+        """Add up the gradients of a step, its loss, and whether somebody's rows move the student.
+
+        A parameter that no process's rows reached keeps no gradient: an optimizer then leaves it alone.
+        """
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        has = [parameter.grad is not None for parameter in trained]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+        told = torch.tensor([*has, moves, stop_asked()], dtype=loss.dtype, device=loss.device)
+        sums = [*(gradient.detach() for gradient in gradients), torch.cat([told, loss.reshape(1)])]
+        self.sum_flat(sums)
+        *reached, moved, stops, total = sums[-1].unbind()
+        self.stopping = bool(stops)
+        for parameter, gradient, any_has in zip(trained, gradients, torch.stack(reached).tolist(), strict=True):
+            parameter.grad = gradient if any_has else None
+        return total, bool(moved)
+
+    def sum_function(self, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and the gradient of a function that is a sum over all rows."""
+        told = torch.stack([value, torch.tensor(float(stop_asked()), dtype=value.dtype, device=value.device)])
+        self.sum([told, gradient])
+        self.stopping = bool(told[1])
+        return told[0], gradient
+
+    def sum_flat(self, tensors: Sequence[Tensor]) -> None:
+        """The same in one message for each type: a net has many small tensors, and each message takes its time."""
+        kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+        for tensor in tensors:
+            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+        for alike in kinds.values():
+            flat = torch.cat([tensor.reshape(-1) for tensor in alike])
+            self.sum([flat])
+            for tensor, part in zip(alike, flat.split([tensor.numel() for tensor in alike]), strict=True):
+                tensor.copy_(part.view(tensor.shape))
+
+    def add_to_first(self, tensors: Sequence[Tensor]) -> None:
+        """Process 0 has the sums, the others begin again at zero."""
+        self.sum(tensors)
+        if not self.is_first:
+            for tensor in tensors:
+                tensor.zero_()
+
+    def mean_statistics(self, net: nn.Module) -> None:
+        """BatchNorm's running statistics, which each process has of its own rows, become their mean: what is moved by
+        means of batches is linear in them, so that it makes no difference when that is done."""
+        norms = [part for part in net.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        running = [each for part in norms for each in (part.running_mean, part.running_var) if each is not None]
+        if running:
+            sums = [each.double() for each in running]
+            self.sum_flat(sums)
+            for each, total in zip(running, sums, strict=True):
+                each.copy_(total / self.size)
+
+    def gather(self, values: Tensor, first: int, count: int) -> Tensor:
+        """``count`` values whose place p, counted from ``first``, is that of process p mod W; these are this one's."""
+        values, starts = values.detach(), [(rank - first) % self.size for rank in range(self.size)]
+        padded = values.new_zeros(-(-count // self.size), *values.shape[1:])
+        padded[: len(values)] = values
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        every = values.new_empty(count, *values.shape[1:])
+        if count:
+            with _all_alive():
+                dist.all_gather(parts, padded, group=self._group_of(padded))
+        for start, part in zip(starts, parts, strict=True):
+            every[start :: self.size] = part[: len(range(start, count, self.size))]
+        return every
+
+    def gather_objects(self, value: Result) -> list[Result]:
+        """One small value of each process, in their order."""
+        values: list[Any] = [None] * self.size
+        with _all_alive():
+            dist.all_gather_object(values, value, group=self._group)
+        return values
+
+    def check_same(self, told: dict[str, Any]) -> None:
+        """All processes must have been told the same."""
+        for rank, other in enumerate(self.gather_objects(told)):
+            for name, value in told.items():
+                if other.get(name) != value:
+                    raise UnderstudyError(
+                        f"the processes of a training were told different things: {name} is {value} in process "
+                        f"{self.rank} and {other.get(name)} in process {rank}; give all of them the same arguments, "
+                        "and the whole of the data"
+                    )
+
+    def _group_of(self, tensor: Tensor) -> Any:
+        return self._group if tensor.device.type == "cpu" else dist.group.WORLD
+
+    def _send(self, value: Any) -> None:
+        tensors: list[Tensor] = []
+        with _all_alive():
+            dist.broadcast_object_list([_without_tensors(value, tensors)], 0, group=self._group)
+        for tensor in tensors:
+            self._broadcast(tensor)
+
+    def _receive(self) -> Any:
+        received: list[Any] = [None]
+        with _all_alive():
+            dist.broadcast_object_list(received, 0, group=self._group)
+        return _with_tensors(received[0], self._broadcast)
+
+    def _broadcast(self, tensor: Tensor) -> Tensor:
+        """Process 0's, in place, as bytes: of whatever type it is."""
+        if tensor.numel():
+            with _all_alive():
+                dist.broadcast(tensor.view(-1).view(torch.uint8), 0, group=self._group)
+        return tensor
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """In the place of a tensor, which travels as it is: columns are as long as the pool."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+def _without_tensors(value: Any, tensors: list[Tensor]) -> Any:
+    if type(value) is Tensor and value.layout is torch.strided:
+        tensors.append(value.detach().cpu().contiguous())
+        return _Sent(value.dtype, tuple(value.shape))
+    if type(value) in (list, tuple):
+        return type(value)(_without_tensors(each, tensors) for each in value)
+    return {k: _without_tensors(v, tensors) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _with_tensors(value: Any, receive: Callable[[Tensor], Tensor]) -> Any:
+    """The inverse, in the same order."""
+    if isinstance(value, _Sent):
+        return receive(torch.empty(value.shape, dtype=value.dtype))
+    if type(value) in (list, tuple):
+        return type(value)(_with_tensors(each, receive) for each in value)
+    return {k: _with_tensors(v, receive) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """What a process's rows of a batch are a part of: ``golds`` and ``pools`` rows of all processes."""
+
+    processes: Processes
+    golds: int
+    pools: int
+
+    def gather(self, values: Tensor, *, gold: bool = False) -> Tensor:
+        first, count = (0, self.golds) if gold else (self.golds, self.pools)
+        return self.processes.gather(values, first, count)
+
+    def own(self, values: Tensor, *, gold: bool = False) -> Tensor:
+        first = 0 if gold else self.golds
+        return values[(self.processes.rank - first) % self.processes.size :: self.processes.size]
+
+
+@contextmanager
+def _all_alive() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessEnded(error) from error
