@@ -59,7 +59,8 @@ class SyncedBatchNorm(TorchFunctionMode):
         normed = centred * (variance + eps).rsqrt().view(shape)
         if weight is not None:
             normed = normed * weight.view(shape)
-        return normed if bias is None else normed + bias.view(shape)
+        shifted: Tensor = normed if bias is None else normed + bias.view(shape)
+        return shifted
 
     def _sum(self, values: Tensor) -> Tensor:
         summed: Tensor = _Sum.apply(values, self.processes)  # type: ignore[no-untyped-call]
