@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
+.PHONY: ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -64,6 +64,10 @@ distributed: .venv/.installed
 # Three thousand tables whose meaning is known, through train, predict and select; the suite has some.
 meaning: .venv/.installed
 	PYTHONPATH=tests $(BIN)/python -m fuzz.meaning 3000
+
+# Teach, predict and select over 200 shards on a local Ray cluster: same bytes, a worker killed, speed, memory.
+ray: .venv/.installed
+	$(BIN)/python -m benchmarks.sharded_passes
 
 bench: .venv/.installed .peers/.installed
 	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m benchmarks --out docs/benchmarks

@@ -1,7 +1,5 @@
 """k-means++ and farthest-first against their plain forms: closed-form probabilities, brute force in float64."""
 
-from itertools import permutations
-
 import pytest
 import torch
 from hypothesis import given
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
+from maths_outcomes import sequence_probabilities
 from understudy.errors import UnderstudyError
 from understudy.maths import spread
 from understudy.maths.spread import (
@@ -35,19 +34,6 @@ def make_rows(seed: int, n: int, columns: int, classes: int | None) -> tuple[Ten
     right = torch.randn(n, columns, generator=generator)
     left = None if classes is None else torch.randn(n, classes, generator=generator)
     return left, right
-
-
-def sequence_probabilities(distances: Tensor, first: int, n: int, weights: Tensor) -> dict[tuple[int, ...], float]:
-    """Every ordered outcome of plain k-means++ that starts at `first`, with its probability."""
-    outcomes = {}
-    for rest in permutations([i for i in range(len(distances)) if i != first], n - 1):
-        probability, picked = 1.0, [first]
-        for row in rest:
-            chance = weights * distances[:, picked].amin(1)
-            probability *= float(chance[row] / chance.sum())
-            picked.append(row)
-        outcomes[first, *rest] = probability
-    return outcomes
 
 
 def chi_square_p(rows: Factored, probabilities: dict[tuple[int, ...], float], draws: int, **options: Tensor) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from understudy.maths.random_order import draw_key, random_keys
 from understudy.maths.spread import Factored, kmeans_plus_plus, squared_distances
 
 Arrays = Mapping[str, Tensor]
@@ -79,9 +80,9 @@ class Spread(Strategy):
 
 
 def shuffled(available: Tensor, generator: torch.Generator) -> Tensor:
-    """The available row numbers in random order."""
+    """The available row numbers in random order; the same order where a pool lies in parts."""
     rows = available.nonzero().squeeze(1)
-    return rows[torch.randperm(len(rows), generator=generator)]
+    return rows[random_keys(rows, draw_key(generator)).argsort()]
 
 
 def to_earlier(rows: Factored) -> Tensor:

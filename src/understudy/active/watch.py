@@ -52,14 +52,19 @@ def noise_watch(
     hidden: Tensor, labelled: Tensor, labels: Tensor, batch: Tensor, *, k: int = NEIGHBOURS, seed: int = 0
 ) -> NoiseWatch:
     """``hidden`` (N, d) of the whole pool, row numbers and labels of the labelled rows, row numbers of the batch."""
-    k = min(k, len(labelled) - 1)
-    if k < 1 or not len(batch):
-        return NoiseWatch(0.0, 0.0, 1.0)
     rest = torch.ones(len(hidden), dtype=torch.bool).index_fill(0, labelled, False).nonzero().squeeze(1)
     drawn = rest[random_rows(len(rest), REFERENCE_ROWS, seed)]
-    known = hidden[labelled].double()
+    return watch_features(hidden[labelled], labels, hidden[batch], hidden[drawn], k)
+
+
+def watch_features(known: Tensor, labels: Tensor, batch: Tensor, drawn: Tensor, k: int = NEIGHBOURS) -> NoiseWatch:
+    """The same of features alone: of the labelled rows, of the batch, and of unlabelled rows drawn at random."""
+    k = min(k, len(known) - 1)
+    if k < 1 or not len(batch):
+        return NoiseWatch(0.0, 0.0, 1.0)
+    known = known.double()
     wrong, chance = contradicted(known, labels, k)
-    picked, reference = (looks_random(hidden[rows].double(), known, wrong, chance, k) for rows in (batch, drawn))
+    picked, reference = (looks_random(rows.double(), known, wrong, chance, k) for rows in (batch, drawn))
     noisy = int(picked.sum() + reference.sum())
     p_value = hypergeom.sf(int(picked.sum()) - 1, len(batch) + len(drawn), noisy, len(batch))
     return NoiseWatch(float(picked.double().mean()), float(reference.double().mean()), float(p_value))

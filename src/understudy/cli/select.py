@@ -1,26 +1,35 @@
 """``understudy select``: which rows of a pool file a person should label next."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.acquisition.strategies import NAMES
-from understudy.cli import shared
+from understudy.cli import over_shards, shared
 from understudy.errors import UnderstudyError, warn
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
+    from understudy.active.watch import NoiseWatch
     from understudy.cli.run_on_file import RunOnFile
+    from understudy.sharded.select import Batch
+    from understudy.store.arrow import Array
+    from understudy.tables.table import Table
+    from understudy.training.ema import EMA
 
 
 def select_command(
     run: shared.RunFolder,
     pool: Annotated[
-        Path, typer.Argument(help="A file of any kind that train reads, with the features.", show_default=False)
+        Path,
+        typer.Argument(help="A file of any kind that train reads, with the features; or shards.", show_default=False),
     ],
     strategy: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "badge",
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
@@ -31,6 +40,9 @@ def select_command(
     ] = None,
     column: shared.Column = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
+    workers: over_shards.Workers = None,
+    ray: over_shards.Ray = None,
+    quiet: shared.Quiet = False,
 ) -> None:
     """Choose the rows of a pool that are most worth a label, and say why.
 
@@ -40,65 +52,122 @@ def select_command(
     files have a `label`, a warning says if the batch comes from places where labels look random. Of one file that is
     gold and pool (`--labelled` names POOL itself), the rows with a label are left out.
 
+    A folder of .parquet shards is scored and searched one shard at a time. While that lasts, the scores are in a folder
+    beside `--out` (batch.scores), from which the same command goes on.
+
     Examples:
 
     `understudy select runs/first pool.parquet --strategy badge -n 100 --labelled gold.parquet --out batch.csv`
+
+    `understudy select runs/first pool --strategy coreset -n 100 --ray local --out batch.csv`
 
     `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --out runs/second`
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     with shared.loading():
-        from understudy.acquisition.select import explain, select
-        from understudy.active.loop import needs_ema, score
+        from understudy.active.loop import needs_ema
         from understudy.active.oracle import write_columns
-        from understudy.active.watch import noise_watch
         from understudy.cli.run_on_file import RunOnFile
+        from understudy.sharded.shards import is_sharded, list_shards
         from understudy.store.trail import Trail, beside
         from understudy.training.run import EMA_FILE
 
+    shards = list_shards(pool) if is_sharded(pool) else None
+    if shards is None:
+        over_shards.refuse_engines(workers, ray, "give a folder of .parquet shards")
     wants_ema = needs_ema(strategy)
-    given = RunOnFile(run, pool, column)
-    student, ema, ids = given.run.student, given.run.ema, given.table.ids
-    if wants_ema and ema is None:
+    given = RunOnFile(run, pool if shards is None else shards[0].path, column)
+    if wants_ema and given.run.ema is None:
         raise UnderstudyError(
             f"{strategy} compares the student with a moving average of its weights, and {run} has no {EMA_FILE}; "
             "use --strategy badge, or train with --ema"
         )
-    taken, rows, labels = _labelled_rows(labelled or [], given)
-    scores = score(student, given.rows(student), ema=ema if wants_ema else None)
-    picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
-    numbers, phrases = explain(strategy, picks, scores, taken, names=given.class_names)
-    confidence, predicted = scores.probs[picks].max(1)
-    which: dict[str, list[Any]] = {"row": picks.tolist()} if ids is None else {"id": ids[picks.numpy()].tolist()}
+    ema = given.run.ema if wants_ema else None
+    if shards is None:
+        batch = _of_file(given, strategy, n, ema, labelled or [], seed)
+    else:
+        from understudy.cli.select_shards import batch_from_shards
+
+        batch = batch_from_shards(
+            given, shards, strategy, n, ema, labelled or [], seed, scratch=out.with_suffix(".scores"),
+            executor=over_shards.executor_of(workers, ray), progress=not quiet,
+        )  # fmt: skip
+    confidence, predicted = batch.probs.max(1)
+    which: dict[str, list[Any]] = {"row": batch.rows.tolist()} if batch.ids is None else {"id": batch.ids}
     write_columns(
         out,
         which
         | {
-            "score": numbers,
-            "why": phrases,
+            "score": batch.numbers,
+            "why": batch.reasons,
             "predicted": given.named(predicted.numpy()).tolist(),
             "confidence": confidence.tolist(),
             "label": [None] * n,
         },
     )
-    _warn_of_labels(given, pool, labelled or [], picks)
+    _warn_of_labels(given, pool, labelled or [], batch)
     name, asked = next(iter(which.items()))
     Trail(beside(out)).add("asked", f"{strategy} on {run}, seed {seed}", dict.fromkeys(asked), by=name)
-    if len(rows):
-        watch = noise_watch(scores.hidden, rows, labels, picks, seed=seed)
-        text = (
-            f"{watch.share:.0%} of the batch comes from places where labels look random, "
-            f"{watch.random_share:.0%} of a random batch would"
-        )
-        if watch.alarm:
-            complain(f"warning: {text} (p = {watch.p_value:.1g}); look at some rows first, or use another strategy")
-        else:
-            typer.echo(text)
+    if batch.watch is not None:
+        _say_watch(batch.watch)
+    if shards is not None:
+        shutil.rmtree(out.with_suffix(".scores"))
     typer.echo(f"{n} rows to label: {out}")
 
 
-def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tensor, Tensor]":
-    """Rows of the pool never to be picked; and those among them with a label, with these labels."""
+def _say_watch(watch: "NoiseWatch") -> None:
+    text = (
+        f"{watch.share:.0%} of the batch comes from places where labels look random, "
+        f"{watch.random_share:.0%} of a random batch would"
+    )
+    if watch.alarm:
+        complain(f"warning: {text} (p = {watch.p_value:.1g}); look at some rows first, or use another strategy")
+    else:
+        typer.echo(text)
+
+
+def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", labelled: list[Path], seed: int) -> "Batch":
+    """The batch of a file that is read in one piece."""
+    import numpy as np
+
+    from understudy.acquisition.select import explain, select
+    from understudy.active.loop import score
+    from understudy.active.watch import noise_watch
+    from understudy.sharded.select import Batch
+    from understudy.tables.one_file import own_labels
+
+    def find(named: "Table") -> "Array":
+        named.check_spelling(given.table)
+        return named.rows_in(given.table)
+
+    def own() -> "Array":
+        found = given.labels()
+        if found is None:
+            raise no_own_labels(given.table.path)
+        return found
+
+    student, ids = given.run.student, given.table.ids
+    taken, said = labelled_rows(labelled, given, given.table.path, find, own)
+    rows, labels = taken[said >= 0], said[said >= 0]
+    scores = score(student, given.rows(student), ema=ema)
+    picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
+    numbers, reasons = explain(strategy, picks, scores, taken, names=given.class_names)
+    known = own_labels(given.table)[1] if "label" in given.table.names else np.zeros(0, dtype=np.int64)
+    return Batch(
+        picks, None if ids is None else ids[picks.numpy()].tolist(), numbers, reasons, scores.probs[picks],
+        noise_watch(scores.hidden, rows, labels, picks, seed=seed) if len(rows) else None,
+        int(np.isin(picks.numpy(), known).sum()), len(known) == len(given.table),
+    )  # fmt: skip
+
+
+def labelled_rows(
+    files: list[Path], given: "RunOnFile", pool: Path, find: "Callable[[Table], Array]", own: "Callable[[], Array]"
+) -> "tuple[Tensor, Tensor]":
+    """Rows of the pool never to be picked, and their labels; −1: none.
+
+    ``find``: which row of the pool each row of a table is, by its id, −1: none. ``own``: the labels in the pool itself.
+    """
+    import numpy as np
     import torch
 
     from understudy.tables.answers import class_number, is_skipped
@@ -106,10 +175,11 @@ def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tens
 
     taken: dict[int, int] = {}
     for path in files:
-        if is_one_file(path, given.table.path):
-            taken |= _own_rows(given)
+        if is_one_file(path, pool):
+            labels = own()
+            taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
             continue
-        columns, index = _found(path, given)
+        columns, index = _found(path, given, pool, find)
         answers = columns.get("label", [""] * len(index))
         for number, (row, label) in enumerate(zip(index, answers, strict=True)):
             if row >= 0:
@@ -117,57 +187,48 @@ def _labelled_rows(files: list[Path], given: "RunOnFile") -> "tuple[Tensor, Tens
                 known = text and not is_skipped(text, given.names)
                 where = f"{path}: column 'label' row {number}"
                 taken[row] = class_number(text, given.names, where, places=given.places) if known else -1
-    rows = torch.tensor(list(taken), dtype=torch.long)
-    labels = torch.tensor(list(taken.values()), dtype=torch.long)
-    return rows, rows[labels >= 0], labels[labels >= 0]
+    return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
 
 
-def _own_rows(given: "RunOnFile") -> dict[int, int]:
-    """Rows of the pool with a label in the pool file itself, and these labels."""
-    labels = given.labels()
-    if labels is None:
-        raise UnderstudyError(
-            f"{given.table.path} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
-        )
-    return {row: label for row, label in enumerate(labels.tolist()) if label >= 0}
+def no_own_labels(pool: Path) -> UnderstudyError:
+    return UnderstudyError(
+        f"{pool} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
+    )
 
 
-def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], picks: "Tensor") -> None:
+def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "Batch") -> None:
     """Where the batch asks for what is known, or its answers could be misread."""
-    import numpy as np
+    from understudy.tables.one_file import is_one_file
 
-    from understudy.tables.one_file import is_one_file, own_labels
-
-    if "label" in given.table.names and not any(is_one_file(path, pool) for path in files):
-        known = own_labels(given.table)[1]
-        again = int(np.isin(picks.numpy(), known).sum())
-        # A pool with every label is a benchmark's, whose truth is not looked at.
-        if again and len(known) < len(given.table):
-            where = given.table.theirs.get("label", "label")
-            warn(f"{again} of {len(picks)} picks have a label in {pool} ({where!r}); --labelled {pool} leaves them out")
+    # A pool with every label is a benchmark's, whose truth is not looked at.
+    if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in files):
+        where = given.table.theirs.get("label", "label")
+        warn(
+            f"{batch.known} of {len(batch.rows)} picks have a label in {pool} ({where!r}); --labelled {pool} leaves "
+            "them out"
+        )
     if "skip" in (given.class_names or ()):
         warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
 
 
-def _found(path: Path, given: "RunOnFile") -> tuple[dict[str, list[str]], list[int]]:
+def _found(
+    path: Path, given: "RunOnFile", pool: Path, find: "Callable[[Table], Array]"
+) -> tuple[dict[str, list[str]], list[int]]:
     """A file's columns as text, and which row of the pool each of its rows is; −1: none."""
     import numpy as np
 
     from understudy.tables.answers import text_columns
     from understudy.tables.table import Table
 
-    pool = given.table
-    if pool.ids is None:
-        raise UnderstudyError(f"{pool.path} has no column 'id' to find the rows of {path} by; add it")
+    if given.table.ids is None:
+        raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {path} by; add it")
     columns = text_columns(path, given.columns)
     columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
     if "id" not in columns:
-        raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool.path}")
-    named = Table(path, {"id": np.array(columns["id"], dtype=object)})
-    named.check_spelling(pool)
-    index = named.rows_in(pool).tolist()
+        raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool}")
+    index: list[int] = find(Table(path, {"id": np.array(columns["id"], dtype=object)})).tolist()
     # Gold from elsewhere may be in the file as well.
     if index.count(-1):
         first = columns["id"][index.index(-1)]
-        warn(f"{index.count(-1)} of {len(index)} ids of {path} are not in {pool.path} ({first!r} …): none of its rows")
+        warn(f"{index.count(-1)} of {len(index)} ids of {path} are not in {pool} ({first!r} …): none of its rows")
     return columns, index

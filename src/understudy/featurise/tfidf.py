@@ -15,7 +15,7 @@ run is a number, that of the run without its last word times the number of words
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
@@ -81,6 +81,39 @@ def choose_terms(texts: list[str], *, ngrams: int, most: int, rarest: int) -> tu
 
     Of equally frequent terms the alphabet's first are taken (scikit-learn leaves that to the machine's sorting).
     """
+    levels, words = _levels(texts, ngrams, rarest)
+    return _most_frequent(levels, words, most)
+
+
+def term_counts(texts: list[str], *, ngrams: int, words: frozenset[str] | None = None) -> dict[str, tuple[int, int]]:
+    """How often each term stands in some of the texts, and in how many of them: what adds up over parts of a pool.
+
+    ``words``: those that longer terms may be made of; the others are not counted.
+    """
+    levels, known = _levels(texts, ngrams, 1, words)
+    return {
+        _name(levels, known, level, number): (int(often[number]), int(texts_with[number]))
+        for level, (_, often, texts_with) in enumerate(levels)
+        for number in range(len(often))
+        if level or words is None or known[number] in words
+    }
+
+
+def choose_counted(counts: Mapping[str, tuple[int, int]], *, most: int, rarest: int) -> tuple[list[str], Array]:
+    """``choose_terms`` of texts that were counted in parts."""
+    common = [(-often, term, texts) for term, (often, texts) in counts.items() if texts >= rarest]
+    chosen = sorted((term, texts) for _, term, texts in sorted(common)[:most])
+    return [term for term, _ in chosen], np.array([texts for _, texts in chosen], dtype=np.int64)
+
+
+Levels = list[tuple[Array, Array, Array]]
+"""For runs of one word, of two …: their codes, how often each stands there, and in how many texts."""
+
+
+def _levels(
+    texts: list[str], ngrams: int, rarest: int, usable: frozenset[str] | None = None
+) -> tuple[Levels, list[str]]:
+    """The runs that ``rarest`` texts or more have, and the words they are numbered by."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     word, text = _words(texts, lambda words: map(numbers.__getitem__, words))
@@ -96,12 +129,16 @@ def choose_terms(texts: list[str], *, ngrams: int, most: int, rarest: int) -> tu
             break
         if length == 1:
             is_common[runs[common]] = True
+            if usable is not None:
+                np.logical_and(is_common, [name in usable for name in numbers], out=is_common)
+                begins = is_common[run]
+                start, run = start[begins], run[begins]
         # A run is no more common than the run it begins with, nor than its words.
         start, run = start[common[run]], (np.cumsum(common) - 1)[run[common[run]]]
         goes_on = _goes_on(start, length, word, text, lambda following: is_common[following])
         start, run = start[goes_on], run[goes_on]
         code = run * len(numbers) + word[start + length]
-    return _most_frequent(levels, list(numbers), most)
+    return levels, list(numbers)
 
 
 def _texts_with(text: Array, run: Array, runs: int) -> Array:
@@ -113,15 +150,16 @@ def _texts_with(text: Array, run: Array, runs: int) -> Array:
     return np.bincount(pair[first] % max(runs, 1), minlength=runs)
 
 
-def _most_frequent(levels: list[tuple[Array, Array, Array]], words: list[str], most: int) -> tuple[list[str], Array]:
-    def name(level: int, number: int) -> str:
-        before, last = divmod(int(levels[level][0][number]), len(words))
-        return words[last] if level == 0 else f"{name(level - 1, before)} {words[last]}"
+def _name(levels: Levels, words: list[str], level: int, number: int) -> str:
+    before, last = divmod(int(levels[level][0][number]), len(words))
+    return words[last] if level == 0 else f"{_name(levels, words, level - 1, before)} {words[last]}"
 
+
+def _most_frequent(levels: Levels, words: list[str], most: int) -> tuple[list[str], Array]:
     frequencies = np.concatenate([frequency for _, frequency, _ in levels])
     least = np.partition(frequencies, -most)[-most] if len(frequencies) > most else 0
     frequent = [
-        (-int(frequency[number]), name(level, number), int(texts_with[number]))
+        (-int(frequency[number]), _name(levels, words, level, number), int(texts_with[number]))
         for level, (_, frequency, texts_with) in enumerate(levels)
         for number in np.flatnonzero(frequency >= least).tolist()
     ]

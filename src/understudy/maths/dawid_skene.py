@@ -17,7 +17,8 @@ is the log-likelihood plus s · (Σ log π + Σ log Θ), and that is the trace.
     fit.posterior, fit.prior, fit.confusion[annotator, truth, answer]
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -84,38 +85,96 @@ def fit_dawid_skene(
 
     ``abstentions``: whether abstaining counts as an answer; None decides by ``mostly_rules``.
     """
+    spoken = votes[(votes >= 0).any(1)]
+    fit = fit_counts(
+        lambda model: VoteCounts.of(spoken, classes, model), smoothing=smoothing, abstentions=abstentions,
+        tolerance=tolerance, most_steps=most_steps,
+    )  # fmt: skip
+    return replace(fit, posterior=fit.posterior_of(votes))
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """What EM needs to know of some rows: sums, which those of other rows are added to."""
+
+    prior: Tensor
+    """Σ_i T_ij, ``(C,)``."""
+    counts: Tensor
+    """Σ_i T_ij [v_ia = l], ``(A, C + 1, C)``: annotator, answer (the last: abstaining), truth."""
+    evidence: float
+    """The log-likelihood of the rows, by the model that T is of."""
+    rows: int
+    """With a vote."""
+    answered: Tensor
+    """Votes of each annotator, ``(A,)``, and the lowest and highest class it named."""
+    lowest: Tensor
+    highest: Tensor
+
+    @classmethod
+    def of(cls, votes: Tensor, classes: int, model: DawidSkene | None) -> "VoteCounts":
+        """By the posteriors of a model; None: by the vote shares that EM starts from."""
+        answered = votes >= 0
+        votes, answered = votes[answered.any(1)], answered[answered.any(1)]
+        if model is None:
+            posterior, evidence = vote_shares(votes, classes), torch.zeros(0)
+        else:
+            posterior, evidence = _expect(votes, model.prior.log(), model.confusion.log())
+        counts = posterior.new_zeros(votes.shape[1], classes + 1, classes)
+        for annotator, answers in enumerate(votes.unbind(1)):
+            counts[annotator].index_add_(0, torch.where(answers < 0, classes, answers.long()), posterior)
+        named = torch.where(answered, votes.long(), classes)
+        lowest = torch.cat([named, torch.full((1, votes.shape[1]), classes)]).amin(0)
+        highest = torch.cat([votes.long(), torch.full((1, votes.shape[1]), -1)]).amax(0)
+        return cls(posterior.sum(0), counts, float(evidence.sum()), len(votes), answered.sum(0), lowest, highest)
+
+    def __add__(self, other: "VoteCounts") -> "VoteCounts":
+        return VoteCounts(
+            self.prior + other.prior, self.counts + other.counts, self.evidence + other.evidence,
+            self.rows + other.rows, self.answered + other.answered,
+            torch.minimum(self.lowest, other.lowest), torch.maximum(self.highest, other.highest),
+        )  # fmt: skip
+
+    def mostly_rules(self) -> bool:
+        """``mostly_rules`` of all these rows."""
+        rule = (self.lowest == self.highest) & (self.answered >= _HABIT) & (self.answered < self.rows)
+        return bool(2 * self.answered[rule].sum() > self.answered.sum())
+
+    def maximised(self, smoothing: float, abstentions: bool) -> tuple[Tensor, Tensor]:
+        """log π ``(C,)`` and log Θ ``(A, C, C)``."""
+        prior = self.prior + smoothing
+        counts = self.counts if abstentions else self.counts[:, : len(prior)]
+        confusion = counts.transpose(1, 2) + smoothing
+        return (prior / prior.sum()).log(), (confusion / confusion.sum(2, keepdim=True)).log()
+
+
+def fit_counts(
+    counted: Callable[[DawidSkene | None], VoteCounts],
+    *,
+    smoothing: float = 0.01,
+    abstentions: bool | None = None,
+    tolerance: float = 1e-6,
+    most_steps: int = 1000,
+) -> DawidSkene:
+    """EM on rows that only ``counted`` sees, some of them here, others there; without their posterior.
+
+    ``counted(model)``: what the rows come to by a model (None: by the vote shares).
+    """
     if not smoothing > 0:
         raise UnderstudyError(f"smoothing={smoothing} must be greater than 0, or an unseen answer would be impossible")
-    spoken = votes[(votes >= 0).any(1)]
-    if not len(spoken):
+    known = counted(None)
+    if not known.rows:
         raise UnderstudyError("no row has a vote (all are −1); Dawid–Skene needs some")
-    abstentions = mostly_rules(spoken) if abstentions is None else abstentions
-    posterior = vote_shares(spoken, classes)
+    abstentions = known.mostly_rules() if abstentions is None else abstentions
     trace: list[float] = []
     converged = False
+    nobody = torch.zeros(0, len(known.prior), dtype=torch.float64)
     while not converged and len(trace) < most_steps:
-        log_prior, log_confusion = _maximise(spoken, posterior, smoothing, abstentions)
-        posterior, evidence = _expect(spoken, log_prior, log_confusion)
-        trace.append(float(evidence.sum() + smoothing * (log_prior.sum() + log_confusion.sum())))
-        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * len(spoken)
-    return DawidSkene(
-        prior=log_prior.exp(),
-        confusion=log_confusion.exp(),
-        posterior=_expect(votes, log_prior, log_confusion)[0],
-        log_likelihood=trace,
-        converged=converged,
-    )
-
-
-def _maximise(votes: Tensor, posterior: Tensor, smoothing: float, abstentions: bool) -> tuple[Tensor, Tensor]:
-    """log π ``(C,)`` and log Θ ``(A, C, C)`` from the rows' posteriors."""
-    classes = posterior.shape[1]
-    prior = posterior.sum(0) + smoothing
-    counts = posterior.new_zeros(votes.shape[1], classes + 1, classes)
-    for annotator, answers in enumerate(votes.unbind(1)):
-        counts[annotator].index_add_(0, torch.where(answers < 0, classes, answers.long()), posterior)
-    confusion = (counts if abstentions else counts[:, :classes]).transpose(1, 2) + smoothing
-    return (prior / prior.sum()).log(), (confusion / confusion.sum(2, keepdim=True)).log()
+        log_prior, log_confusion = known.maximised(smoothing, abstentions)
+        model = DawidSkene(log_prior.exp(), log_confusion.exp(), nobody, trace, False)
+        known = counted(model)
+        trace.append(known.evidence + smoothing * float(log_prior.sum() + log_confusion.sum()))
+        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * known.rows
+    return replace(model, converged=converged)
 
 
 def _expect(votes: Tensor, log_prior: Tensor, log_confusion: Tensor) -> tuple[Tensor, Tensor]:

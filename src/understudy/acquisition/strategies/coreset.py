@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Reasons, Strategy, to_earlier
-from understudy.maths.spread import factored, farthest_first, squared_distances
+from understudy.maths.spread import Factored, factored, farthest_first, squared_distances
 
 
 class Coreset(Strategy):
@@ -20,7 +20,10 @@ class Coreset(Strategy):
 
     def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
         labelled = (~available).nonzero().squeeze(1)
-        return farthest_first(factored(arrays["hidden"]), n, centres=labelled, generator=generator)
+        return farthest_first(self.vectors(arrays), n, centres=labelled, generator=generator)
+
+    def vectors(self, arrays: Arrays) -> Factored:
+        return factored(arrays["hidden"])
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         rows = factored(arrays["hidden"][picks])
