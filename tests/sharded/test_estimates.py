@@ -12,6 +12,7 @@ import understudy as us
 from understudy.comparison.executors import InProcess, Processes
 from understudy.featurise.tfidf import choose_terms
 from understudy.maths.dawid_skene import fit_dawid_skene
+from understudy.sharded.audit import audit_shards
 from understudy.sharded.estimates import Trust, class_counts, fit_votes_over, most_confident, terms_over
 from understudy.sharded.shards import list_shards
 from understudy.store.arrow import to_parquet
@@ -106,3 +107,25 @@ def test_shards_without_labels_are_refused(tmp_path: Path) -> None:
         class_counts(shards, HOW, InProcess())
     with pytest.raises(us.UnderstudyError, match="has no column 'text'"):
         terms_over(shards, "text", InProcess(), ngrams=1, most=5, rarest=1)
+
+
+@pytest.mark.parametrize("form", ["teacher_probs", "teacher_label", "one-hot"])
+def test_an_audit_of_shards_is_that_of_the_pool(form: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 3, sum(SIZES) + 80)
+    probs = rng.dirichlet(np.ones(3), len(truth)) * 0.6 + 0.4 * np.eye(3)[truth]
+    named = torch.from_numpy(probs.argmax(1))
+    if form == "one-hot":
+        probs = np.eye(3)[named]
+    probs = probs.astype(np.float32)
+    name, column, labels = (
+        ("teacher_label", named.numpy(), us.Hard(named, classes=3)) if form == "teacher_label"
+        else ("teacher_probs", probs, us.Soft(torch.from_numpy(probs)))
+    )  # fmt: skip
+    shards = write_shards(tmp_path / "pool", **{name: column[80:]})
+    x = torch.zeros(len(truth), 1)
+    gold = us.Gold(x[:80], torch.from_numpy(truth[:80]), teacher=labels.take(torch.arange(80)))
+    pool = us.Pool(x[80:], labels.take(torch.arange(80, len(truth))))
+    found = [audit_shards(gold, shards, HOW, executor) for executor in (InProcess(), Processes(2))]
+    whole = us.audit(gold, pool, rows_wrong=0)
+    assert found[0].to_dict() == whole.to_dict() == found[1].to_dict()

@@ -44,14 +44,25 @@ def audit(
     ``rows_wrong``: how many suspect pool rows to list (0: do not look at the features at all). ``flows``: how many
     confusions. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
-    if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
-        raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+    check_numbers(rows_wrong, flows, target)
     if not isinstance(pool, Pool | None):
         raise UnderstudyError(f"audit(pool=<{type(pool).__name__}>) must be a us.Pool, or None")
     check_meeting(gold, pool, "gold", "the pool")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
     record = read_record(gold, pool, class_names or (None if named is None else named.names))
+    return measured(record, gold, pool, rows_wrong=rows_wrong, flows=flows, target=target, seed=seed)
+
+
+def check_numbers(rows_wrong: int, flows: int, target: float) -> None:
+    if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
+        raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+
+
+def measured(
+    record: Record, gold: Gold, pool: Pool | None, *, rows_wrong: int, flows: int, target: float, seed: int
+) -> Audit:
+    """The audit of what was read, wherever the pool lies; ``pool``: where its rows are to be looked at too."""
     noise, strata = pool_noise(record)
     trust = None
     if len(record.truth) >= 2:
@@ -61,12 +72,12 @@ def audit(
         suspects = find_suspects(gold, pool, record, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
     confident, rows = record.gold.confidence, len(record.truth)
     wanted = enough_estimates(record.gold.labels, record.classes)
-    measured = Audit(
+    found = Audit(
         class_names=record.names,
         form=record.form,
         gold_rows=rows,
         pool_rows=None if record.pool is None else len(record.pool),
-        unlabelled=0 if pool is None or record.pool is None else len(pool) - len(record.pool),
+        unlabelled=record.unlabelled,
         accuracy=accuracy_of(record),
         noise=noise,
         confusion=confusion_of(record, strata, most=flows),
@@ -78,9 +89,9 @@ def audit(
         suspects=suspects,
         sources=sources_of(record, pool),
     )
-    measured = replace(measured, warnings=warnings_of(measured, record))
-    expected = expectations_of(measured, record)
-    return replace(measured, expectations=expected, verdict=verdict_of(measured))
+    found = replace(found, warnings=warnings_of(found, record))
+    expected = expectations_of(found, record)
+    return replace(found, expectations=expected, verdict=verdict_of(found))
 
 
 def _curve(record: Record, confidence: Floats, trust: Reliability, seed: int) -> Curve:

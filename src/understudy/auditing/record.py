@@ -1,7 +1,7 @@
 """What the teacher said, beside the truth where it is known: the numbers every part of the audit starts from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Record:
     """Where these lie in the pool; None: they are all of it."""
     names: list[str]
     form: str
+    unlabelled: int = 0
+    """How many further rows the pool has."""
 
     @property
     def classes(self) -> int:
@@ -63,14 +65,27 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
     on_pool, pool_rows = _of_pool(pool)
     # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
     bare = (on_gold if on_pool is None else on_pool).simplest()
-    plain = on_gold if bare.ranks else on_gold.simplest()
-    if plain.title != bare.title:
-        raise UnderstudyError(f"gold holds {plain.title}, the pool {bare.title}; use one form in both")
+    theirs = None if on_pool is None else _answers(bare)
+    unlabelled = 0 if pool is None or theirs is None else len(pool) - len(theirs)
+    known = record_of(gold, bare.ranks, bare.title, bare.classes, theirs, class_names, unlabelled)
+    return replace(known, pool_rows=pool_rows)
+
+
+def record_of(
+    gold: Gold, ranks: bool, title: str, classes: int | None, theirs: Answers | None, class_names: Sequence[Any] | None,
+    unlabelled: int,
+) -> Record:  # fmt: skip
+    """Gold beside the answers about a pool, of which the form is known."""
+    rows, on_gold = gold.estimates()
+    assert on_gold is not None
+    plain = on_gold if ranks else on_gold.simplest()
+    if plain.title != title:
+        raise UnderstudyError(f"gold holds {plain.title}, the pool {title}; use one form in both")
     truth = gold.y[rows].numpy()
-    measured, theirs = _answers(plain), None if on_pool is None else _answers(bare)
+    measured = _answers(plain)
     seen = int(max(truth.max(), measured.named.max(), -1 if theirs is None else theirs.named.max())) + 1
-    names = _names(class_names, max(seen, plain.classes or 0, bare.classes or 0))
-    return Record(measured, truth, theirs, pool_rows, names, bare.title)
+    names = _names(class_names, max(seen, plain.classes or 0, classes or 0))
+    return Record(measured, truth, theirs, None, names, title, unlabelled)
 
 
 def _of_pool(pool: Pool | None) -> tuple[Labels | None, Tensor | None]:

@@ -13,10 +13,6 @@ from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
     from understudy.active.watch import NoiseWatch
     from understudy.cli.run_on_file import RunOnFile
     from understudy.sharded.select import Batch
@@ -133,6 +129,7 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     from understudy.acquisition.select import explain, select
     from understudy.active.loop import score
     from understudy.active.watch import noise_watch
+    from understudy.cli.labelled import labelled_rows, no_own_labels
     from understudy.sharded.select import Batch
     from understudy.tables.one_file import own_labels
 
@@ -160,42 +157,6 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     )  # fmt: skip
 
 
-def labelled_rows(
-    files: list[Path], given: "RunOnFile", pool: Path, find: "Callable[[Table], Array]", own: "Callable[[], Array]"
-) -> "tuple[Tensor, Tensor]":
-    """Rows of the pool never to be picked, and their labels; −1: none.
-
-    ``find``: which row of the pool each row of a table is, by its id, −1: none. ``own``: the labels in the pool itself.
-    """
-    import numpy as np
-    import torch
-
-    from understudy.tables.answers import class_number, is_skipped
-    from understudy.tables.one_file import is_one_file
-
-    taken: dict[int, int] = {}
-    for path in files:
-        if is_one_file(path, pool):
-            labels = own()
-            taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
-            continue
-        columns, index = _found(path, given, pool, find)
-        answers = columns.get("label", [""] * len(index))
-        for number, (row, label) in enumerate(zip(index, answers, strict=True)):
-            if row >= 0:
-                text = label.strip()
-                known = text and not is_skipped(text, given.names)
-                where = f"{path}: column 'label' row {number}"
-                taken[row] = class_number(text, given.names, where, places=given.places) if known else -1
-    return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
-
-
-def no_own_labels(pool: Path) -> UnderstudyError:
-    return UnderstudyError(
-        f"{pool} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
-    )
-
-
 def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "Batch") -> None:
     """Where the batch asks for what is known, or its answers could be misread."""
     from understudy.tables.one_file import is_one_file
@@ -209,26 +170,3 @@ def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "B
         )
     if "skip" in (given.class_names or ()):
         warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
-
-
-def _found(
-    path: Path, given: "RunOnFile", pool: Path, find: "Callable[[Table], Array]"
-) -> tuple[dict[str, list[str]], list[int]]:
-    """A file's columns as text, and which row of the pool each of its rows is; −1: none."""
-    import numpy as np
-
-    from understudy.tables.answers import text_columns
-    from understudy.tables.table import Table
-
-    if given.table.ids is None:
-        raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {path} by; add it")
-    columns = text_columns(path, given.columns)
-    columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
-    if "id" not in columns:
-        raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool}")
-    index: list[int] = find(Table(path, {"id": np.array(columns["id"], dtype=object)})).tolist()
-    # Gold from elsewhere may be in the file as well.
-    if index.count(-1):
-        first = columns["id"][index.index(-1)]
-        warn(f"{index.count(-1)} of {len(index)} ids of {path} are not in {pool} ({first!r} …): none of its rows")
-    return columns, index

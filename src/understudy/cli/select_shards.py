@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from understudy.acquisition.select import strategy_named
+from understudy.cli.labelled import labelled_rows, no_own_labels
 from understudy.cli.run_on_file import RunOnFile
-from understudy.cli.select import labelled_rows, no_own_labels
 from understudy.comparison.executors import Executor
 from understudy.inference.passes import BATCH_SIZE
 from understudy.sharded.scores import Score
