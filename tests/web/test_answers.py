@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -104,6 +105,55 @@ def test_an_undone_row_comes_back_to_its_tab_first(book: AnswerBook) -> None:
     assert book.undo(annotator="ann", tab="one") == "r0"
     assert list(book.hand_out("bob", count=9)) == ["r2", "r3", "r4", "r5"]
     assert list(book.hand_out("ann", tab="one", count=2)) == ["r0", "r1"]
+
+
+def test_an_undone_row_is_for_everybody_once_its_lease_ends(tmp_path: Path) -> None:
+    clock = Clock()
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], lease=60, clock=clock) as book:
+        book.add(["r0", "r1", "r2"])
+        book.answer("r0", "pos", annotator="ann")
+        assert list(book.hand_out("bob", count=3)) == ["r1", "r2"]
+        book.undo(annotator="ann")
+        clock.now += 61
+        assert list(book.hand_out("bob", count=3)) == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_against_a_book_that_remembers_everything(tmp_path: Path, seed: int) -> None:
+    """Random answers, undos and re-openings, held against lists that are gone through from the start each time."""
+    random = Random(seed)
+    people, ids = ["ann", "bob", "eve"], [f"r{number}" for number in range(12)]
+    book = AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=0.5, people=2)
+    book.add(ids)
+    needed = {id: 2 if book._is_shared(id) else 1 for id in ids}
+    said: list[tuple[str, str, str | None]] = []
+    for _ in range(60):
+        who = random.choice(people)
+        mine = [each for each in said if each[0] == who]
+        if mine and random.random() < 0.3:
+            assert book.undo(annotator=who) == mine[-1][1]
+            said.reverse()
+            said.remove(mine[-1])
+            said.reverse()
+        else:
+            said.append((who, random.choice(ids), random.choice(["neg", "pos", None])))
+            book.answer(said[-1][1], said[-1][2], annotator=who)
+        if random.random() < 0.1:
+            book.close()
+            book = AnswerBook(tmp_path / "a.book")
+        stands = {(id, who): label for who, id, label in said}
+        count = {id: sum((id, who) in stands for who in people) for id in ids}
+        assert book.waiting() == [id for id in ids if count[id] < needed[id]]
+        given = {(id, who): line.label for id, each in book.given().items() for who, line in each.items()}
+        assert given == stands
+        for who in people:
+            free = [id for id in ids if count[id] < needed[id] and (id, who) not in stands]
+            progress = book.progress(who)
+            assert (progress.left, progress.mine) == (len(free), sum(each[0] == who for each in said))
+            for each in people:  # an undone row is with whoever undid it
+                book.give_back(each)
+            assert list(book.hand_out(who, count=20)) == free
+    book.close()
 
 
 def test_rows_that_overlap_go_to_two_people(tmp_path: Path) -> None:
