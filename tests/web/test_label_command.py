@@ -1,5 +1,8 @@
 """``understudy label`` without a browser: the classes it finds, what it writes, what it refuses."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,19 @@ def test_mistakes_are_said_before_anybody_begins(rows: Path, tmp_path: Path) -> 
         book.add(["9"])
     assert "waits for 1 rows" in told(rows, "--book", tmp_path / "old.book", "--out", tmp_path / "a.csv")
     assert "end the name in one of them" in told(rows, "--out", tmp_path / "a.xlsx")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_and_writes_the_answers(rows: Path, tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "rows.book", ["neg", "pos"]) as book:
+        book.add(["1", "2"])
+        book.answer("2", "neg", annotator="ann")
+    command = [sys.executable, "-m", "understudy", "label", str(rows), "--port", "0", "--annotator", "ann"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    while "Ctrl-C" not in started.stdout.readline():
+        assert started.poll() is None
+    started.send_signal(signal.SIGINT)
+    said, complained = started.communicate(timeout=60)
+    assert (started.returncode, complained) == (0, "") and "1 labels" in said
+    assert text_columns(tmp_path / "rows-answers.csv")["label"] == ["neg"]

@@ -67,6 +67,7 @@ class LabelServer:
             timeout_graceful_shutdown=2,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="label page", daemon=True)
 
     @property
@@ -79,17 +80,21 @@ class LabelServer:
 
     def wait(self, seconds: float) -> None:
         """Until it was stopped, or the time is up."""
-        self._thread.join(seconds)
+        self._ended.wait(seconds)
 
     def stop(self) -> None:
         """What was under way is answered first."""
         self._server.should_exit = True
         if self._thread.ident is not None:
-            self._thread.join()
+            # Not by join, which believes the thread dead once Ctrl-C has interrupted it (Python 3.11).
+            self._ended.wait()
         self._socket.close()
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
 
     def __enter__(self) -> Self:
         return self.start()
