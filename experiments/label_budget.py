@@ -1,6 +1,6 @@
 """Who should label what: a planned budget beside asking one source for everything at the same price.
 
-    python -m experiments.label_budget --out docs/results/label_budget.md             about 25 minutes on one core
+    python -m experiments.label_budget --out docs/results/label_budget.md             about 12 minutes of one core
 
 Three sets, 100 gold rows for everybody, three sources at 1, 10 and 100 an answer. *small* is a classifier of few rows
 of its own, whose mistakes depend on class and place as those of models do; *big* is an LLM's real answers (movie

@@ -100,6 +100,12 @@ def test_more_gold_pays_where_little_is_known_of_the_sources() -> None:
     assert saved(few) > saved(many) >= 0
 
 
+def test_the_price_of_new_gold_has_the_other_sources_answers_in_it() -> None:
+    """All of 100 on gold: 40 for the human and 6 for the others make two rows."""
+    made = plan(100)
+    assert max(count for count, _ in made.splits) == 2
+
+
 def test_one_source_alone_is_asked_about_the_most_doubtful_rows() -> None:
     known = torch.tensor([[0.9, 0.05, 0.05], [0.34, 0.33, 0.33], [0.6, 0.2, 0.2]])
     y = torch.arange(30) % CLASSES

@@ -112,8 +112,9 @@ def test_the_cheap_first_then_the_better_one() -> None:
     assert best_spending(gain, price, 1).tolist() == [0, -1]
     assert best_spending(gain, price, 2).tolist() == [0, 0]
     assert best_spending(gain, price, 11).tolist() == [1, 0]
-    # What is left after the best step that does not fit goes to one that does.
-    assert best_spending(gain, price, 10.5).tolist() == [0, 0]
+    # What is left after a step that does not fit (0.8 for 10) goes to one that does: 0.9 for 10, then 0.1 for 2.
+    better, cheap = torch.tensor([[0.05, 0.9], [0.01, 0.8], [0.1, 0.1]]).double(), torch.tensor([2.0, 10.0]).double()
+    assert best_spending(better, cheap, 13.0).tolist() == [1, -1, 0]
     assert best_spending(gain, price, 0.5).tolist() == [-1, -1]
     assert best_spending(gain[:0], price, 5).tolist() == []
 
