@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from understudy.methods import METHODS
     from understudy.objective import Objective
     from understudy.sharded.map_shards import map_shards
+    from understudy.store.remote_lock import unlock
     from understudy.tables.read import read_examples
     from understudy.training.callbacks import Callback
     from understudy.training.defaults import suitable_student
@@ -105,6 +106,7 @@ __all__ = [
     "teacher_features",
     "text",
     "train",
+    "unlock",
 ]
 
 # Nothing is loaded before it is used: PyTorch alone takes seconds, and who asks the command line for help, or for one
@@ -138,6 +140,7 @@ _HOMES = {
     "methods": "METHODS",
     "objective": "Objective",
     "sharded.map_shards": "map_shards",
+    "store.remote_lock": "unlock",
     "tables.read": "read_examples",
     "training.callbacks": "Callback",
     "training.defaults": "suitable_student",

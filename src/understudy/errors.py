@@ -2,9 +2,19 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 
 # The place comes first and the cure last; what is too long lies between.
 LONGEST, HEAD = 1_000, 700
+SHOWN: list[Callable[[str], str]] = []
+"""What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``)."""
+
+
+def shown(text: object) -> str:
+    text = str(text)
+    for change in SHOWN:
+        text = change(text)
+    return text
 
 
 class UnderstudyError(Exception):
@@ -15,8 +25,8 @@ class UnderstudyError(Exception):
     """
 
     def __init__(self, message: object) -> None:
-        shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in str(message))
-        super().__init__(shown if len(shown) <= LONGEST else f"{shown[:HEAD]} … {shown[HEAD - LONGEST :]}")
+        line = "".join(sign if sign.isprintable() else _escaped(sign) for sign in shown(message))
+        super().__init__(line if len(line) <= LONGEST else f"{line[:HEAD]} … {line[HEAD - LONGEST :]}")
 
 
 class UnderstudyWarning(UserWarning):
@@ -28,7 +38,7 @@ def warn(message: str) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "understudy":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, UnderstudyWarning, stacklevel=level)
+    warnings.warn(shown(message), UnderstudyWarning, stacklevel=level)
 
 
 def _escaped(sign: str) -> str:

@@ -46,6 +46,7 @@ from understudy.inference.passes import FeatureTap, evaluate, over_rows
 from understudy.labels.forms import Labels, as_labels
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Objective
+from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
@@ -131,7 +132,7 @@ class Loop:
         labels: Labels | None = None if teacher is None else as_labels(teacher)
         self.pool, self.objective = Pool(x, labels, ids=ids), vanilla() if objective is None else objective
         self.oracle = as_oracle(oracle, size=len(self.pool))
-        self.strategy, self.folder, self.callbacks, self.progress = strategy, Path(out), callbacks, progress
+        self.strategy, self.folder, self.callbacks, self.progress = strategy, work_folder(out), callbacks, progress
         self.held_out, self.on_round = held_out, on_round
         self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
         self.stop_after, self.stop_change, self.warm_start = stop_after, stop_change, warm_start

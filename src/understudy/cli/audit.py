@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.store.files import check_new_file, write_json
 
 
@@ -64,4 +64,4 @@ def audit_command(
 
         files = {"Gold file": gold, "Pool file": pool}
         write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})
-    typer.echo(f"Audit: {out}")
+    typer.echo(shown(f"Audit: {out}"))

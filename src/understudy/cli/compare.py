@@ -7,8 +7,10 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.store.console import collected_warnings, complain
+from understudy.store.copies import work_folder
+from understudy.store.remote import as_given
 from understudy.training.recipe import AUTO, LBFGS
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def compare_command(
         from understudy.inference.passes import usable_device
         from understudy.training.trackers import tracker
 
+    out = work_folder(out)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     from_text(names)  # a misspelt name is refused before files are read
     if recipe["patience"] is not None and select is None and not select_share:
@@ -89,7 +92,7 @@ def compare_command(
     how = "trained to convergence" if recipe["optimizer"] == LBFGS else f"{recipe['epochs']} epochs"
     how = f"{how}, student {student}"
     facts = [
-        ("Gold, pool, test", f"{' '.join(gold)}, {pool}, {test or 'folds of gold'}"),
+        ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool)}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_fact(recipe)),
         *length_fact(length).items(),
         ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
@@ -125,4 +128,4 @@ def _publish(
     Console().print(comparison.table())
     for sentence in verdict:
         typer.echo(sentence)
-    typer.echo(f"Report: {out / 'report.html'}")
+    typer.echo(shown(f"Report: {out / 'report.html'}"))

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.errors import shown
 
 
 def export_command(
@@ -41,4 +42,4 @@ def export_command(
         loaded.student = loaded.selected()
     example = None if given is None else given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))
     export(loaded, out, example=example)
-    typer.echo(f"student: {out}")
+    typer.echo(shown(f"student: {out}"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.labels.llm import FORMS
 from understudy.store.files import check_new_file
 from understudy.tables.exchange import FORMS as PEOPLES_FORMS
@@ -97,10 +97,12 @@ def import_command(
     write_table(out, labels if pool is None else _joined(answers, pool))
     _tell(answers, files, out)
     form = type(answers.labels).__name__
-    typer.echo(f"{len(answers):,} labels ({form.lower()}): {out}")
+    typer.echo(shown(f"{len(answers):,} labels ({form.lower()}): {out}"))
 
 
 def _tell(answers: "Answers", files: list[Path], out: Path) -> None:
+    from understudy.store.copies import known_as
+    from understudy.store.remote import as_given
     from understudy.store.trail import Trail, beside, of_file
 
     said = answers.labels.top1().tolist()
@@ -108,8 +110,8 @@ def _tell(answers: "Answers", files: list[Path], out: Path) -> None:
         name: None if label < 0 else answers.classes[label]
         for name, label in zip(answers.ids.tolist(), said, strict=True)
     }
-    pinned = {str(path): of_file(path) for path in files}
-    Trail(beside(out)).add("answered", ", ".join(str(path.absolute()) for path in files), labels, files=pinned)
+    pinned = {as_given(path): of_file(path) for path in files}
+    Trail(beside(out)).add("answered", ", ".join(map(known_as, files)), labels, files=pinned)
 
 
 def _aliases(given: list[str]) -> dict[str, str]:

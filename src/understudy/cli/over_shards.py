@@ -7,6 +7,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.errors import UnderstudyError
+from understudy.store.remote import is_remote
 
 if TYPE_CHECKING:
     from understudy.comparison.executors import Executor
@@ -43,7 +44,7 @@ def shards_for(pool: Path, out: Path) -> "Shards | None":
         return None
     from understudy.sharded.shards import list_shards
 
-    if not pool.exists():
+    if not is_remote(pool) and not pool.exists():
         raise UnderstudyError(f"{pool} is not there; check the path")
     return list_shards(pool)
 

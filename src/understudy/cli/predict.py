@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli import over_shards, shared
+from understudy.errors import shown
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
@@ -55,7 +56,7 @@ def predict_command(
         from understudy.sharded.students import Predict
         from understudy.tables.write import write_table
 
-    given = RunOnFile(run, file if shards is None else shards[0].path, column)
+    given = RunOnFile(run, file if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student
     given.rows(student)  # whether it can take them
     function = Predict(given.on_tables(student, batch_size), given.classes)
@@ -75,4 +76,4 @@ def predict_command(
         complain(f"warning: no accuracy: {problems[0]}")
     elif known:
         typer.echo(f"accuracy {percent(right / known)}% against the file's label column ({known} rows)")
-    typer.echo(f"{sum(each['rows'] for each in summaries)} predictions: {out}")
+    typer.echo(shown(f"{sum(each['rows'] for each in summaries)} predictions: {out}"))

@@ -7,7 +7,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
 from understudy.training.recipe import AUTO
@@ -80,4 +80,4 @@ def reconcile_command(
     if any(is_one_file(name, pool) for name in gold):
         _, table = parted(table)
     write_table(out, with_new_labels(table, examples.gold, made, examples.class_names))
-    typer.echo(f"{len(made):,} pool rows with reconciled labels: {out}")
+    typer.echo(shown(f"{len(made):,} pool rows with reconciled labels: {out}"))

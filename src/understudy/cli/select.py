@@ -8,7 +8,7 @@ import typer
 
 from understudy.acquisition.strategies import NAMES
 from understudy.cli import over_shards, shared
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import UnderstudyError, shown, warn
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
@@ -65,14 +65,15 @@ def select_command(
         from understudy.active.oracle import write_columns
         from understudy.cli.run_on_file import RunOnFile
         from understudy.sharded.shards import is_sharded, list_shards
+        from understudy.store.copies import local_path
         from understudy.store.trail import Trail, beside
         from understudy.training.run import EMA_FILE
 
     shards = list_shards(pool) if is_sharded(pool) else None
     if shards is None:
         over_shards.refuse_engines(workers, ray, "give a folder of .parquet shards")
-    wants_ema = needs_ema(strategy)
-    given = RunOnFile(run, pool if shards is None else shards[0].path, column)
+    wants_ema, scratch = needs_ema(strategy), local_path(out).with_suffix(".scores")
+    given = RunOnFile(run, pool if shards is None else Path(str(shards[0].path)), column)
     if wants_ema and given.run.ema is None:
         raise UnderstudyError(
             f"{strategy} compares the student with a moving average of its weights, and {run} has no {EMA_FILE}; "
@@ -85,7 +86,7 @@ def select_command(
         from understudy.cli.select_shards import batch_from_shards
 
         batch = batch_from_shards(
-            given, shards, strategy, n, ema, labelled or [], seed, scratch=out.with_suffix(".scores"),
+            given, shards, strategy, n, ema, labelled or [], seed, scratch=scratch,
             executor=over_shards.executor_of(workers, ray), progress=not quiet,
         )  # fmt: skip
     confidence, predicted = batch.probs.max(1)
@@ -107,8 +108,8 @@ def select_command(
     if batch.watch is not None:
         _say_watch(batch.watch)
     if shards is not None:
-        shutil.rmtree(out.with_suffix(".scores"))
-    typer.echo(f"{n} rows to label: {out}")
+        shutil.rmtree(scratch)
+    typer.echo(shown(f"{n} rows to label: {out}"))
 
 
 def _say_watch(watch: "NoiseWatch") -> None:

@@ -58,7 +58,7 @@ def teach_command(
         from understudy.sharded.students import Teach
         from understudy.tables.write import write_table
 
-    given = RunOnFile(teacher, pool if shards is None else shards[0].path, column)
+    given = RunOnFile(teacher, pool if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student
     given.rows(student)  # whether it can take them
     function = Teach(given.on_tables(student, batch_size), given.classes, top, labels_only)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
+from understudy.store.copies import known_as, local_path
 from understudy.store.seal import read_sealed
 from understudy.store.trail import TRAIL, Trail, beside, of_file
 
@@ -44,6 +45,7 @@ def trail_command(
 
 def read_trail(path: Path) -> list[dict[str, Any]]:
     """Of a folder or a file; the last line must be the one that the folder's seal knows."""
+    path = local_path(path)
     if not path.exists():
         raise UnderstudyError(f"{path} is not there; name a folder, or a file with a trail beside it")
     file = path / TRAIL if path.is_dir() else beside(path)
@@ -87,14 +89,14 @@ def tell_of_gold(trail: Path, names: Sequence[str], labels: Mapping[str, Any]) -
     trail.unlink(missing_ok=True)  # of a training that never began
     left = dict(labels)
     # Answers first, which say what theirs are; in the trail gold stands where it was named.
-    given = {name: text_columns(Path(name[1:])) for name in names if name.startswith("+")}
+    given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
     said = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
     for answers in said.values():
         left = {name: label for name, label in left.items() if name not in answers}
     for name in names:
-        path = Path(name.removeprefix("+"))
+        path = local_path(name.removeprefix("+"))
         own = path.parent / TRAIL if path.name == LABELLED else beside(path)
         if own.exists():
             Trail(trail).copy(Trail(own).read())
         what, answers = ("answered", said[name]) if name in said else ("gold", left)
-        Trail(trail).add(what, str(path.absolute()), answers, **of_file(path))
+        Trail(trail).add(what, known_as(path), answers, **of_file(path))

@@ -9,6 +9,7 @@ from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
 from understudy.methods import NAMES
+from understudy.store.remote import as_given
 from understudy.training.recipe import AUTO
 
 VANILLA = "vanilla"
@@ -91,16 +92,19 @@ def train_command(
     with shared.loading():
         from understudy.cli.torchrun import is_restarted, meeting
         from understudy.cli.training import TrainRequest, begin, go_on
+        from understudy.store.copies import work_folder
 
     if resume:
         _check_alone(context)
+    out = work_folder(out)
+    if resume:
         with meeting():
             go_on(out, progress=not quiet)
         return
     has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
-        out=out, gold=gold or [], files={role: str(path) for role, path in files.items() if path is not None},
+        out=out, gold=gold or [], files={role: as_given(path) for role, path in files.items() if path is not None},
         data=data, method=method or (AUTO if has_pilot else VANILLA), options=option or [], student=student,
         recipe=recipe, track=track or [],
     )  # fmt: skip

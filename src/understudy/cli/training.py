@@ -22,12 +22,13 @@ from understudy.cli.students import reads_texts, student_builder
 from understudy.cli.trail import tell_of_gold
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.featurise.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.store.console import collected_warnings
+from understudy.store.copies import known_as
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL
@@ -68,11 +69,11 @@ class TrainRequest:
     """Names of trackers."""
 
     def save(self) -> None:
-        gold = [f"+{_absolute(name[1:])}" if name.startswith("+") else _absolute(name) for name in self.gold]
-        files = {role: _absolute(self.files[role]) if role in self.files else None for role in _ROLES}
+        gold = [f"+{known_as(name[1:])}" if name.startswith("+") else known_as(name) for name in self.gold]
+        files = {role: known_as(self.files[role]) if role in self.files else None for role in _ROLES}
         recipe = {name: self.recipe[each.name] for name, each in RECIPE_FIELDS.items()}
         asked = {"method": self.method, "options": self.options, "student": self.student, "track": self.track}
-        stored = {"format": FORMAT, "out": _absolute(self.out), "gold": gold, **files, **vars(self.data)}
+        stored = {"format": FORMAT, "out": known_as(self.out), "gold": gold, **files, **vars(self.data)}
         there = {name: self.out / name for name in (*FEATURES, TRAIL) if (self.out / name).exists()}
         made = {name: path.read_bytes() for name, path in there.items()}
         write_json(self.out / REQUEST, sealed(stored | asked | recipe, made))
@@ -127,10 +128,6 @@ class TrainRequest:
             "Optimizer": suited.optimizer_fact(self.recipe),
             "Seed": self.recipe["seed"],
         }
-
-
-def _absolute(name: str | Path) -> str:
-    return str(Path(name).absolute())
 
 
 def begin(request: TrainRequest, *, progress: bool = True) -> None:
@@ -222,7 +219,7 @@ def _tell(
     _print_result(run)
     for _, sentences in answers(run, found)[:2]:
         typer.echo(" ".join(sentences))
-    typer.echo(f"Run: {out}  Report: {out / 'report.html'}")
+    typer.echo(shown(f"Run: {out}  Report: {out / 'report.html'}"))
 
 
 def _choice(chosen: str | None) -> dict[str, str]:

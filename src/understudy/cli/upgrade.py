@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from understudy.cli.folders import kind_of
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
+from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json
 
 
@@ -22,6 +23,7 @@ def upgrade_command(
 
     Example: `understudy upgrade runs/old`
     """
+    folder = work_folder(folder)
     kind = kind_of(folder)
     with locked(folder):
         content = read_json(folder / kind.file, format=kind.format, older=kind.older)
@@ -32,6 +34,8 @@ def upgrade_command(
             if problem is not None:
                 raise UnderstudyError(f"{path} {problem}; restore it")
     if is_older:
-        typer.echo(f"the {kind.name} in {folder} was of format {content['format']} and is now of format {kind.format}")
+        was = content["format"]
+        typer.echo(shown(f"the {kind.name} in {folder} was of format {was} and is now of format {kind.format}"))
     else:
-        typer.echo(f"the {kind.name} in {folder} is of the present format ({kind.format}) and whole; nothing to do")
+        whole = f"the {kind.name} in {folder} is of the present format ({kind.format}) and whole; nothing to do"
+        typer.echo(shown(whole))

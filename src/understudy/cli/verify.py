@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from understudy.cli.folders import kind_of
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
+from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.store.seal import check_signature, sign
 
@@ -38,6 +39,7 @@ def verify_command(
 
     `understudy verify --key secret.key runs/first`
     """
+    folder = work_folder(folder)
     kind = kind_of(folder)
     secret = _read_key(key)
     if (sign_it or key is not None) and kind.name != "run":
@@ -49,14 +51,14 @@ def verify_command(
             kind.reseal(folder)
     findings = list(kind.inspect(folder))
     for path, problem in findings:
-        typer.echo(f"{'whole' if problem is None else 'NOT WHOLE'}  {path}{'' if problem is None else f' {problem}'}")
+        typer.echo(shown(f"whole  {path}" if problem is None else f"NOT WHOLE  {path} {problem}"))
     wrong = sum(problem is not None for _, problem in findings)
     if wrong:
         raise UnderstudyError(
             f"{wrong} of {len(findings)} files of the {kind.name} in {folder} are not whole; restore them"
         )
     signed = _sign_or_check(folder / kind.file, secret, sign_it) if kind.name == "run" else ""
-    typer.echo(f"the {kind.name} in {folder} is whole: {len(findings)} files{signed}")
+    typer.echo(shown(f"the {kind.name} in {folder} is whole: {len(findings)} files{signed}"))
 
 
 def _sign_or_check(path: Path, key: bytes | None, sign_it: bool) -> str:

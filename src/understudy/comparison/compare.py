@@ -29,6 +29,7 @@ from understudy.comparison.outcome import TEACHER, VANILLA, Comparison, Correct,
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
+from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
 from understudy.store.progress import ProgressBar
@@ -224,7 +225,7 @@ def compare(
     told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
     job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch if out is None else out)
+        path = work_folder(scratch if out is None else out)
         with locked(path):
             folder = CompareFolder(path)
             with folder.begun(job.settings(), job.objectives):

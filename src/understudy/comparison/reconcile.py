@@ -23,6 +23,7 @@ from understudy.methods import METHODS
 from understudy.methods.reconciled import cross_fit, default_members
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
+from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
@@ -65,7 +66,7 @@ def reconcile(
         members = {GOLD_ONLY: Trained(METHODS[VANILLA](), alone=True)} if len(gold.training_rows()) else {}
         members |= {name: Trained(objective) for name, objective in named_objectives(methods).items()}
         members |= flat_members(gold, pool, classes, METHODS[VANILLA](), recipe)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else work_folder(out)
     fitted = cross_fit(
         student, gold, pool, members, recipe, classes=classes, folds=plain(folds), rows=plain(rows), folder=folder
     )

@@ -23,6 +23,7 @@ from understudy.data.rows import as_rows
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.export_formats import FORMATS, Format, Loaded, Probabilities, reason
+from understudy.store.copies import local_path
 from understudy.store.files import appearing_whole
 from understudy.training.run import Run
 
@@ -49,7 +50,7 @@ def export(
     ``us.models`` need none. ``check``: load the file again and compare its predictions with the student's at several
     batch sizes; where they differ, no file is left and an error says so.
     """
-    path = Path(path)
+    path = local_path(path)
     kind = find_format(path, format)
     if path.exists():
         raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")

@@ -36,6 +36,7 @@ from understudy.inference.passes import BATCH_SIZE, forward, over_rows, penultim
 from understudy.labels.forms import Soft
 from understudy.labels.store.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet
+from understudy.store.copies import local_path
 from understudy.store.files import write_bytes
 
 Teacher = nn.Module | Callable[[Any], Any]
@@ -78,7 +79,7 @@ def teach(
         raise UnderstudyError("teach(cache=…) and teach(store=…) keep answers by id; pass ids=, and one of the two")
     if store is not None and store.form != "dense":
         raise UnderstudyError(f"{store.folder} holds {store.form} labels; teach needs a store of form 'dense'")
-    answers = store if store is not None else _CacheFile(Path(cache))  # type: ignore[arg-type]
+    answers = store if store is not None else _CacheFile(local_path(cache))  # type: ignore[arg-type]
     missing = torch.from_numpy(np.flatnonzero(np.isin(names, answers.missing(names))))
     for start in range(0, len(missing), batch_size * save_every):
         block = missing[start : start + batch_size * save_every]

@@ -17,6 +17,7 @@ from understudy.reconciling.reconcile import NUMBERS
 from understudy.reconciling.words import HEADINGS, witness_table
 from understudy.report.answers import Standing, answers, standing
 from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
+from understudy.store.copies import local_path
 from understudy.store.files import write_text
 from understudy.training.recipe import LBFGS
 from understudy.training.run import Run
@@ -67,7 +68,7 @@ WITNESSES = tuple(f"reconciled.{number} of " for number in NUMBERS)
 
 def write_page(path: str | Path, **parts: Any) -> None:
     """A file of its own; ``parts``: what ``page`` takes."""
-    write_text(Path(path), page("page.html.jinja", **parts))
+    write_text(local_path(path), page("page.html.jinja", **parts))
 
 
 def page(

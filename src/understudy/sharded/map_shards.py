@@ -30,6 +30,7 @@ from understudy.comparison.executors import Executor, executor_for
 from understudy.errors import UnderstudyError
 from understudy.sharded.shards import Shard, Shards, list_shards
 from understudy.store.arrow import to_parquet
+from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
@@ -199,6 +200,7 @@ def run_pass(
         "shards": shards.fingerprint(), "function": fingerprint(function), "columns": dict(columns), "kind": suffix
     }  # fmt: skip
     settings = as_json(told)
+    out = work_folder(out)
     if out.is_file():
         raise UnderstudyError(f"{out} is a file; name a folder for the shards")
     with ends_on_sigterm(), locked(out):

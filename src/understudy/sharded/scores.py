@@ -64,7 +64,7 @@ class Scored:
         records: Any = None
         for number in homes.unique().tolist():
             here, shard = (homes == number).nonzero().squeeze(1), self.shards[number]
-            stored = np.load(shard.path, mmap_mode="r", allow_pickle=False)
+            stored = np.load(str(shard.path), mmap_mode="r", allow_pickle=False)
             some = np.array(stored[(index[here] - shard.first).numpy()])
             records = np.empty(len(index), dtype=some.dtype) if records is None else records
             records[here.numpy()] = some
@@ -75,7 +75,7 @@ class Scored:
 
 
 def read_scores(shard: Shard) -> dict[str, Tensor]:
-    return tensors(np.load(shard.path, allow_pickle=False))
+    return tensors(np.load(str(shard.path), allow_pickle=False))
 
 
 def tensors(records: Any) -> dict[str, Tensor]:

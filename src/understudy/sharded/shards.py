@@ -16,9 +16,11 @@ from typing import Any, TypeVar, overload
 
 from understudy.comparison.executors import Executor
 from understudy.errors import UnderstudyError
+from understudy.store.remote import RemoteFile
 from understudy.store.settings import fingerprint
 from understudy.tables.readers.parquet import read_footers
-from understudy.tables.table import Table, read_table, shards_of
+from understudy.tables.readers.source import File
+from understudy.tables.table import Table, parquet_at, read_table, shards_of
 
 Result = TypeVar("Result")
 
@@ -26,7 +28,7 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Shard:
     number: int
-    path: Path
+    path: File
     first: int
     """The number of its first row among all rows."""
     rows: int
@@ -35,7 +37,7 @@ class Shard:
         return f"shard {self.path}"
 
     def read(self, columns: Mapping[str, str] | None = None) -> Table:
-        table = read_table(self.path, columns=columns)
+        table = read_table(str(self.path), columns=columns)
         if len(table) != self.rows:
             raise UnderstudyError(
                 f"{self.path} has {len(table)} rows now and had {self.rows}; do not change a pool in use"
@@ -66,8 +68,14 @@ class Shards(Sequence[Shard]):
 
     def fingerprint(self) -> str:
         """Changes where a file does: by name, size and time of change, not by a look into it."""
-        stats = [(shard.path, shard.path.stat()) for shard in self]
-        return fingerprint([(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
+        return fingerprint([_seen(shard.path) for shard in self])
+
+
+def _seen(file: File) -> tuple[str, int, int | str]:
+    if isinstance(file, RemoteFile):
+        return file.name, file.size, file.tag
+    stat = file.stat()
+    return file.name, stat.st_size, stat.st_mtime_ns
 
 
 def is_sharded(path: Path) -> bool:
@@ -76,8 +84,12 @@ def is_sharded(path: Path) -> bool:
 
 def list_shards(path: str | Path) -> Shards:
     """A folder of .parquet files with the same columns, or one such file."""
+    files: Sequence[File]
+    remote = parquet_at(path)
     path = Path(path)
-    if path.is_file() and path.suffix.lower() == ".parquet":
+    if remote:
+        files = remote
+    elif path.is_file() and path.suffix.lower() == ".parquet":
         files = [path]
     elif path.is_dir():
         files = shards_of(path)

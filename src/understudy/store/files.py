@@ -17,15 +17,16 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
+from understudy.store.copies import copy_of, local_path, work_folder
+from understudy.store.remote_lock import LOCK as LOCK
 
-LOCK = ".lock"
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}(\.[^.]*)?")
 # Folders whose owner lets what it calls lock them too, with the process: a fork owns nothing.
 _LENT: ContextVar[frozenset[tuple[int, Path]]] = ContextVar("_LENT", default=frozenset())
@@ -54,8 +55,10 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
 
     A forked process does not inherit the lock; what it does at the end of the block touches nothing of its parent's.
     ``lend``: what is called in the block may lock the folder as well, and so write to it.
+    A folder that is kept elsewhere (``store/copies.py``) is locked there as well, and outlives a kill there.
     """
     try:
+        folder = work_folder(folder)
         owned = (os.getpid(), folder.resolve())
     except ValueError as error:
         raise UnderstudyError(f"{str(folder)!r} cannot be a folder's name ({error}); choose another") from error
@@ -84,9 +87,11 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
     _remove_unfinished(folder.rglob(".*"))
     before = _LENT.get()
     try:
-        if lend:
-            _LENT.set(before | {owned})
-        yield
+        copy = copy_of(folder)
+        with nullcontext() if copy is None else copy.owned():
+            if lend:
+                _LENT.set(before | {owned})
+            yield
     except BaseException:
         if lock.is_locked:
             _leave_nothing(folder, new)
@@ -121,6 +126,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
     """Whether a file of one of these kinds could be written here; asked before long work as well."""
+    path = local_path(path)
     if path.suffix.lower() not in kinds:
         *some, last = kinds
         raise UnderstudyError(f"{path}: {what} written as {', '.join(some)} or {last}; end the name in one of them")
@@ -160,6 +166,7 @@ def appearing_whole(
     path: Path, *, keep_suffix: bool = True, cure: str = "check the folder and the free space"
 ) -> Iterator[Path]:
     """A temporary path beside ``path``, renamed where the block succeeds. Some libraries insist on a file's suffix."""
+    path = local_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_unfinished(path.parent.glob(f".{escape(path.name)}.*"))
@@ -171,6 +178,14 @@ def appearing_whole(
                 _sync(path.parent)
     except OSError as error:
         raise UnderstudyError(f"cannot write {path}: {error.strerror}; {cure}") from error
+    published(path)
+
+
+def published(path: Path) -> None:
+    """This file has just appeared whole, or grown by a line: it is put where its folder is kept."""
+    copy = copy_of(path)
+    if copy is not None and copy.process == os.getpid():  # of what a worker made, the owner of the work decides
+        copy.publish(path)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ one's stands in the seal of the folder (``last``), so that none can be cut off. 
 process was killed is no line, and the next takes its place. ``who`` is $UNDERSTUDY_USER, or else the login name.
 """
 
-import getpass
 import json
 import os
 import shlex
@@ -20,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.files import digest
+from understudy.store.copies import local_path
+from understudy.store.files import digest, published
 from understudy.store.seal import Finding
+from understudy.store.who import now as now
+from understudy.store.who import who as who
 
 TRAIL = "trail.jsonl"
-USER = "UNDERSTUDY_USER"
 # A line stays short enough to look at, however many answers come at once.
 _ANSWERS = 10_000
 
@@ -38,7 +39,7 @@ class Trail:
     """One process at a time adds to it: the one that has the folder's lock."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = local_path(path)
         self._end: tuple[int, str] | None = None
         """How long the file is, and the checksum of its last line, once somebody has looked."""
 
@@ -123,17 +124,7 @@ class Trail:
                 os.close(handle)
         except OSError as error:
             raise UnderstudyError(f"cannot write {self.path}: {error.strerror}; check the folder and space") from error
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def who() -> str:
-    try:
-        return os.environ.get(USER) or getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        return "unknown"
+        published(self.path)
 
 
 def command() -> str:
@@ -147,6 +138,7 @@ def command() -> str:
 
 def of_file(path: Path) -> dict[str, Any]:
     """What pins a file down: its content, and when it was last changed."""
+    path = local_path(path)
     if not path.is_file():
         return {}
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

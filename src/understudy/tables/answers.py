@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
+from understudy.store.copies import local_path
 from understudy.tables.labelling import ClassNames, is_number
 from understudy.tables.readers.arrow_columns import object_column
 from understudy.tables.table import Table, read_table
@@ -34,7 +35,7 @@ _CLASS_NUMBER = re.compile(r"(0|[1-9][0-9]{0,17})(\.0*)?")
 
 def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) -> Table:
     """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
-    path = Path(path)
+    path = local_path(path)
     given = text_columns(path)
     for name in ("id", "label"):
         if name not in given:
@@ -67,7 +68,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
 
 def named_answers(paths: Sequence[str | Path]) -> set[str]:
     """Every class that some answers name."""
-    labels = {label.strip() for path in paths for label in text_columns(Path(path)).get("label", [])}
+    labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
     return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
@@ -76,6 +77,7 @@ def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[s
 
     ``columns``: our names to theirs.
     """
+    path = local_path(path)
     suffix = path.suffix.lower()
     if path.is_dir() or suffix not in (".csv", ".parquet"):
         table = read_table(path, columns=columns)

@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 from understudy.store.files import appearing_whole, cache_folder, digest
 from understudy.tables.readers.arrow_columns import refuse_empty, to_array
-from understudy.tables.readers.source import reading
+from understudy.tables.readers.source import File, opened_parquet, reading
 
 # Rows read together hold about so many bytes.
 _PIECE = 8 << 20
@@ -33,7 +33,7 @@ _ABANDONED = 24 * 3600
 _FORMAT = 1
 
 
-def map_column(files: Sequence[Path], column: str, *, cache: Path | None = None) -> np.memmap[Any, Any]:
+def map_column(files: Sequence[File], column: str, *, cache: Path | None = None) -> np.memmap[Any, Any]:
     """One column over all files, one after the other: ``(rows,)`` numbers or ``(rows, …)`` from lists of one length."""
     if not files:
         raise UnderstudyError(f"there are no files to read column {column!r} from; pass at least one")
@@ -51,10 +51,14 @@ def map_column(files: Sequence[Path], column: str, *, cache: Path | None = None)
     return mapped
 
 
-def _fingerprint(files: Sequence[Path], column: str) -> str:
+def _fingerprint(files: Sequence[File], column: str) -> str:
     """Names the content without reading it: paths, sizes, times of change, column."""
     facts: list[Any] = [_FORMAT, column]
     for file in files:
+        if not isinstance(file, Path):
+            again = file.again()
+            facts.append([again.address, again.size, again.tag])
+            continue
         try:
             stat = file.stat()
         except OSError as error:
@@ -72,7 +76,7 @@ def _open(target: Path) -> np.memmap[Any, Any] | None:
     return array if isinstance(array, np.memmap) else None
 
 
-def _write(target: Path, files: Sequence[Path], column: str) -> None:
+def _write(target: Path, files: Sequence[File], column: str) -> None:
     begin = next(_pieces(files, column), None)
     if begin is None:
         raise UnderstudyError(f"{files[0]}: column {column!r} holds no rows; check how it was written")
@@ -100,9 +104,9 @@ def _tidy(folder: Path) -> None:
 
 
 @contextmanager
-def _opened(file: Path, column: str) -> Iterator[pq.ParquetFile]:
+def _opened(file: File, column: str) -> Iterator[pq.ParquetFile]:
     # Mapped, and without reading ahead by row groups: those may be gigabytes.
-    with reading(file), pq.ParquetFile(file, memory_map=True, pre_buffer=False) as opened:
+    with reading(file), opened_parquet(file, memory_map=True, pre_buffer=False) as opened:
         if opened.schema_arrow.names.count(column) != 1:
             raise UnderstudyError(
                 f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"
@@ -110,7 +114,7 @@ def _opened(file: Path, column: str) -> Iterator[pq.ParquetFile]:
         yield opened
 
 
-def _pieces(files: Sequence[Path], column: str) -> Iterator[tuple[Path, int, Array]]:
+def _pieces(files: Sequence[File], column: str) -> Iterator[tuple[File, int, Array]]:
     """``(file, first row, values)``, some megabytes at a time."""
     for file in files:
         start = 0
@@ -143,7 +147,7 @@ def _numbers(values: Any, where: str, start: int) -> Array:
     return array
 
 
-def _check(piece: Array, first: Array, file: Path, start: int, column: str, other: Path) -> None:
+def _check(piece: Array, first: Array, file: File, start: int, column: str, other: File) -> None:
     """One type and one shape throughout, and nothing but finite numbers."""
     where = f"{file}: column {column!r}"
     if piece.dtype != first.dtype:

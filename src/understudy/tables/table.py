@@ -26,7 +26,9 @@ from understudy.errors import UnderstudyError, warn
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
+from understudy.store.copies import local_path
 from understudy.store.frames import as_frame
+from understudy.store.remote import RemoteFile, is_remote, local_file, remote_files
 from understudy.tables.ids import as_text, check_unique, id_array, misspelt, places
 from understudy.tables.kinds import as_kind
 from understudy.tables.readers.arrow_columns import object_column
@@ -225,7 +227,7 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     if isinstance(given, str | Path):
         path = Path(given)
         try:
-            source = _source(path, columns)
+            path, source = _where_it_lies(path) or _local(local_path(given), columns)
         except DAMAGE as error:
             raise damaged(path, error) from error
     else:
@@ -260,6 +262,22 @@ def _in_memory(given: Any, name: str) -> tuple[Path, Source]:
         f"{name} is a {type(given).__name__}; pass a file's name, a pandas, polars or Arrow table, a datasets.Dataset "
         "or a mapping of columns"
     )
+
+
+def _where_it_lies(path: Path) -> tuple[Path, Source] | None:
+    """Parquet at an address is read there, column by column; None: a local file, or one that must be fetched whole."""
+    files = parquet_at(path)
+    return (path, parquet_source(path, files)) if files else None
+
+
+def parquet_at(path: str | Path) -> list[RemoteFile]:
+    """The .parquet file or shards at an address; none where something else is there, or where it is no address."""
+    files = remote_files(path) if is_remote(path) and local_file(path) is None else None
+    return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
+
+
+def _local(path: Path, columns: Mapping[str, str]) -> tuple[Path, Source]:
+    return path, _source(path, columns)
 
 
 def _source(path: Path, columns: Mapping[str, str]) -> Source:

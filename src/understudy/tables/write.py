@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array, to_arrow
+from understudy.store.copies import local_path
 from understudy.store.files import appearing_whole, check_new_file
 from understudy.tables.readers.arrow_columns import to_array
 from understudy.tables.table import Stored
@@ -36,7 +37,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_table(path: str | Path, columns: Mapping[str, Stored]) -> None:
     """Columns as a new file, arrays or Arrow's; an existing file is never overwritten."""
-    path = Path(path)
+    path = local_path(path)
     check_new_file(path, "tables are", tuple(WRITERS))
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, columns)

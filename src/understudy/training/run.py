@@ -30,11 +30,12 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.data.rows import as_rows
 from understudy.data.tokens import reader_of
-from understudy.errors import UnderstudyError, first_line, warn
+from understudy.errors import UnderstudyError, first_line, shown, warn
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
+from understudy.store.copies import work_folder
 from understudy.store.files import LOCK, read_json, write_bytes, write_json
 from understudy.store.notebook import Shown
 from understudy.store.seal import FILES, Finding, inspect_json, is_sealed, read_sealed, sealed
@@ -64,7 +65,7 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
         if resume:
             raise UnderstudyError("resume=True goes on with the run in out=, but out=None; pass out=")
         return None
-    folder = Path(out)
+    folder = work_folder(out)
     # A name that begins with a dot is a lock, or a file that a killed process did not finish.
     there = {path.name for path in folder.glob("[!.]*")} - BEFOREHAND if folder.is_dir() else set()
     there -= BESIDE if resume else set()
@@ -117,7 +118,7 @@ class Run(Shown):
             str(self.config.get("objective", "no method")),
             f"{len(self.history)} epochs",
             *(f"{name} accuracy {value:.1%}" for name, value in found.items()),
-            *([] if self.path is None else [str(self.path)]),
+            *([] if self.path is None else [shown(self.path)]),
         ]
         return f"Run({', '.join(parts)})"
 
@@ -154,7 +155,7 @@ class Run(Shown):
 
     def save(self, folder: str | Path) -> None:
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
-        folder, reads = Path(folder), reader_of(self.student) is not None
+        folder, reads = work_folder(folder), reader_of(self.student) is not None
         files = {
             "metrics.jsonl": _history_to_bytes(self.history),
             "columns.parquet": _columns_to_parquet(self.columns, self.ids),
@@ -197,7 +198,7 @@ class Run(Shown):
 
         ``must_be_sealed`` refuses a run of before runs were sealed, which nothing vouches for; else it is warned of.
         """
-        folder = Path(folder)
+        folder = work_folder(folder)
         if not (folder / CONFIG).exists():
             raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
         config = _read_config(folder / CONFIG, must_be_sealed)

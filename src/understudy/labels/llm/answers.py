@@ -25,6 +25,7 @@ from understudy.labels.llm.classes import Classes
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.store.arrow import Array
+from understudy.store.copies import local_path
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def read_answers(
 
 
 def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
-    for path in map(Path, files):
+    for path in map(local_path, files):
         try:
             with path.open("rb") as file:
                 number = 0

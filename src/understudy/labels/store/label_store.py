@@ -24,11 +24,12 @@ import numpy as np
 
 from understudy.arguments import checked
 from understudy.data.checks import MAX_CLASSES, check_length
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
 from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards, take
 from understudy.store.arrow import Array
+from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.store.stopping import deferred, ends_on_sigterm
 
@@ -55,7 +56,7 @@ class LabelStore:
         flush_rows: int = 1000,
         flush_seconds: float = 30.0,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = work_folder(folder)
         if isinstance(classes, int) and not 1 <= classes <= MAX_CLASSES:
             raise UnderstudyError(f"classes={classes} must be 1 to {MAX_CLASSES:,}, or the classes' names")
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
@@ -73,7 +74,7 @@ class LabelStore:
         return name in self._contents.rows
 
     def __repr__(self) -> str:
-        return f"LabelStore({str(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
+        return f"LabelStore({shown(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
 
     def __enter__(self) -> Self:
         self._block.enter_context(ends_on_sigterm())
@@ -148,8 +149,9 @@ class LabelStore:
     @staticmethod
     def set_aside_damaged(folder: str | Path) -> list[Path]:
         """Rename shards that cannot be read to ``….damaged``; their rows count as never asked."""
-        with locked(Path(folder)):
-            bad = [shard.path for shard in list_shards(Path(folder))[0] if is_damaged(shard)]
+        folder = work_folder(folder)
+        with locked(folder):
+            bad = [shard.path for shard in list_shards(folder)[0] if is_damaged(shard)]
             return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
 
     def _to_columns(self, labels: Any, rows: int) -> Columns:

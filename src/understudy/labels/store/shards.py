@@ -27,6 +27,7 @@ from understudy.labels.base import Columns
 from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
 from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import Array, from_parquet, to_parquet
+from understudy.store.copies import copy_of
 from understudy.store.files import locked, read_json, read_named, write_json, write_named
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import check_same
@@ -256,6 +257,8 @@ class Contents:
 
     def refresh(self) -> None:
         """Take in what was written since the last look."""
+        if (copy := copy_of(self.folder)) is not None:
+            copy.pull()
         shards, self._next = list_shards(self.folder)
         if shards[: len(self.shards)] != self.shards:
             # Merged meanwhile: all rows have other numbers.

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 from understudy.tables.mapped import map_column
 from understudy.tables.readers.arrow_columns import EMPTY_NUMBER, LISTS, PADDING, SMALL, TEXTS, join_batches
-from understudy.tables.readers.source import DAMAGE, Source, damaged
+from understudy.tables.readers.source import DAMAGE, File, Source, damaged, opened_parquet
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -24,8 +23,8 @@ BATCH_BYTES = 32 << 20
 BATCH_ROWS = 1 << 16
 
 
-def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
-    files = [path] if shards is None else list(shards)
+def parquet_source(path: Path, shards: Sequence[File] | None = None) -> Source:
+    files: list[File] = [path] if shards is None else list(shards)
     counts, kinds = read_footers(files)
     rows, names = sum(counts), list(kinds)
 
@@ -38,13 +37,13 @@ def parquet_source(path: Path, shards: Sequence[Path] | None = None) -> Source:
     return Source(names, rows, read, stored=stored)
 
 
-def read_footers(files: Sequence[Path]) -> tuple[list[int], dict[str, Any]]:
+def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
     """How many rows each file has, and what the columns of all of them hold: the same, or it is an error."""
     counts: list[int] = []
     kinds: dict[str, Any] = {}
     for file in files:
         try:
-            with pq.ParquetFile(file) as opened:
+            with opened_parquet(file) as opened:
                 schema, count = opened.schema_arrow, opened.metadata.num_rows
         except DAMAGE as error:
             raise damaged(file, error) from error
@@ -60,7 +59,7 @@ def read_footers(files: Sequence[Path]) -> tuple[list[int], dict[str, Any]]:
     return counts, kinds
 
 
-def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
+def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
     size = _declared_size(files, name, kind, rows)
     if isinstance(kind, LISTS) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
         return map_column(files, name)
@@ -76,12 +75,12 @@ def _read(files: list[Path], name: str, kind: Any, rows: int, *, role: str, wher
     return join_batches(batches, rows, role=role, where=where)
 
 
-def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any]:
+def _batches(files: list[File], name: str, kind: Any, size: int) -> Iterator[Any]:
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
     shared = [name] if kind in TEXTS else None
     for file in files:
         try:
-            with pq.ParquetFile(file, read_dictionary=shared) as opened:
+            with opened_parquet(file, read_dictionary=shared) as opened:
                 for batch in opened.iter_batches(batch_size=size, columns=[name]):
                     if batch.num_columns != 1:
                         raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
@@ -93,7 +92,7 @@ def _batches(files: list[Path], name: str, kind: Any, size: int) -> Iterator[Any
             raise damaged(file, error) from error
 
 
-def _declared_size(files: list[Path], name: str, kind: Any, rows: int) -> int:
+def _declared_size(files: list[File], name: str, kind: Any, rows: int) -> int:
     """Bytes of a column of numbers or lists in memory; of text, the pointers to it (its batches tell the rest).
 
     The file's own record of sizes per column is left alone: a damaged one ends the process inside Arrow.
@@ -113,7 +112,7 @@ def _mapped_beyond() -> float:
     return MAPPED_BEYOND if free is None else min(MAPPED_BEYOND, MAPPED_SHARE * free)
 
 
-def _check_same_columns(first: dict[str, Any], other: dict[str, Any], first_file: Path, file: Path) -> None:
+def _check_same_columns(first: dict[str, Any], other: dict[str, Any], first_file: File, file: File) -> None:
     for name, kind in first.items():
         if name not in other:
             raise UnderstudyError(f"{file} has no column {name!r}, {first_file.name} has; shards hold the same columns")

@@ -17,9 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.arrow import Array
+from understudy.store.remote import READ_AT_ONCE, RemoteFile, reaching
+
+File = Path | RemoteFile
+"""A local file, or one that is read by ranges where it lies."""
 
 # What pyarrow, zipfile and NumPy raise on damaged files. Anything else is a bug and must be seen.
 DAMAGE = (
@@ -46,14 +51,28 @@ class Source:
 KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
 
 
-def damaged(path: Path, error: BaseException) -> UnderstudyError:
+def damaged(path: File, error: BaseException) -> UnderstudyError:
     """Whatever is wrong with a file, in one line that names it."""
     kind = "a folder" if path.is_dir() else KINDS.get(path.suffix.lower(), path.suffix)
     return UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def opened_parquet(file: File, **options: Any) -> Iterator[pq.ParquetFile]:
+    """``options`` are those of ``pq.ParquetFile``. At an address, a few megabytes of a column are fetched at a time."""
+    if isinstance(file, Path):
+        with pq.ParquetFile(file, **options) as opened:
+            yield opened
+        return
+    options |= {"memory_map": False, "pre_buffer": False, "buffer_size": READ_AT_ONCE}
+    with reaching(file.address), file.open() as stream, pq.ParquetFile(stream, **options) as opened:
+        yield opened
+        if file.again() != file:
+            raise UnderstudyError(f"{file} changed while it was read; try again when it is written")
+
+
+@contextmanager
+def reading(path: File) -> Iterator[None]:
     """For one file of several: the message names this one."""
     try:
         yield

@@ -1,0 +1,261 @@
+"""Folders that are kept elsewhere: worked on in a local copy, published file by file as they appear.
+
+    folder = work_folder("s3://bucket/run")      # a local folder with what is there; of a local path, the path itself
+    with locked(folder): write_json(folder / "config.json", config)     # store/files.py: put there when it is whole
+
+A copy belongs to one process and is gone with it. Whatever appears whole in it (``store/files.py``) is put at once,
+after everything that changed before it and after the removal of what was removed before it. So the storage goes
+through the same states as a local folder would, one whole object at a time, and whatever can be resumed after a kill
+there can be resumed here, on any machine. New names are put create-only. A listing that stays the same while files
+are fetched is what a reader gets.
+"""
+
+import os
+import shutil
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from understudy import errors
+from understudy.errors import UnderstudyError
+from understudy.store.remote import address_of, connect, is_remote, local_file, reaching, tag_of
+from understudy.store.remote_lock import RemoteLock
+
+# By one of these names at its top, a folder is known as one that was written here.
+OURS = {
+    *("config.json", "request.json", "metrics.jsonl", "checkpoint", "pilot", "features.json", "trail.jsonl"),
+    *("store.json", "state.json", "settings.json", "cells", "comparison.json", "parts", "_pass.json"),
+}
+# A writer puts a file now and then; a reader that finds another listing so often has met something else.
+_ATTEMPTS = 20
+Stamp = tuple[int, int, int]
+_COPIES: dict[Path, "RemoteCopy"] = {}
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def local_path(path: str | Path) -> Path:
+    """The path itself, or a local copy of what stands at an address; what is written to it is put there."""
+    if not is_remote(path):
+        return Path(path)
+    return local_file(path) or _copied(path).folder
+
+
+def work_folder(path: str | Path) -> Path:
+    """The same of a folder to be worked in: other people's files are refused, not copied."""
+    if not is_remote(path):
+        return Path(path)
+    return local_file(path) or _copied(path, ours=True).folder
+
+
+def copy_of(path: Path) -> "RemoteCopy | None":
+    """The copy that this path is in."""
+    if not _COPIES:
+        return None
+    return next((_COPIES[folder] for folder in (path, *path.parents) if folder in _COPIES), None)
+
+
+def known_as(path: str | Path) -> str:
+    """How this is to be written down: its address, or the absolute path."""
+    if is_remote(path):
+        return address_of(path)
+    copy = copy_of(Path(path))
+    return str(Path(path).absolute()) if copy is None else copy.address_in(Path(path))
+
+
+def _copied(path: str | Path, *, ours: bool = False) -> "RemoteCopy":
+    address = address_of(path)
+    with _ONE_AT_A_TIME:
+        mine = (copy for copy in _COPIES.values() if copy.address == address and copy.process == os.getpid())
+        copy = next(mine, None) or RemoteCopy(address)
+        copy.ours = copy.ours or ours
+        copy.pull()
+        _COPIES[copy.folder] = copy
+        if _shown not in errors.SHOWN:
+            errors.SHOWN.append(_shown)
+        return copy
+
+
+def _shown(text: str) -> str:
+    """Texts name what is elsewhere by its address."""
+    for folder, copy in _COPIES.items():
+        text = text.replace(str(folder), copy.address)
+    return text
+
+
+class RemoteCopy:
+    """``folder``: a file where the address is one. Names are relative to it: "" is the file itself."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.process, self.ours = address, os.getpid(), False
+        self.fs, self.root = connect(address)
+        self.lock = RemoteLock(self.fs, self.root, address)
+        import tempfile  # who works on local folders has no use for it
+
+        scratch = Path(tempfile.mkdtemp(prefix="understudy-")).resolve()
+        self.folder = scratch / self.root.rpartition("/")[2]
+        self._tags: dict[str, str] = {}
+        """What is there, as far as it is known here."""
+        self._stamps: dict[str, Stamp] = {}
+        """Of the same files here, when each was fetched or put."""
+        weakref.finalize(self, _remove, scratch, self.process)
+
+    def address_in(self, path: Path) -> str:
+        name = path.relative_to(self.folder).as_posix()
+        return self.address if name == "." else f"{self.address}/{name}"
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Only we write there in this block."""
+        if self.lock.held:
+            yield
+            return
+        self.lock.acquire()
+        try:
+            self.pull(again=True)
+            yield
+            self.publish()
+        except BaseException:
+            with suppress(UnderstudyError):  # what went wrong first is what is told
+                self.publish()
+            with suppress(UnderstudyError):
+                self.lock.release()
+            raise
+        self.lock.release()
+
+    def pull(self, *, again: bool = False) -> None:
+        """Fetch what is new there, remove what is gone. While we write, what is here is what is there."""
+        if self.lock.held and not again:
+            return
+        with _ONE_AT_A_TIME:
+            for _ in range(_ATTEMPTS):
+                listing = self._listing()
+                new = [name for name, (tag, _) in listing.items() if self._tags.get(name) != tag]
+                if self._fetched(new, listing) and (not new or self._listing() == listing):
+                    for name in self._tags.keys() - listing.keys():
+                        self._remove(name)
+                    return
+        raise UnderstudyError(f"{self.address} changes all the time while it is read; try again when it is written")
+
+    def publish(self, last: Path | None = None) -> None:
+        """Put what is new here, then remove what was removed here; then ``last``, which has just appeared."""
+        with _ONE_AT_A_TIME:
+            self.lock.check()
+            here = self._here()
+            final = None if last is None else self._name(last)
+            changed = [name for name, stamp in here.items() if self._stamps.get(name) != stamp and name != final]
+            for name in sorted(changed, key=lambda name: here[name]):
+                self._put(name)
+            for name in self._tags.keys() - here.keys():
+                with reaching(self.address), suppress(FileNotFoundError):
+                    self.fs.rm_file(self._there(name))
+                del self._tags[name], self._stamps[name]
+            if final is not None and final in here:
+                self._put(final)
+
+    def _put(self, name: str) -> None:
+        path, there = self._path(name), self._there(name)
+        stamp = _stamp(path)
+        with reaching(self.address):
+            try:
+                self.fs.put_file(str(path), there, mode="overwrite" if name in self._tags else "create")
+            except FileExistsError as error:
+                # Ours, where the first answer to a put was lost and it was sent again.
+                if self.fs.cat_file(there) != path.read_bytes():
+                    raise UnderstudyError(
+                        f"{self.address_in(path)} was written by somebody else meanwhile; choose another name"
+                    ) from error
+            self._tags[name] = tag_of(self.fs.info(there))
+        self._stamps[name] = stamp
+
+    def _listing(self) -> Mapping[str, tuple[str, int]]:
+        """Names, tags and sizes of what is there."""
+        try:
+            with reaching(self.address):
+                found = self.fs.find(self.root, detail=True)
+        except FileNotFoundError:
+            found = {}
+        names = {path.removeprefix(self.root).removeprefix("/"): info for path, info in found.items()}
+        seen = {
+            name: (tag_of(info), int(info["size"]))
+            for name, info in names.items()
+            # A name that begins with a dot is a lock; one that ends in a slash, some tools' mark for a folder.
+            if not name.endswith("/") and not any(part.startswith(".") for part in name.split("/"))
+        }
+        if strange := next((name for name in seen if set(name) & set("\\\0") or "//" in name), None):
+            raise UnderstudyError(f"{self.address} holds {strange!r}, which cannot be a file's name; rename it")
+        if self.ours and seen and "" not in seen and not OURS & {name.partition("/")[0] for name in seen}:
+            raise UnderstudyError(
+                f"{self.address} holds other files ({min(seen)} …) and nothing that understudy wrote; choose another "
+                "folder"
+            )
+        return seen
+
+    def _fetched(self, names: list[str], listing: Mapping[str, tuple[str, int]]) -> bool:
+        """Whether all of them could be had as they were listed."""
+        if not names:
+            return True
+        paths = [self._path(name) for name in names]
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _check_room(self.folder.parent, sum(listing[name][1] for name in names), self.address)
+        with reaching(self.address):
+            try:
+                self.fs.get([self._there(name) for name in names], [str(path) for path in paths])
+            except FileNotFoundError:
+                return False
+        for name, path in zip(names, paths, strict=True):
+            tag, size = listing[name]
+            if not path.is_file() or path.stat().st_size != size:
+                return False
+            self._tags[name], self._stamps[name] = tag, _stamp(path)
+        return True
+
+    def _remove(self, name: str) -> None:
+        """Gone there, gone here, with the folders that held nothing else: storage knows none that are empty."""
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            while path != self.folder:
+                path = path.parent
+                path.rmdir()
+        del self._tags[name], self._stamps[name]
+
+    def _here(self) -> dict[str, Stamp]:
+        if self.folder.is_file():
+            return {"": _stamp(self.folder)}
+        found: dict[str, Stamp] = {}
+        for place, folders, names in os.walk(self.folder):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found |= {self._name(path): _stamp(path) for path in (Path(place, n) for n in names if n[0] != ".")}
+        return found
+
+    def _name(self, path: Path) -> str:
+        return "" if path == self.folder else path.relative_to(self.folder).as_posix()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / name if name else self.folder
+
+    def _there(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+
+def _stamp(path: Path) -> Stamp:
+    # Clocks of file systems are coarse; a file that took another's place is another one.
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _check_room(folder: Path, size: int, address: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise UnderstudyError(
+            f"a copy of {address} takes {size / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB left; set TMPDIR to "
+            "a larger disk"
+        )
+
+
+def _remove(scratch: Path, process: int) -> None:
+    if os.getpid() == process:  # a fork's end is not its parent's
+        shutil.rmtree(scratch, ignore_errors=True)

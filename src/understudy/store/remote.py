@@ -1,0 +1,184 @@
+"""Addresses: ``s3://bucket/key``, ``gs://bucket/key``, ``memory://name``, ``file:///path``, reached by fsspec.
+
+    if is_remote("s3://bucket/pool"):                   # asked of every path; nothing is imported for it
+        fs, root = connect("s3://bucket/pool")          # an fsspec file system, "bucket/pool"
+        with reaching("s3://bucket/pool"): fs.find(root)    # what goes wrong there, in one line
+
+An address may come as a ``Path``, which has only one of its slashes left. Credentials come from the environment
+(``AWS_ACCESS_KEY_ID`` …, ``AWS_PROFILE``, a role; another server than Amazon's by ``AWS_ENDPOINT_URL``) and are never
+part of an address: addresses are written down.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from understudy.errors import SHOWN, UnderstudyError, first_line
+
+_ADDRESS = re.compile(r"(s3|gs|memory|file):[/\\]+(.*)", re.DOTALL)
+_UNKNOWN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
+_PACKAGES = {"s3": ("s3fs", "'understudy[s3]'"), "gs": ("gcsfs", "gcsfs")}
+_NO_CREDENTIALS = ("NoCredentials", "PartialCredentials", "CredentialRetrieval", "ProfileNotFound", "TokenRetrieval")
+_LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "google", "s3fs")
+# Read at one time of a column: what fetches it holds no more than this and the piece in hand.
+READ_AT_ONCE = 8 << 20
+
+
+def is_remote(path: str | Path) -> bool:
+    """Whether this is an address, and not the name of a local file."""
+    text = str(path)
+    return _ADDRESS.match(text) is not None or _UNKNOWN.match(text) is not None
+
+
+def address_of(path: str | Path) -> str:
+    """The address as it is written everywhere, if it is one that can be reached and that holds no secret."""
+    scheme, where = _parts(path)
+    return f"{scheme}://{where}"
+
+
+def as_given(path: str | Path) -> str:
+    """A path as it was typed, an address with all of its slashes."""
+    return address_of(path) if is_remote(path) else str(path)
+
+
+def local_file(path: str | Path) -> Path | None:
+    """What ``file://`` means."""
+    scheme, where = _parts(path)
+    return Path(f"/{where}") if scheme == "file" else None
+
+
+def _parts(path: str | Path) -> tuple[str, str]:
+    text = str(path).replace("\\", "/") if os.name == "nt" else str(path)
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        raise UnderstudyError(
+            f"{text.partition(':')[0]}:// is not an address that is read; use s3://, gs://, memory:// or file://"
+        )
+    scheme, where = found[1], found[2].strip("/")
+    if "@" in where.partition("/")[0]:  # never quoted: whoever reads the message would read the key
+        raise UnderstudyError(
+            f"the {scheme}:// address holds credentials, which would be written down with it; leave them out, and set "
+            "them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)"
+        )
+    parts = where.split("/")
+    if not where or any(part in ("", ".", "..") for part in parts):
+        raise UnderstudyError(f"{scheme}://{where} names no place; write it like {scheme}://bucket/folder")
+    return scheme, where
+
+
+def connect(address: str) -> tuple[Any, str]:
+    """The file system of an address, and where in it."""
+    scheme, where = _parts(address)
+    if _with_slashes not in SHOWN:
+        SHOWN.append(_with_slashes)
+    package, extra = _PACKAGES.get(scheme, ("fsspec", "fsspec"))
+    try:
+        import fsspec
+
+        # Others write there too: a listing that was kept would hide it.
+        fs = fsspec.filesystem(scheme, use_listings_cache=False)
+    except ImportError as error:
+        raise UnderstudyError(
+            f"{scheme}:// is reached by {package}, which is not installed: pip install {extra}"
+        ) from error
+    return fs, f"/{where}" if scheme == "memory" else where
+
+
+def _with_slashes(text: str) -> str:
+    """Addresses that came as a ``Path``, as they are written."""
+    return _SLASH_LOST.sub(r"\1://", text)
+
+
+@contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """What storage and network answer, in one line. Files that are (or are not) there are for the caller."""
+    bucket = address.partition("://")[2].partition("/")[0]
+    try:
+        yield
+    except (UnderstudyError, FileExistsError):
+        raise
+    except FileNotFoundError as error:
+        if "bucket does not exist" not in str(error):
+            raise
+        raise UnderstudyError(f"there is no bucket {bucket!r} ({address}); create it, or check the name") from error
+    except PermissionError as error:
+        raise UnderstudyError(
+            f"access to {address} is denied; check the credentials in the environment and what they allow"
+        ) from error
+    except Exception as error:
+        name, library = type(error).__name__, type(error).__module__.partition(".")[0]
+        if name.startswith(_NO_CREDENTIALS):
+            raise UnderstudyError(
+                f"no credentials for {address}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            ) from error
+        if "Connect" in name or "Timeout" in name:
+            raise UnderstudyError(
+                f"cannot reach the storage of {address} ({name}); check the network, and AWS_ENDPOINT_URL if it is set"
+            ) from error
+        if not isinstance(error, OSError) and library not in _LIBRARIES:
+            raise
+        raise UnderstudyError(f"cannot use {address}: {first_line(error)}; try again") from error
+
+
+def tag_of(info: Mapping[str, Any]) -> str:
+    """What changes whenever the content does: the storage's own tag, or else all that it tells."""
+    tag = info.get("ETag") or info.get("etag")
+    return str(tag).strip('"') if tag else f"{info['size']} {info.get('created')} {info.get('mtime')}"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that is read where it lies, by ranges of bytes; as good as a path wherever one is only named."""
+
+    address: str
+    size: int
+    tag: str
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.address).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.address).suffix
+
+    def is_dir(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return self.address
+
+    def open(self) -> Any:
+        fs, where = connect(self.address)
+        with reaching(self.address):
+            # Parquet says what it wants; a cache of more would only be fetched in vain.
+            return fs.open(where, "rb", cache_type="none")
+
+    def again(self) -> "RemoteFile":
+        """As it is now."""
+        fs, where = connect(self.address)
+        with reaching(self.address):
+            info = fs.info(where)
+        return RemoteFile(self.address, int(info["size"]), tag_of(info))
+
+
+def remote_files(path: str | Path) -> list[RemoteFile] | None:
+    """The file at an address, or the files right in the folder there, by name; None where nothing is there."""
+    address = address_of(path)
+    fs, root = connect(address)
+    try:
+        with reaching(address):
+            infos = fs.ls(root, detail=True)
+    except FileNotFoundError:
+        return None
+    files = [
+        RemoteFile(f"{address}{info['name'].removeprefix(root)}", int(info["size"]), tag_of(info))
+        for info in infos
+        if info["type"] == "file" and not info["name"].endswith("/")
+    ]
+    return sorted((file for file in files if not file.name.startswith((".", "_"))), key=lambda file: file.address)
