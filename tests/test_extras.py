@@ -24,7 +24,7 @@ def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_front_ends_load_nothing_before_they_are_used() -> None:
-    heavy = "{'torch', 'transformers', 'accelerate', 'lightning', 'tensorboard', 'mlflow', 'IPython'}"
+    heavy = "{'torch', 'transformers', 'accelerate', 'lightning', 'tensorboard', 'mlflow', 'IPython', 'fsspec', 's3fs'}"
     code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
