@@ -29,6 +29,7 @@ const read = key => JSON.parse(localStorage.getItem(key));
 function post(event) {
   const when = String(Date.now()).padStart(15, "0") + String(counter++).padStart(6, "0");
   localStorage.setItem(`${outboxKey}${when}-${event.name}`, JSON.stringify(event));
+  if (failures) trouble();
   sync();
 }
 
@@ -106,7 +107,8 @@ function failed(error) {
 
 function trouble(text) {
   const waiting = failures ? pending().length : 0;
-  text ??= failures ? `The server does not answer. ${waiting ? `${waiting} ${waiting === 1 ? "answer waits" : "answers wait"} here and will be sent` : "This page tries again"} by itself.` : refused;
+  const unsent = waiting === 1 ? "1 answer waits here, and is sent when it does." : `${waiting} answers wait here, and are sent when it does.`;
+  text ??= failures ? `The server does not answer. ${waiting ? unsent : "This page tries again by itself."}` : refused;
   if (stopped && !text) return;
   $("trouble").hidden = !text;
   $("trouble").textContent = text;
