@@ -1,7 +1,8 @@
 """Trainings by several processes beside those of one. Run as a script, from the project's folder:
 
-    python -m tests.training.distributed_training methods           # every method by one process and by two
+    python -m tests.training.distributed_training methods           # every method by one process and by two, or named
     python -m tests.training.distributed_training kills FOLDER 10   # SIGKILLs, then resumed by two processes and by one
+    python -m tests.training.distributed_training messages          # what a sum over two processes of a machine costs
 
 Each process is a fork that joins a gloo group (``tests/together.py``). A student without random layers must end within
 1e-6 of the weights of one process; what a method trains beside it, too.
@@ -11,8 +12,9 @@ import json
 import random
 import shutil
 import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import understudy as us
+from understudy.training.processes import Processes
 
 from ..kill_points import draw_kill
 from ..three_blobs import CLASSES, FAST, world
@@ -73,9 +76,9 @@ def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     return max(float((one[name].double() - other[name].double()).abs().nan_to_num().max()) for name in weights)
 
 
-def compare_methods() -> None:
+def compare_methods(names: Sequence[str]) -> None:
     worst = 0.0
-    for name in us.METHODS:
+    for name in names:
         found = []
         for kind in (torch.float32, torch.float64):
             work = partial(train, name, kind)
@@ -85,7 +88,7 @@ def compare_methods() -> None:
             found.append(distance(one, several[0]))
         print(f"{name:20} float32 {found[0]:.1e}   float64 {found[1]:.1e}", flush=True)
         worst = max(worst, min(found))
-    print(f"{len(us.METHODS)} methods, two processes beside one: at most {worst:.1e}")
+    print(f"{len(names)} methods, two processes beside one: at most {worst:.1e}")
     assert worst <= TOLERANCE
 
 
@@ -132,13 +135,30 @@ def kill(name: str, folder: Path, kills: int, draw: random.Random) -> float:
     return worst
 
 
+def time_sums() -> dict[int, float]:
+    """Milliseconds by the number of float32 entries."""
+    processes, found = Processes(), {}
+    for entries, repeats in ((1_000, 200), (100_000, 200), (1_000_000, 20), (10_000_000, 5)):
+        values = torch.ones(entries)
+        processes.sum([values])
+        clock = time.perf_counter()
+        for _ in range(repeats):
+            processes.sum([values])
+        found[entries] = 1000 * (time.perf_counter() - clock) / repeats
+    return found
+
+
 def main(what: str, *rest: str) -> None:
     torch.set_num_threads(1)
+    if what == "messages":
+        for entries, milliseconds in together(time_sums, 2)[0].items():
+            print(f"{entries:>12,} numbers summed over two processes: {milliseconds:.2f} ms")
+        return
     if what == "methods":
-        compare_methods()
+        compare_methods(rest or list(us.METHODS))
         return
     folder, kills = Path(rest[0]), int(rest[1])
-    for number, name in enumerate(KILLED):
+    for number, name in enumerate(rest[2:] or KILLED):
         worst = kill(name, folder, kills, random.Random(number))
         print(f"{name}: {kills} kills, resumed by two processes and by one: at most {worst:.1e}", flush=True)
 

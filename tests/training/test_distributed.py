@@ -18,7 +18,7 @@ from understudy.training.session import seed_of_rank
 
 from ..three_blobs import CLASSES, FAST, world
 from ..together import together
-from .distributed_training import TOLERANCE, Net, distance, kill, train
+from .distributed_training import TOLERANCE, Net, check_ends, distance, kill, train, train_into
 
 METHODS = ("weighted", "s_model", "co_teaching", "l2rw")
 
@@ -33,10 +33,11 @@ def test_two_processes_end_where_one_does(name: str) -> None:
         assert torch.allclose(one[column], several[0][column], rtol=0, atol=1e-5)
 
 
-# Fewer rows in a batch than processes; gradients of several batches, clipped; gold alone before and after; gold rows
-# among the weighed ones, and fewer of them than processes; one function minimised.
+# Fewer rows in a batch than processes; batches that do not reach the noise layer, which must not decay then; gradients
+# of several batches, clipped; gold alone before and after; one function minimised.
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "small": ("hard_mining", {"batch_size": 2, "epochs": 1, "optimizer": "sgd", "weight_decay": 0.1}),
+    "untouched": ("s_model", {"batch_size": 2, "epochs": 1, "optimizer": "sgd", "weight_decay": 0.1}),
     "accumulated": ("slam", {"accumulate": 3, "clip": 0.5}),
     "phases": ("weighted", {"pretrain_epochs": 2, "finetune_epochs": 1}),
     "lbfgs": ("mentornet_pd", {"optimizer": "lbfgs", "weight_decay": 0.01}),
@@ -110,6 +111,14 @@ def test_batchnorm_sees_the_batch_of_all_where_asked(method: str) -> None:
     # The named exception: each process has norms of its own rows; what it remembers of them is the mean.
     assert max(float((one[name] - apart[name]).abs().max()) for name in one) > 1e-3
     assert all(apart[name].equal(other[name]) for name in apart)
+
+
+def test_a_run_that_one_process_began_goes_on_with_three(tmp_path: Path) -> None:
+    train_into("l2rw", tmp_path / "undisturbed")
+    work = partial(train_into, "l2rw", tmp_path / "run")
+    assert together(work, 1, kill={0: ("after a step", 7)}) == [None] and not (tmp_path / "run/config.json").exists()
+    assert together(work, 3) == [None] * 3
+    assert check_ends(tmp_path / "run", tmp_path / "undisturbed", same_bits=False) <= TOLERANCE
 
 
 @pytest.mark.slow
