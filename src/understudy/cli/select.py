@@ -132,7 +132,7 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     from understudy.active.watch import noise_watch
     from understudy.cli.labelled import labelled_rows, no_own_labels
     from understudy.sharded.select import Batch
-    from understudy.tables.one_file import own_labels
+    from understudy.tables.one_file import is_one_file, own_labels
 
     def find(named: "Table") -> "Array":
         named.check_spelling(given.table)
@@ -150,7 +150,9 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     scores = score(student, given.rows(student), ema=ema)
     picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
     numbers, reasons = explain(strategy, picks, scores, taken, names=given.class_names)
-    known = own_labels(given.table)[1] if "label" in given.table.names else np.zeros(0, dtype=np.int64)
+    # A file that names its own labelled rows has had its labels read, and none of them is picked.
+    unread = "label" in given.table.names and not any(is_one_file(path, given.table.path) for path in labelled)
+    known = own_labels(given.table)[1] if unread else np.zeros(0, dtype=np.int64)
     return Batch(
         picks, None if ids is None else ids[picks.numpy()].tolist(), numbers, reasons, scores.probs[picks],
         noise_watch(scores.hidden, rows, labels, picks, seed=seed) if len(rows) else None,
