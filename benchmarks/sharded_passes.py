@@ -125,6 +125,8 @@ def descendants(process: int) -> list[int]:
 def killed_half_way(work: Path) -> None:
     """SIGKILL for a worker that has a shard in hand, when half of the shards are there."""
     out = work / "killed"
+    if not (work / "predict-1").exists():
+        command("predict", work / "run", work / "pool", "--out", work / "predict-1")
     words = ["predict", work / "run", work / "pool", "--out", out, "--ray", "local", "--workers", "2", "--quiet"]
     running = subprocess.Popen([*PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while len(list(out.glob("*.parquet"))) < SHARDS // 2:
