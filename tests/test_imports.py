@@ -21,6 +21,7 @@ LAYERS = [
     "data.checks data.memory models theory",
     "labels",
     "data",
+    "llm",
     "objective options featurise",
     "leaks",
     "tables",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from understudy.labels.topk import TopK
     from understudy.labels.votes import Votes, fit_votes
     from understudy.leaks.between import leaks_between
+    from understudy.llm.asking import ask
     from understudy.maths.alignment.aligner import alignment
     from understudy.methods import METHODS
     from understudy.objective import Objective
@@ -75,6 +76,7 @@ __all__ = [
     "Votes",
     "WandB",
     "alignment",
+    "ask",
     "audit",
     "augment",
     "auto",
@@ -136,6 +138,7 @@ _HOMES = {
     "labels.topk": "TopK",
     "labels.votes": "Votes fit_votes",
     "leaks.between": "leaks_between",
+    "llm.asking": "ask",
     "maths.alignment.aligner": "alignment",
     "methods": "METHODS",
     "objective": "Objective",

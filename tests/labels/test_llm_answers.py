@@ -109,7 +109,6 @@ def test_every_shape_of_line(tmp_path: Path) -> None:
         ({"id": "a", "answer": ["pos"]}, report.MALFORMED),
         ({"id": "a"}, report.MALFORMED),
         ({"id": "a", "choices": []}, report.MALFORMED),
-        ({"id": "a", "choices": [{"message": {"content": "pos"}}] * 2}, report.MALFORMED),
         ({"id": "a", "output": 3}, report.MALFORMED),
     ],
 )
@@ -117,6 +116,32 @@ def test_a_line_that_is_not_used(tmp_path: Path, line: Any, category: str) -> No
     found = read(tmp_path, {"id": "good", "answer": "pos"}, line)
     assert found.report.counts == {report.EXACT: 1, category: 1}
     assert found.report.malformed == (["answers.jsonl:2"] if category == report.MALFORMED else [])
+
+
+def test_several_choices_are_votes(tmp_path: Path) -> None:
+    """pos, pos, neg, a refusal and an unknown word: 2/3 and 1/3, by hand; each choice is accounted for."""
+    line = chat("a", "pos")
+    choices = [*chat("a", "pos")["response"]["body"]["choices"] * 2, *chat("a", "neg")["response"]["body"]["choices"]]
+    choices += chat("a", None, refusal="no")["response"]["body"]["choices"]
+    choices += chat("a", "banana")["response"]["body"]["choices"]
+    line["response"]["body"]["choices"] = choices
+    path = write(tmp_path / "votes.jsonl", line, chat("b", "neg"), chat("c", "banana"))
+    found = us.read_answers(path, CLASSES)
+    assert found.ids.tolist() == ["a", "b"] and isinstance(found.labels, us.TopK)
+    assert torch.allclose(found.labels.dense(torch.arange(2), 2), torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]]))
+    assert found.report.lines == sum(found.report.counts.values()) == 7 and "answers" in str(found.report)
+    assert found.report.counts[report.REFUSED] == 1 and found.report.counts[report.UNKNOWN] == 2
+    assert found.aligned(["c", "a"]).labelled().tolist() == [False, True]
+
+
+def test_lines_that_differ_are_votes_where_all_were_asked_several_times(tmp_path: Path) -> None:
+    lines = [{"id": row, "answer": word} for word in ("pos", "neg", "pos") for row in range(3)]
+    found = us.read_answers(write(tmp_path / "a.jsonl", *lines), CLASSES)
+    assert torch.allclose(found.labels.dense(torch.arange(3), 2), torch.tensor([[1 / 3, 2 / 3]] * 3))
+    again = us.read_answers(write(tmp_path / "b.jsonl", *lines[:4]), CLASSES)
+    assert again.report.counts[report.CONFLICT] == 2 and "form 'shares'" in str(again.report)
+    asked = us.read_answers(tmp_path / "b.jsonl", CLASSES, form="shares")
+    assert asked.labels.dense(torch.arange(3), 2).tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
 
 
 def test_ids_that_come_again(tmp_path: Path) -> None:

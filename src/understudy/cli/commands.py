@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import understudy
+from understudy.cli.ask import ask_command
 from understudy.cli.audit import audit_command
 from understudy.cli.budget import budget_command
 from understudy.cli.campaign import campaign_command
@@ -42,6 +43,7 @@ app = typer.Typer(
 # In the order a user meets them.
 app.command("demo")(demo_command)
 app.command("example")(example_command)
+app.command("ask")(ask_command)
 app.command("import")(import_command)
 app.command("teach")(teach_command)
 app.command("audit")(audit_command)

@@ -89,7 +89,7 @@ def import_command(
     from understudy.tables.write import write_table
 
     names = [name.strip() for name in classes.split(",")]
-    answers = read_answers(files, names, aliases=_aliases(alias or []), field=field, form=form)
+    answers = read_answers(files, names, aliases=aliases_of(alias or []), field=field, form=form)
     typer.echo(str(answers.report))
     if not len(answers):
         raise UnderstudyError("no answer could be used; check --classes against the examples above")
@@ -114,7 +114,7 @@ def _tell(answers: "Answers", files: list[Path], out: Path) -> None:
     Trail(beside(out)).add("answered", ", ".join(map(known_as, files)), labels, files=pinned)
 
 
-def _aliases(given: list[str]) -> dict[str, str]:
+def aliases_of(given: list[str]) -> dict[str, str]:
     pairs = [text.rpartition("=") for text in given]
     for text, (word, sign, name) in zip(given, pairs, strict=True):
         if not (word.strip() and sign and name.strip()):

@@ -20,6 +20,7 @@ from understudy.labels.forms import Soft, named_columns
 from understudy.reconciling.reconcile import ReconciledPool
 from understudy.reconciling.words import HEADINGS, together, witness_table
 from understudy.store.arrow import Array
+from understudy.tables.labelling import SAW
 from understudy.tables.table import Stored, Table
 
 
@@ -51,7 +52,7 @@ def with_new_labels(table: Table, gold: Gold, made: ReconciledPool, names: Seque
     own = torch.nn.functional.one_hot(gold.y[known], classes).float()
     probs[theirs] = torch.where(gold.chosen[known].unsqueeze(1), own, made.on_gold[known])
     labels, best = Soft(probs, trusted=True), probs.argmax(1)
-    columns = {name: table.stored(name) for name in table.names if not name.startswith("teacher_")}
+    columns = {name: table.stored(name) for name in table.names if name == SAW or not name.startswith("teacher_")}
     columns |= labels.to_columns() if names is None else named_columns(labels, names)
     columns["reconciled_label"] = _called(best, names)
     columns["reconciled_chance"] = probs.amax(1).numpy()

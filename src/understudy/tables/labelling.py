@@ -38,6 +38,8 @@ from understudy.store.arrow import Array
 from understudy.tables.ids import text_array
 from understudy.tables.table import Table
 
+SAW = "teacher_saw"
+"""True or false: whether the teacher was shown the row's own label. No label itself."""
 # Beyond this a column of labels is more likely a column of something else.
 MOST_CLASSES = 10_000
 
@@ -368,7 +370,7 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     for name in table.names:
         if name in table.teacher:
             given.setdefault(table.teacher[name].name, []).append(name)
-        elif name.startswith("teacher_"):
+        elif name.startswith("teacher_") and name != SAW:
             raise UnderstudyError(
                 f"{table.where(name)} is not known; rename it or use one of {', '.join(sorted(COLUMNS))}"
             )

@@ -7,7 +7,8 @@
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
 ``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's word in one of the forms of
 ``tables/labelling.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
-``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure.
+``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure. Nor do rows
+that ``teacher_saw`` marks, in gold or in the pool: their label was shown to the teacher, as an example in a prompt.
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
 The common case is a pool file with everything and a small gold file of ``id, label``: such rows take their features
@@ -38,7 +39,7 @@ from understudy.labels.words import listed_names
 from understudy.store.arrow import Array
 from understudy.tables.answers import SHOWN, named_answers, read_chosen, true_or_false
 from understudy.tables.kinds import declared
-from understudy.tables.labelling import Labelling, declared_classes, find_labelling, read_teacher, sources_of
+from understudy.tables.labelling import SAW, Labelling, declared_classes, find_labelling, read_teacher, sources_of
 from understudy.tables.one_file import is_one_file, parted
 from understudy.tables.table import Table, read_table
 
@@ -139,6 +140,8 @@ def read_examples(
         if source.teacher is not None:
             # One model must speak for gold and pool: it is fitted where the votes are many.
             how = replace(how, votes=source.teacher.vote_model() or votes, sources=sources_of(pool_table))
+    for role, table in tables.items():
+        _check_unseen(role, table, pool_table)
     sets = {role: to_gold(table, source, featuriser=featuriser, how=how) for role, table in tables.items()}
     for number, path in enumerate(chosen):
         if source is None:
@@ -206,6 +209,7 @@ def to_gold(
     gold, order = _unmarked(table, pool, featuriser, how)
     if SHOWN in table.names:
         gold.chosen = _marks(table, SHOWN, "who answered saw a suggestion")[order]
+    gold.chosen = gold.chosen | _seen_by_teacher(table, None if pool is None else pool.table)[order]
     if "estimate_only" in table.names:
         marked = _marks(table, "estimate_only", "it estimates, never trains")[order]
         gold.mark_estimate_only(marked, table.where("estimate_only"))
@@ -239,6 +243,26 @@ def _unmarked(table: Table, pool: PoolFile | None, featuriser: Featuriser, how: 
 def _marks(table: Table, name: str, meaning: str) -> Tensor:
     """A column of true or false, 1 or 0, as a file of its kind writes them."""
     return torch.tensor(true_or_false(table.columns[name].tolist(), table.where(name), meaning))
+
+
+def _seen_by_teacher(table: Table, pool: Table | None) -> Tensor:
+    """Rows whose label the teacher was shown, as the table itself or the pool file says."""
+    seen = torch.zeros(len(table), dtype=torch.bool)
+    if SAW in table.names:
+        seen |= _marks(table, SAW, "the teacher was shown its label")
+    if pool is not None and SAW in pool.names:
+        index = torch.from_numpy(table.rows_in(pool))
+        seen |= _marks(pool, SAW, "the teacher was shown its label")[index] & (index >= 0)
+    return seen
+
+
+def _check_unseen(role: str, table: Table, pool: Table | None) -> None:
+    seen = _seen_by_teacher(table, pool)
+    if role != "gold" and bool(seen.any()):
+        raise UnderstudyError(
+            f"{table.where('id')} row {int(seen.nonzero()[0])}: {_id(table, int(seen.nonzero()[0]))} was shown to the "
+            f"teacher with its label ({int(seen.sum())} such rows), so it cannot {role}; remove it"
+        )
 
 
 def to_pool(pool: PoolFile, *, without: Iterable[Table] = ()) -> Pool:

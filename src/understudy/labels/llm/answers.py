@@ -8,8 +8,13 @@
 Every line is judged by itself. If one id then has several usable answers: the same class, the first counts (the first
 with log-probabilities, where these are used) and the others are *repeated*; different classes, none counts and all are
 *conflicting*. Ids 5 and "5" are one id.
+
+Where rows were asked several times on purpose, every answer is a vote, and the label is the votes' shares (``form``
+"shares"; "auto" takes it where a line holds several choices, as with ``n=5``, and where at least nine ids in ten have
+the same number of answers, two or more, and some differ). Answers that name no class do not vote.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +32,9 @@ from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.store.arrow import Array
 from understudy.store.copies import local_path
 
+# Of the ids, for several lines of each to be votes.
+_ON_PURPOSE = 0.9
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -42,6 +50,8 @@ class Answers:
 
     def aligned(self, ids: Any) -> Labels:
         """Labels for these ids, in their order; without a label where there was no answer."""
+        if not len(self):
+            return Hard(np.full(len(ids), -1), classes=len(self.classes))
         # Numbers and their texts are alike.
         row_of = {str(name): row for row, name in enumerate(self.ids.tolist())}
         rows = torch.tensor([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=torch.long)
@@ -74,7 +84,8 @@ def read_answers(
 
     ``aliases``: other words for a class. ``field``: which entry of a structured answer holds the class. ``form``:
     "hard" (with a confidence where every answer has log-probabilities), "topk" or "probs" (answers without
-    log-probabilities are left out), or "auto": topk if at least half of the usable answers have them, else hard.
+    log-probabilities are left out), "shares" (each answer of an id is a vote), or "auto": shares if rows were asked
+    several times, else topk if at least half of the usable answers have log-probabilities, else hard.
     """
     if form not in FORMS:
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
@@ -83,21 +94,56 @@ def read_answers(
     account = report.Report()
     answers: list[_Answer] = []
     for where, line in _lines([files] if isinstance(files, str | Path) else files):
-        account.lines += 1
-        try:
-            answers.append(_judge(read_line(line), find, reader, field, where))
-        except UnusableError as error:
-            account.count(error.category, where, error.detail)
-    with_masses = sum(answer.masses is not None for answer in answers)
-    usable = sum(answer.used for answer in answers)
-    soft = form in ("topk", "probs") or (form == "auto" and 0 < usable <= 2 * with_masses)
-    _leave_out(answers, soft=soft)
+        replies = _replies(line)
+        account.lines += len(replies)
+        account.unit = "answers" if len(replies) > 1 else account.unit
+        for reply in replies:
+            if isinstance(reply, UnusableError):
+                account.count(reply.category, where, reply.detail)
+            else:
+                answers.append(_judge(reply, find, reader, field, where))
+    form = _settled(form, answers, several=account.unit == "answers")
+    soft = form in ("topk", "probs")
+    if form != "shares":
+        _leave_out(answers, soft=soft)
     for answer in answers:
         account.count(answer.how, answer.where, answer.text)
     assert account.counts.total() == account.lines
     used = [answer for answer in answers if answer.used]
+    if form == "shares":
+        account.notes.append("every answer is a vote; a label is the shares of its row's votes")
+        names, labels = _shares(used, len(find.names))
+        return Answers(names, labels, find.names, account)
+    if account.counts[report.CONFLICT]:
+        account.notes.append("several answers for one id on purpose? form 'shares' takes them as votes")
     labels = _soft(used, len(find.names), form, account) if soft else _hard(used, len(find.names))
     return Answers(_ids(used), labels, find.names, account)
+
+
+def _replies(line: bytes) -> list[Reply | UnusableError]:
+    try:
+        return read_line(line)
+    except UnusableError as error:
+        return [error]
+
+
+def _differ(answers: list[_Answer]) -> bool:
+    first: dict[str, int] = {}
+    return any(first.setdefault(str(answer.id), answer.label) != answer.label for answer in answers)
+
+
+def _settled(form: str, answers: list[_Answer], *, several: bool) -> str:
+    """What "auto" means for these answers; ``several``: a line held more than one choice."""
+    if form != "auto":
+        return form
+    usable = [answer for answer in answers if answer.used]
+    times = Counter(Counter(str(answer.id) for answer in usable).values())
+    usual, rows = times.most_common(1)[0] if times else (1, 0)
+    # A few ids that come again were asked again by mistake; nearly all of them, equally often, on purpose.
+    if several or (usual > 1 and rows >= _ON_PURPOSE * times.total() and _differ(usable)):
+        return "shares"
+    with_masses = sum(answer.masses is not None for answer in answers)
+    return "topk" if 0 < len(usable) <= 2 * with_masses else "hard"
 
 
 def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
@@ -163,6 +209,21 @@ def _hard(used: list[_Answer], classes: int) -> Labels:
         return Hard(named, classes=classes)
     indices, probs, _, _ = spread(masses, classes)
     return Hard(named, probs[indices == named[:, None]], classes=classes)
+
+
+def _shares(used: list[_Answer], classes: int) -> tuple[Array, Labels]:
+    """Each id once, with the shares of its votes; a class without a vote has none."""
+    row_of: dict[str, int] = {}
+    rows = np.array([row_of.setdefault(str(answer.id), len(row_of)) for answer in used], dtype=np.int64)
+    first = np.unique(rows, return_index=True)[1]
+    votes = np.zeros((len(row_of), classes))
+    np.add.at(votes, (rows, np.array([answer.label for answer in used], dtype=np.int64)), 1)
+    depth = max(1, int((votes > 0).sum(1).max(initial=0)))
+    order = np.argsort(-votes, axis=1, kind="stable")[:, :depth]
+    named = np.take_along_axis(votes, order, 1)
+    probs = (named / np.maximum(votes.sum(1, keepdims=True), 1)).astype(np.float32)
+    labels = TopK(np.where(named > 0, order, -1), probs, classes, np.zeros(len(probs), dtype=np.float32))
+    return _ids([used[row] for row in first]), labels
 
 
 def _ids(used: list[_Answer]) -> Array:

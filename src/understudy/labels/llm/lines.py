@@ -39,7 +39,8 @@ class UnusableError(Exception):
         self.category, self.detail = category, detail
 
 
-def read_line(line: bytes) -> Reply:
+def read_line(line: bytes) -> "list[Reply | UnusableError]":
+    """What was said in a line: one reply, or one for each of several choices (``n=5``)."""
     if len(line) > LONGEST_LINE:
         raise UnusableError(f"longer than {LONGEST_LINE >> 20} MiB")
     if not line.strip():
@@ -67,9 +68,9 @@ def read_line(line: bytes) -> Reply:
     if "choices" in body:
         return _chat(name, body)
     if "output" in body:
-        return _responses(name, body)
+        return [_responses(name, body)]
     if "answer" in entry:
-        return Reply(name, _scalar(entry["answer"]), entry.get("finish_reason") == "length", _content(entry))
+        return [Reply(name, _scalar(entry["answer"]), entry.get("finish_reason") == "length", _content(entry))]
     raise UnusableError("no answer in it: neither 'response', 'choices', 'output' nor 'answer'")
 
 
@@ -83,11 +84,20 @@ def _id(entry: dict[str, Any]) -> str | int:
     raise UnusableError("no usable 'custom_id' or 'id' (text without control characters, or a whole number)")
 
 
-def _chat(name: str | int, body: dict[str, Any]) -> Reply:
+def _chat(name: str | int, body: dict[str, Any]) -> "list[Reply | UnusableError]":
     choices = body["choices"]
-    if not isinstance(choices, list) or len(choices) != 1:
-        raise UnusableError("not exactly one choice; ask with n=1")
-    choice = _dict(choices[0], "choices[0]")
+    if not isinstance(choices, list) or not choices:
+        raise UnusableError("no choice in it")
+    replies: list[Reply | UnusableError] = []
+    for choice in choices:
+        try:
+            replies.append(_choice(name, _dict(choice, "choices[]")))
+        except UnusableError as error:  # of this one; the others count
+            replies.append(error)
+    return replies
+
+
+def _choice(name: str | int, choice: dict[str, Any]) -> Reply:
     message = _dict(choice.get("message"), "message")
     if message.get("refusal"):
         raise UnusableError(_message(message["refusal"]), report.REFUSED)

@@ -38,6 +38,9 @@ _WIDTH = 60
 @dataclass
 class Report:
     lines: int = 0
+    """Answers that were judged: a line's, or each of a line's several choices."""
+    unit: str = "lines"
+    """What they are called: ``answers`` where a line held several."""
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """``file:line`` and text by category; the text as it came, not fit for a terminal before ``printable``."""
@@ -63,7 +66,7 @@ class Report:
 
     def _table(self) -> list[str]:
         rows = [("used", self.used), *_indented(self.counts, USED)]
-        rows += [("not used", self.lines - self.used), *_indented(self.counts, NOT_USED), ("lines", self.lines)]
+        rows += [("not used", self.lines - self.used), *_indented(self.counts, NOT_USED), (self.unit, self.lines)]
         wide, long = max(len(name) for name, _ in rows), max(len(f"{number:,}") for _, number in rows)
         return [f"{name:{wide}}  {number:>{long},}" for name, number in rows]
 

@@ -1,0 +1,166 @@
+"""One model at one server: a request's body out, a response's body or what went wrong back.
+
+The client is OpenAI's own, with its retries off: ours are counted, paid for and written down. The key is taken from the
+environment, stands in a header and nowhere else: it is cut out of whatever a server says.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from understudy.errors import UnderstudyError, first_line, warn
+
+KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+# Refused without having been looked at: overload is said before work is done.
+_FREE = {503, 529}
+_LONGEST_WAIT = 3600.0
+
+
+@dataclass(eq=False)
+class RefusedError(Exception):
+    """The server understood, and will not: a 4xx, or an overload."""
+
+    status: int
+    said: str
+    wait: float | None = None
+    """For how long, if it says so."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may be taken later."""
+        return self.status in (408, 409, 425, 429) or self.status in _FREE
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no request will be taken: no key, no credit, no such model."""
+        spent = self.status == 429 and "insufficient_quota" in self.said
+        return spent or self.status in (401, 402, 403, 404, 405)
+
+
+@dataclass(eq=False)
+class LostError(Exception):
+    """No whole answer came back; ``paid``: perhaps it was made all the same."""
+
+    kind: str
+    said: str
+    paid: bool = True
+    wait: float | None = None
+
+
+class Endpoint:
+    def __init__(self, model: str, base_url: str, key_env: str | None = None, *, timeout: float = 60.0) -> None:
+        self.model, self.base_url, self.timeout = model, base_url.rstrip("/"), timeout
+        self._key = read_key(self.base_url, key_env)
+        self._client: Any = None
+
+    async def __aenter__(self) -> "Endpoint":
+        openai = _openai()
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key or "none", base_url=self.base_url, max_retries=0, timeout=self.timeout
+        )
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.close()
+
+    async def send(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The response's body, with at least one choice; RefusedError or LostError."""
+        openai = _openai()
+        try:
+            async with asyncio.timeout(self.timeout):  # of the whole, and not of each piece of it
+                raw = await self._client.chat.completions.with_raw_response.create(**body)
+                content = raw.http_response.content
+        except (TimeoutError, openai.APITimeoutError):
+            raise LostError("time-out", f"no answer within {self.timeout:g} s") from None
+        except openai.APIStatusError as error:
+            raise self._refused(error) from None
+        except openai.APIConnectionError as error:
+            never_sent = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+            kind = "no connection" if never_sent else "connection cut"
+            raise LostError(kind, self._clean(first_line(error.__cause__ or error)), paid=not never_sent) from None
+        except openai.OpenAIError as error:
+            raise LostError("broken answer", self._clean(first_line(error))) from None
+        return self._body(content)
+
+    def _body(self, content: bytes) -> dict[str, Any]:
+        try:
+            text = content.decode()
+            body = json.loads(text.replace(self._key, "…") if self._key else text)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or not isinstance(body.get("choices"), list) or not body["choices"]:
+            raise LostError("broken answer", "not a chat completion")
+        return body
+
+    def _refused(self, error: Any) -> RefusedError | LostError:
+        wait, said = _retry_after(error.response.headers), self._clean(_words(error))
+        if error.status_code < 500 or error.status_code in _FREE:
+            return RefusedError(error.status_code, said, wait)
+        return LostError("error of the server", f"status {error.status_code}: {said}", wait=wait)
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "…") if self._key else text
+
+
+def read_key(base_url: str, key_env: str | None) -> str:
+    """From the environment; "" where none is needed."""
+    try:
+        parts = urlsplit(base_url)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise UnderstudyError(f"--base-url {base_url!r} is no address; write e.g. http://localhost:8000/v1")
+    if parts.username or parts.password or parts.query:
+        raise UnderstudyError("--base-url holds a user, a password or a query; keys come from the environment alone")
+    key = os.environ.get(key_env or KEY, "").strip()
+    if not key and (key_env is not None or base_url == OPENAI):
+        raise UnderstudyError(f"the environment has no {key_env or KEY}; set it, or name another with --key-env")
+    if key and parts.scheme == "http" and host not in _LOCAL:
+        warn(f"the key goes to {host} unencrypted; use https, or a tunnel")
+    return key
+
+
+def _openai() -> Any:
+    try:
+        import openai
+    except ImportError as error:
+        raise UnderstudyError("asking an LLM needs openai: pip install 'understudy[llm]'") from error
+    return openai
+
+
+def _words(error: Any) -> str:
+    """What the server said, as JSON or as text, in one line."""
+    said = error.body
+    if isinstance(said, dict):
+        said = said.get("message") or said.get("detail") or said
+        code = error.body.get("code")
+        said = f"{said if isinstance(said, str) else json.dumps(said)}{f' ({code})' if code else ''}"
+    else:
+        try:
+            said = error.response.text or error.message
+        except Exception:  # a body that was never read
+            said = error.message
+    return " ".join(str(said).split())[:500]
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, as a number or until a date."""
+    given = headers.get("retry-after")
+    if given is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (ValueError, TypeError):
+            return None
+    return min(max(0.0, seconds), _LONGEST_WAIT) if seconds == seconds else None

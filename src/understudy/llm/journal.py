@@ -1,0 +1,108 @@
+"""Lines that are only added, each on the disk before anything is done with what it says.
+
+    async with Journal(path) as journal:
+        await journal.add({"custom_id": "r1", …})         # on the disk when it returns; many at once share one sync
+
+A line that was being written when its process was killed is no line, and the next takes its place.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from understudy.errors import UnderstudyError
+
+_BLOCK = 1 << 20
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle = -1
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._handle = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
+            os.ftruncate(self._handle, _whole(self.path))
+        except OSError as error:
+            raise self._failed(error) from error
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        os.close(self._handle)
+
+    async def add(self, entry: Mapping[str, Any]) -> None:
+        """Returns when the line is on the disk, even where whoever waits is told to stop."""
+        written = self._enter(entry)
+        await asyncio.shield(written)
+
+    def note(self, entry: Mapping[str, Any]) -> None:
+        """A line that may be lost with the power: nobody waits for it."""
+        self._enter(entry).add_done_callback(lambda written: written.cancelled() or written.exception())
+
+    def _enter(self, entry: Mapping[str, Any]) -> "asyncio.Future[None]":
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append((json.dumps(entry, ensure_ascii=False).encode() + b"\n", written))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        return written
+
+    async def _write(self) -> None:
+        while self._waiting:
+            lines, self._waiting = self._waiting, []
+            try:
+                await asyncio.to_thread(self._sync, b"".join(line for line, _ in lines))
+            except OSError as error:
+                for _, written in lines:
+                    written.set_exception(self._failed(error))
+                continue
+            for _, written in lines:
+                if not written.done():
+                    written.set_result(None)
+
+    def _sync(self, content: bytes) -> None:
+        view = memoryview(content)
+        while len(view):
+            view = view[os.write(self._handle, view) :]
+        os.fsync(self._handle)
+
+    def _failed(self, error: OSError) -> UnderstudyError:
+        return UnderstudyError(f"cannot write {self.path}: {error.strerror}; check the folder and the free space")
+
+
+def _whole(path: Path) -> int:
+    """How long the file is without a line that was not finished."""
+    with path.open("rb") as file:
+        end = size = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+        return 0 if size else size
+
+
+def entries(path: Path) -> Iterator[dict[str, Any]]:
+    """What a journal holds; a line that is none of ours is an error, since somebody paid for it."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = None
+            if not isinstance(entry, dict):
+                raise UnderstudyError(f"{path}: line {number} is not as it was written; restore it")
+            yield entry

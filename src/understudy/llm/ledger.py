@@ -1,0 +1,128 @@
+"""What was spent, and the budget that is never passed.
+
+Before a request is sent, the most it can cost is reserved, on the disk too: a process that is killed then has at most
+spent what was reserved. When the answer is there, what it took counts instead. A request that ended without one (a
+time-out, a cut connection, a server's error) may have been paid for, and counts in full; one that was refused (429 or
+another 4xx, an overload) is free.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.llm.journal import Journal, entries
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Price:
+    """Of a million tokens, in any currency."""
+
+    input: float = 0.0
+    output: float = 0.0
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        return (self.input * tokens_in + self.output * tokens_out) / _MILLION
+
+
+@dataclass
+class Tally:
+    """Tokens of one model: of answers, of requests without one, and of those under way."""
+
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Ledger:
+    def __init__(self, path: Path, prices: Mapping[str, Price], budget: float | None = None) -> None:
+        self.path, self.prices, self.budget = path, prices, budget
+        self.open = 0
+        self.total = {model: Tally() for model in prices}
+        self._reserved = 0.0
+        self._number = 0
+        self._changed = asyncio.Condition()
+        self.journal = Journal(path)
+        self._read()
+
+    def _read(self) -> None:
+        begun: dict[int, tuple[str, int, int]] = {}
+        for entry in entries(self.path):
+            number, model = int(entry["request"]), str(entry["model"])
+            self._number = max(self._number, number)
+            begun[number] = (model, int(entry["in"]), int(entry["out"]))
+        for model, tokens_in, tokens_out in begun.values():
+            self._count(model, tokens_in, tokens_out)
+
+    def _count(self, model: str, tokens_in: int, tokens_out: int) -> None:
+        tally = self.total.setdefault(model, Tally())
+        tally.requests += 1
+        tally.tokens_in += tokens_in
+        tally.tokens_out += tokens_out
+
+    @property
+    def spent(self) -> float:
+        """Of whole tokens, so that no sum of fractions drifts."""
+        unpriced = Price()
+        return sum(
+            self.prices.get(model, unpriced).of(tally.tokens_in, tally.tokens_out)
+            for model, tally in self.total.items()
+        )
+
+    def totals(self) -> tuple[int, int, int]:
+        """Requests, tokens in and tokens out, of all models and runs."""
+        tallies = self.total.values()
+        requests = sum(tally.requests for tally in tallies)
+        return requests, sum(tally.tokens_in for tally in tallies), sum(tally.tokens_out for tally in tallies)
+
+    async def reserve(self, model: str, tokens_in: int, tokens_out: int) -> "Reservation | None":
+        """None where the budget would be passed even once everything under way is settled."""
+        cost = self.prices[model].of(tokens_in, tokens_out)
+        async with self._changed:
+            while self.budget is not None and self.spent + self._reserved + cost > self.budget:
+                if not self.open:
+                    return None
+                await self._changed.wait()
+            self._reserved, self.open, self._number = self._reserved + cost, self.open + 1, self._number + 1
+            reservation = Reservation(self._number, model, tokens_in, tokens_out, cost)
+        await self.journal.add(reservation.line(tokens_in, tokens_out))
+        return reservation
+
+    def note(self, model: str, tokens_in: int, tokens_out: int) -> None:
+        """A request that somebody else sent."""
+        self._number += 1
+        self.journal.note(Reservation(self._number, model, 0, 0, 0.0).line(tokens_in, tokens_out))
+        self._count(model, tokens_in, tokens_out)
+
+    async def settle(self, reservation: "Reservation", tokens_in: int, tokens_out: int) -> None:
+        """What the request took in the end."""
+        self.journal.note(reservation.line(tokens_in, tokens_out))
+        async with self._changed:
+            self.open -= 1
+            self._reserved = self._reserved - reservation.cost if self.open else 0.0  # sums of fractions drift
+            self._count(reservation.model, tokens_in, tokens_out)
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class Reservation:
+    number: int
+    model: str
+    tokens_in: int
+    tokens_out: int
+    cost: float
+
+    def line(self, tokens_in: int, tokens_out: int) -> dict[str, Any]:
+        return {"request": self.number, "model": self.model, "in": tokens_in, "out": tokens_out}
+
+
+def usage_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Tokens in and out as the server counted them; None where it does not say."""
+    usage = body.get("usage")
+    names = ("prompt_tokens", "completion_tokens")
+    found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    counted = [value for value in found if isinstance(value, int) and not isinstance(value, bool) and value >= 0]
+    return (counted[0], counted[1]) if len(counted) == 2 else None
