@@ -80,7 +80,7 @@ def import_command(
 
         names = [name.strip() for name in classes.split(",")]
         import_people(
-            files, source, names, out, form=as_, pool=pool, aliases=_aliases(alias or []), question=question, row=row
+            files, source, names, out, form=as_, pool=pool, aliases=aliases_of(alias or []), question=question, row=row
         )
         return
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
