@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
+.PHONY: ask-torture ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -60,6 +60,10 @@ torture: .venv/.installed
 distributed: .venv/.installed
 	$(BIN)/python -m tests.training.distributed_training methods
 	folder=$$(mktemp -d) && $(BIN)/python -m tests.training.distributed_training kills "$$folder" 10; status=$$?; rm -rf "$$folder"; exit $$status
+
+# An LLM's server with faults: 2,000 rows, 20 SIGKILLs, budgets, hostile rows; the suite has some.
+ask-torture: .venv/.installed
+	folder=$$(mktemp -d) && $(BIN)/python tests/llm/torture.py "$$folder"; status=$$?; rm -rf "$$folder"; exit $$status
 
 # Three thousand tables whose meaning is known, through train, predict and select; the suite has some.
 meaning: .venv/.installed
