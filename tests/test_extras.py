@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +24,15 @@ def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         us.lightning.UnderstudyModule  # noqa: B018
 
 
+def test_asking_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(us.UnderstudyError, match=r"needs openai: pip install 'understudy\[llm\]'"):
+        us.ask(["a"], ["neg", "pos"], model="m", base_url="http://localhost:1/v1", out=tmp_path / "asked")
+
+
 def test_front_ends_load_nothing_before_they_are_used() -> None:
-    heavy = "{'torch', 'transformers', 'accelerate', 'lightning', 'tensorboard', 'mlflow', 'IPython', 'fsspec', 's3fs'}"
-    code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {heavy}))"
+    heavy = "torch transformers accelerate lightning tensorboard mlflow IPython openai fsspec s3fs".split()
+    code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {set(heavy)}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -185,6 +185,21 @@ def test_a_budget_is_never_passed(tmp_path: Path, budget: float, concurrency: in
     assert asked.unanswered == 0 or budget - asked.cost < worst
 
 
+@pytest.mark.parametrize("kinds", [("500",), ("broken",), ("cut",)])
+def test_a_budget_counts_what_may_have_been_paid_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    with ChatServer(Behaviour(faults=0.4, kinds=kinds)) as server:
+        asked = ask(server, tmp_path, TEXTS[:20], price_in=1.0, price_out=4.0)
+    assert server.stats.faults.total() > 3 and server.stats.billed(1.0, 4.0) < asked.cost
+
+
+def test_a_budget_holds_where_every_answer_costs_the_most_it_can(tmp_path: Path) -> None:
+    """Essays up to the limit of 10 tokens, 1 apiece: of 35 just three are paid for, though seven ask at a time."""
+    with ChatServer(Behaviour(delay=0.05)) as server:
+        essays = [f"ESSAY {row}" for row in range(30)]
+        asked = ask(server, tmp_path, essays, price_out=1e6, budget=35.0, max_tokens=10, concurrency=7)
+    assert server.stats.billed(0.0, 1e6) == 30.0 == asked.cost and asked.stopped == "budget"
+
+
 def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: Path) -> None:
     lines = [{"request": 1, "model": "m", "in": 100, "out": 10}, {"request": 2, "model": "m", "in": 1000, "out": 50}]
     lines.append({"request": 1, "model": "m", "in": 60, "out": 2})  # the first was settled, the second was not

@@ -58,6 +58,7 @@ class Endpoint:
     def __init__(self, model: str, base_url: str, key_env: str | None = None, *, timeout: float = 60.0) -> None:
         self.model, self.base_url, self.timeout = model, base_url.rstrip("/"), timeout
         self._key = read_key(self.base_url, key_env)
+        _openai()  # whether it is there
         self._client: Any = None
 
     async def __aenter__(self) -> "Endpoint":

@@ -59,13 +59,18 @@ class AskFolder:
     def begin(self, plan: Plan) -> None:
         """Note what is asked; refuse another question than the folder was begun with."""
         settings, file = as_json(plan.settings()), self.path / ASKED
-        if file.exists():
+        if not self._holds_anything():
+            write_json(file, sealed({"format": FORMAT, **settings}))
+        elif file.exists():
             stored = unsealed(read_sealed(file, format=FORMAT))
             check_same({name: stored.get(name) for name in settings}, settings, self.path, hints=HINTS)
-        elif any(self.path.glob("answers-*.jsonl")):
-            raise UnderstudyError(f"{self.path} holds answers but no {ASKED}; restore it, or choose a new folder")
         else:
-            write_json(file, sealed({"format": FORMAT, **settings}))
+            raise UnderstudyError(f"{self.path} holds answers but no {ASKED}; restore it, or choose a new folder")
+
+    def _holds_anything(self) -> bool:
+        """Whether an answer was given or is under way; else another question may still take the place of the first."""
+        files = [*self.path.glob("answers-*.jsonl"), *self.batch.glob("requests-*.jsonl")]
+        return any(path.stat().st_size for path in files)
 
     def kept(self, number: int) -> dict[str, Kept]:
         """By id, what the journal of this model holds."""
