@@ -31,7 +31,18 @@ def test_asking_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_front_ends_load_nothing_before_they_are_used() -> None:
-    heavy = "torch transformers accelerate lightning tensorboard mlflow IPython openai fsspec s3fs".split()
+    heavy = [
+        "torch",
+        "transformers",
+        "accelerate",
+        "lightning",
+        "tensorboard",
+        "mlflow",
+        "IPython",
+        "openai",
+        "fsspec",
+        "s3fs",
+    ]
     code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {set(heavy)}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
