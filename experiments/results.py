@@ -110,7 +110,9 @@ SECTIONS = {
     "campaign": (
         "Campaigns beside random labelling",
         "What `understudy campaign` does, with an annotator who knows the truth, beside labelling rows at random at "
-        "the same budget (`experiments/campaign.py`).",
+        "the same budget (`experiments/campaign.py`). The campaign ends above random labelling on every set, by 5 "
+        "points on TREC and by 1 on the others, but with five seeds no interval excludes 0: that picking rows beats "
+        "drawing them is not shown here. Halfway it is no better on two of the sets.",
     ),
     "label_budget": (
         "Who should label what",
