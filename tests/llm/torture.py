@@ -51,11 +51,12 @@ def faults(folder: Path) -> None:
 
 def kills(folder: Path) -> None:
     out, draw, lost = folder / "killed", random.Random(0), 0
-    moments = sorted(draw.sample(range(1, ROWS), KILLS))
+    moments = sorted(draw.sample(range(1, ROWS - 100), KILLS))  # in requests that the server has seen
     with ChatServer(Behaviour(faults=0.0, delay=0.01)) as server:
         for moment in (*moments, None):
             process = subprocess.Popen([sys.executable, "-c", SCRIPT, server.url, str(out), str(ROWS), "1000"])
-            while moment is not None and server.stats.requests < moment + lost and process.poll() is None:
+            until = max(moment or 0, server.stats.requests + 1)
+            while moment is not None and server.stats.requests < until and process.poll() is None:
                 time.sleep(0.0005)
             if moment is not None:
                 process.send_signal(signal.SIGKILL)
