@@ -73,12 +73,16 @@ def test_what_was_bought_by_hand() -> None:
     assert second.per_point == pytest.approx(10 / 20)
     worse = Bought.of(records[1], {**records[0], "asked": 80}, 1.0)
     assert worse.per_point is None and worse.spent == 10
+    # As many test rows, but others: nothing is paired.
+    assert Bought.of({**records[0], "judged_on": "a"}, {**records[1], "judged_on": "b"}, 1.0).gain is None
+    assert Bought.of({**records[0], "judged_on": "a"}, {**records[1], "judged_on": "a"}, 1.0).gain is not None
 
 
 def test_a_record_says_which_test_rows_are_right(make_loop: MakeLoop) -> None:
     result = make_loop().run()
     for record in result.records:
         assert record["right"].count("1") / 200 == pytest.approx(record["test"]["accuracy"])
+        assert record["judged_on"] == result.records[0]["judged_on"] != ""
 
 
 def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path: Path) -> None:

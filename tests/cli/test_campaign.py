@@ -46,6 +46,17 @@ def test_rounds_from_a_file_of_answers(files: Path) -> None:
     with (files / "camp" / "labelled.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len({row["id"] for row in rows}) == 50 and [row["chosen"] for row in rows] == ["0"] * 20 + ["1"] * 30
+    # What train takes: by the classes' names.
+    assert all(row["label"] == truth(int(row["id"][1:])) for row in rows)
+    trail = (files / "camp" / "trail.jsonl").read_text()
+    assert '"left"' in trail and '"right"' in trail
+
+
+def test_classes_in_another_order_are_another_campaign(files: Path) -> None:
+    given = ["--answers", str(files / "truth.csv"), "--test", str(files / "test.csv")]
+    assert campaign(files, *given, "--classes", "left,right", budget=20).exit_code == 0
+    found = campaign(files, *given, "--classes", "right,left", budget=30)
+    assert found.exit_code == 2 and "was begun with another class_names" in found.output
 
 
 def test_it_stops_for_a_person_and_goes_on(files: Path) -> None:

@@ -19,8 +19,8 @@ from understudy.data.examples import Gold
 from understudy.inference.passes import predicted
 from understudy.maths.proportions import Share, exact
 
-RIGHT = "right"
-"""Where a record keeps it."""
+RIGHT, JUDGES = "right", "judged_on"
+"""Where a record keeps it, and the fingerprint of the test rows."""
 
 
 def judge(student: nn.Module, test: Gold) -> str:
@@ -44,7 +44,7 @@ class Bought:
     accuracy: Share | None
     """None where nothing can judge it."""
     gain: Interval | None
-    """Of the accuracy, since the round before; None in the first."""
+    """Of the accuracy, since the round before; None in the first, and where other rows judge than before."""
     spent: float
     """On this round alone."""
 
@@ -55,11 +55,12 @@ class Bought:
 
     @classmethod
     def of(cls, before: Mapping[str, Any] | None, record: Mapping[str, Any], price: float) -> "Bought":
-        right, last = record.get(RIGHT), None if before is None else before.get(RIGHT)
-        asked = record["asked"] - (0 if before is None else before["asked"])
+        former = before or {}
+        right, last = record.get(RIGHT), former.get(RIGHT)
+        asked = record["asked"] - former.get("asked", 0)
         share = None if not right else exact(right.count("1"), len(right))
         gain = None
-        if right and last and len(right) == len(last):
+        if right and last and len(right) == len(last) and former.get(JUDGES) == record.get(JUDGES):
             gain = Interval.of(int(now) - int(then) for now, then in zip(right, last, strict=True))
         return cls(record["round"], record["asked"], price * record["asked"], share, gain, price * asked)
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
-from understudy.active.bought import RIGHT, as_letters, judge
+from understudy.active.bought import JUDGES, RIGHT, as_letters, judge
 from understudy.active.oracle import Question, as_oracle
 from understudy.active.state import (
     LABELLED,
@@ -92,8 +92,9 @@ class Loop:
     the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted
     rows from outside the pool, always trained on. ``test`` is looked at once a round; ``held_out``: without test rows,
     students that have not seen them are asked about the rows drawn at random. ``teacher``: imperfect labels of ``x``,
-    which train too, by the method ``objective``; rows that were answered leave them. ``callbacks`` see every round's
-    training, ``on_round`` all records after each. ``options`` are those of ``us.train`` that all rounds share.
+    which train too, by the method ``objective``; rows that were answered leave them. ``class_names``: of the outputs;
+    ``labelled.csv`` and the trail then have names. ``callbacks`` see every round's training, ``on_round`` all records
+    after each. ``options`` are those of ``us.train`` that all rounds share.
     """
 
     @takes(SharedOptions)
@@ -112,6 +113,7 @@ class Loop:
         gold: Gold | None = None,
         test: Gold | tuple[Any, Any] | None = None,
         ids: Iterable[Any] | None = None,
+        class_names: Sequence[str] | None = None,
         stop_after: int | None = None,
         stop_change: float = 0.01,
         warm_start: bool = False,
@@ -134,6 +136,7 @@ class Loop:
         self.oracle = as_oracle(oracle, size=len(self.pool))
         self.strategy, self.folder, self.callbacks, self.progress = strategy, work_folder(out), callbacks, progress
         self.held_out, self.on_round = held_out, on_round
+        self.class_names = None if class_names is None else tuple(class_names)
         self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
         self.stop_after, self.stop_change, self.warm_start = stop_after, stop_change, warm_start
         self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
@@ -143,6 +146,10 @@ class Loop:
         if self.recipe.device is not None:
             self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
+        if self.class_names is not None and len(self.class_names) != self.classes:
+            raise UnderstudyError(
+                f"class_names= has {len(self.class_names)} names, the student {self.classes} outputs; give one for each"
+            )
         self.ema = EMA(self.fresh, decay=ema_decay, warmup=ema_warmup) if needs_ema(strategy) else None
         self.settings = self._settings(ema_decay, ema_warmup)
         with locked(self.folder) if (self.folder / STATE).exists() else nullcontext():
@@ -234,16 +241,17 @@ class Loop:
         return True
 
     def _tell(self, said: dict[int, int]) -> str:
-        """Who said what, by id where there are ids; a label is a class number here."""
+        """Who said what, by id and by class name where there are such."""
         names = said if self.pool.ids is None else self.pool.ids[list(said)].tolist()
-        trail, answers = Trail(self.folder / TRAIL), [None if label < 0 else label for label in said.values()]
+        classes = self.class_names or range(self.classes)
+        trail, answers = Trail(self.folder / TRAIL), [None if label < 0 else classes[label] for label in said.values()]
         trail.read(self.state.trail)
         return trail.add("answered", self.oracle.kind, dict(zip(names, answers, strict=True)), round=self.state.round)
 
     def _train(self) -> None:
         """Train on every label so far, and put the student and what it reached on disk."""
         state, clock = self.state, time.perf_counter()
-        state.write_labelled(self.folder / LABELLED, self.pool.ids)
+        state.write_labelled(self.folder / LABELLED, self.pool.ids, self.class_names)
         before, seed = self.last, _seed(self.seed, state.round)
         gold = self._gold()
         if gold is None:
@@ -269,6 +277,7 @@ class Loop:
             "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
             "seconds": time.perf_counter() - clock, **({} if right is None else {RIGHT: right}),
+            **({} if self.test is None else {JUDGES: fingerprint(self.test)}),
         }  # fmt: skip
         run.save(round_folder(self.folder, state.round))
         self.last = run
@@ -355,6 +364,7 @@ class Loop:
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
             "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
             **({} if ema_warmup else {"ema_warmup": False}),  # loops of before knew no other
+            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.pool.teacher is None else self._taught()),
             "student": student_settings(self.fresh), "oracle": self.oracle.kind,
             "gold_rows": None if self.extra_gold is None else fingerprint(self.extra_gold),

@@ -12,7 +12,7 @@ would be to ask again for what was paid for.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -103,11 +103,12 @@ class State:
         rows, rounds = (torch.tensor(values, dtype=torch.long) for values in (self.rows, self.rounds))
         return rows[known], labels[known], rounds[known] > 0
 
-    def write_labelled(self, path: Path, ids: np.ndarray[Any, Any] | None) -> None:
+    def write_labelled(self, path: Path, ids: np.ndarray[Any, Any] | None, names: Sequence[str] | None = None) -> None:
         rows, labels, chosen = self.answered()
+        classes = labels.tolist() if names is None else [names[label] for label in labels.tolist()]
         columns: dict[str, list[Any]] = {} if ids is None else {"id": ids[rows.numpy()].tolist()}
         rounds = [number for number, label in zip(self.rounds, self.labels, strict=True) if label >= 0]
-        columns |= {"row": rows.tolist(), "label": labels.tolist(), "round": rounds, "chosen": chosen.int().tolist()}
+        columns |= {"row": rows.tolist(), "label": classes, "round": rounds, "chosen": chosen.int().tolist()}
         write_columns(path, columns)
 
 

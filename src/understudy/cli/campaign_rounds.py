@@ -142,9 +142,10 @@ def _loop(
     return Loop(
         student_builder(student, examples, classes), pool.rows, oracle, asked.strategy,
         out=asked.out, start=asked.start, batch=asked.batch, budget=asked.budget, gold=examples.gold,
-        test=examples.test, ids=pool.ids, stop_after=asked.stop_after, stop_change=asked.stop_change,
-        teacher=None if objective is None else pool.teacher, objective=objective, held_out=examples.test is None,
-        on_round=on_round, progress=False, **options | {"device": usable_device(options["device"])},
+        test=examples.test, ids=pool.ids, class_names=examples.class_names, stop_after=asked.stop_after,
+        stop_change=asked.stop_change, teacher=None if objective is None else pool.teacher, objective=objective,
+        held_out=examples.test is None, on_round=on_round, progress=False,
+        **options | {"device": usable_device(options["device"])},
     )  # fmt: skip
 
 

@@ -79,8 +79,11 @@ def _verdict(judged: Sequence[Bought]) -> list[str]:
         each = f", {paid / (100 * risen):.3g} a point" if risen > 0 else ""
         said.append(f"The rounds since the first brought {signed(risen)} points for {paid:g}{each}.")
     if last.gain is not None:
-        sure = "more than chance explains" if last.gain.low > 0 else "which chance alone may explain"
-        sure = sure if last.gain.mean > 0 else "nothing"
+        sure = "which chance alone may explain"
+        if last.gain.low > 0:
+            sure = "more than chance explains"
+        elif last.gain.high < 0:
+            sure = "a loss beyond chance: look at the last answers"
         said.append(f"The last {last.spent:g} brought {signed(last.gain.mean)} points {_span(last.gain)}, {sure}.")
     return said
 
