@@ -100,6 +100,21 @@ def test_more_gold_pays_where_little_is_known_of_the_sources() -> None:
     assert saved(few) > saved(many) >= 0
 
 
+def test_new_gold_is_drawn_from_rows_that_seem_certain_too() -> None:
+    """A sample of the doubtful ones alone would say that the teacher is worse than it is."""
+    known = torch.full((2000, CLASSES), 1 / CLASSES)
+    known[::4] = torch.tensor([1.0, 0.0, 0.0])
+    y = torch.arange(12) % CLASSES
+    drawn = [
+        plan(
+            1800, prices={"small": 1.0, "human": 20.0}, answers=None, known=known, gold=12, seed=seed,
+            gold_answers=torch.stack([said(y, 0.7, 0), y], 1),
+        ).gold
+        for seed in range(5)
+    ]  # fmt: skip
+    assert len(torch.cat(drawn)) >= 10 and bool((torch.cat(drawn) % 4 == 0).any())
+
+
 def test_the_price_of_new_gold_has_the_other_sources_answers_in_it() -> None:
     """All of 90 on gold: 40 for the human and 6 for the others make one row."""
     made = plan(90)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
+from understudy.cli.plan_files import file_names
 
 NAMES = ("neg", "pos")
 
@@ -110,3 +111,24 @@ def test_an_existing_folder_and_too_small_a_budget_are_refused(files: Path) -> N
     assert found.exit_code == 2 and "buys no answer" in found.stderr
     (files / "plan").mkdir()
     assert "already exists" in run(files).stderr
+
+
+def test_sources_of_any_name_stay_in_the_folder(tmp_path: Path) -> None:
+    """LLMs are called maker/model; a person may be called as one of the plan's own files."""
+    pool = [
+        {"id": f"r{row}", "teacher_vote_maker/model": NAMES[(row + (row % 10 == 0)) % 2] if row < 40 else ""}
+        for row in range(90)
+    ]
+    write(tmp_path / "pool.csv", pool)
+    write(tmp_path / "gold.csv", [{"id": f"r{row}", "label": NAMES[row % 2]} for row in range(40)])
+    files = ["--gold", str(tmp_path / "gold.csv"), "--pool", str(tmp_path / "pool.csv")]
+    prices = ["--price", "maker/model=1", "--price", "../outside=1", "--price", "gold=30", "--trusted", "gold"]
+    out = tmp_path / "a" / "plan"
+    found = CliRunner().invoke(cli.app, ["budget", *files, *prices, "--budget", "200", "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    names = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
+    assert {"a/plan/maker_model.csv", "a/plan/_outside.csv", "a/plan/plan.json"} <= {*names}
+    assert all(name.startswith("a/plan/") or name in ("pool.csv", "gold.csv") for name in names)
+    assert file_names(["a/b", "a b", "A_b", "gold", ".."]) == {
+        "a/b": "a_b.csv", "a b": "a_b-2.csv", "A_b": "A_b-3.csv", "gold": "gold-2.csv", "..": "_.csv",
+    }  # fmt: skip

@@ -215,7 +215,9 @@ class _Market:
             return nothing, ((0, self.worth(budget, nothing)),)
         at = [one.name for one in self.sources].index(trusted)
         own = self._gain((at,), self.sources[at].confusion)
-        drawn = torch.from_numpy(draw.permutation(own.isfinite().nonzero().squeeze(1).numpy()))
+        # Rows that seem certain too: what is drawn from doubtful ones alone is no random sample.
+        fresh = (self.votes[:, at] < 0).nonzero().squeeze(1)
+        drawn = torch.from_numpy(draw.permutation(fresh.numpy()))
         price = torch.full((len(drawn),), self.sources[at].cost, dtype=torch.float64)
         for other, one in enumerate(self.sources):
             if one.is_estimated:
@@ -223,7 +225,7 @@ class _Market:
         paid = torch.cat([torch.zeros(1, dtype=torch.float64), price.cumsum(0)])
         most = int((paid <= budget + 1e-9 * max(budget, 1.0)).sum()) - 1
         lost = self._lost(self.best(budget, nothing), draw)
-        mean = float(own[drawn].mean()) if len(drawn) else 0.0
+        mean = float(own[drawn].clamp_min(0).mean()) if len(drawn) else 0.0
         amounts = sorted({round(most * (step / SPLITS) ** 2) for step in range(SPLITS + 1)})
         splits = tuple(
             (m, m * mean + (lost * m / (have + m) if m else 0.0) + self.worth(budget - float(paid[m]), drawn[:m]))

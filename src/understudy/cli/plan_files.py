@@ -4,6 +4,7 @@ given = read_sources(gold, pool, known, ["small", "human"], columns, classes=Non
 write_plan(out, plan_labels(prices, budget, answers=given.answers, …), given)
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
-from understudy.store.files import write_json
+from understudy.store.files import folder_appearing_whole, write_json
 from understudy.tables.labelling import Labelling, find_labelling, read_teacher
 from understudy.tables.table import Table, read_table
 
@@ -143,8 +144,26 @@ def _chances(table: Table, at: Any, ids: Any, how: Labelling, classes: int) -> T
 
 def write_plan(out: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     """A file for every source that is asked something; the names of the files."""
-    out.mkdir(parents=True)
-    written = []
+    with folder_appearing_whole(out) as folder:
+        return [*_write_sources(folder, plan, given), *_write_gold(folder, plan, given), _write_numbers(folder, plan)]
+
+
+def file_names(sources: Sequence[str]) -> dict[str, str]:
+    """Of the sources' rows: an LLM may be called ``maker/model``, a person ``gold``."""
+    files: dict[str, str] = {}
+    taken = {GOLD_FILE, PLAN}
+    for name in sources:
+        plain = re.sub(r"[^\w.@+-]+", "_", name).lstrip(".") or "_"
+        number = 1
+        while (file := f"{plain}{'' if number == 1 else f'-{number}'}.csv").casefold() in taken:
+            number += 1
+        taken.add(file.casefold())
+        files[name] = file
+    return files
+
+
+def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
+    written, files = [], file_names([one.name for one in plan.sources])
     for one in plan.sources:
         purposes = {
             "trial": (plan.trials.get(one.name), given.gold_ids),
@@ -157,17 +176,24 @@ def write_plan(out: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
             if rows is not None and len(rows)
         ]
         if parts:
-            written.append(f"{one.name}.csv")
-            write_columns(
-                out / written[-1], {name: [cell for part in parts for cell in part[name]] for name in parts[0]}
-            )
-    if len(plan.gold):
-        written.append(GOLD_FILE)
-        # Drawn at random, so that they may estimate (tables/answers.py).
-        lines = _lines(plan, plan.gold, given.ids, "new gold", given)
-        write_columns(out / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
-    write_json(out / PLAN, _numbers(plan))
-    return [*written, PLAN]
+            written.append(files[one.name])
+            columns = {name: [cell for part in parts for cell in part[name]] for name in parts[0]}
+            write_columns(folder / written[-1], columns)
+    return written
+
+
+def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
+    if not len(plan.gold):
+        return []
+    # Drawn at random, so that they may estimate (tables/answers.py).
+    lines = _lines(plan, plan.gold, given.ids, "new gold", given)
+    write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
+    return [GOLD_FILE]
+
+
+def _write_numbers(folder: Path, plan: LabelPlan) -> str:
+    write_json(folder / PLAN, _numbers(plan))
+    return PLAN
 
 
 def _lines(
