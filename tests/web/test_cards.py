@@ -70,6 +70,24 @@ def test_highlights_come_from_the_file(tmp_path: Path) -> None:
     assert cards.text == "text" and cards.card("a")["text"] == [("one ", False), ("two", True), (" three", False)]
 
 
+def test_highlights_that_cannot_be_are_told_before_anybody_labels(tmp_path: Path) -> None:
+    lines = [
+        {"id": "a", "text": "one two three", "highlights": [[0, 3]]},
+        {"id": "b", "text": "one", "highlights": [[2, 9]]},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(us.UnderstudyError, match="row 1 marks 2 to 9 of a text of 3"):
+        Cards.of(tmp_path / "a.jsonl")
+
+
+def test_a_confidence_that_is_missing_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,predicted,confidence\na,one word,neg,\nb,two words,pos,0.7\nc,three,,\n")
+    cards = Cards.of(tmp_path / "a.csv")
+    cards.classes = ("neg", "pos")
+    found = [cards.suggestion(id) for id in "abc"]
+    assert [each and each["confidence"] for each in found] == [None, 0.7, None] and found[0] is not None
+
+
 def test_pictures_of_arrays_and_files(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20

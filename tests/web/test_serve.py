@@ -151,6 +151,20 @@ def test_bodies_that_no_page_sends_are_refused(served: Client, body: bytes) -> N
     assert served.ask("POST", "/api/sync", body, Origin=served.origin).status in (400, 413)
 
 
+@pytest.mark.parametrize(
+    ("was", "odd"),
+    [
+        ('"count": 2', '"count": 1e999'),
+        ('"have": []', '"have": ["\\ud800"]'),
+        ('"events": []', '"events": [{"name": "aaaaaaaa", "undoes": ""}]'),
+    ],
+)
+def test_odd_parts_of_bodies_are_refused(served: Client, was: str, odd: str) -> None:
+    body = {"book": served.book.settings["book"], "annotator": "ann", "tab": "t", "have": [], "count": 2, "events": []}
+    sent = json.dumps(body).replace(was, odd).encode()
+    assert odd.encode() in sent and served.ask("POST", "/api/sync", sent, Origin=served.origin).status == 400
+
+
 def test_a_tab_of_another_person_or_book_is_told(served: Client) -> None:
     """Two links opened in one browser share its cookie: the first tab must not answer as the second person."""
     body = {"book": served.book.settings["book"], "annotator": "bob", "tab": "", "have": [], "count": 1, "events": []}

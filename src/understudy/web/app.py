@@ -176,13 +176,17 @@ class Asked:
         self.events: list[dict[str, Any]] = [_event(event) for event in _listed(given["events"], MOST_EVENTS)]
         self.have = [_text(id) for id in _listed(given["have"], MOST_ROWS)]
         self.leaves = given.get("leave") is True
-        self.count = min(max(int(given["count"]), 0), MOST_ROWS)
+        if not isinstance(given["count"], int):
+            raise TypeError
+        self.count = min(max(given["count"], 0), MOST_ROWS)
 
 
 def _event(event: Any) -> dict[str, Any]:
     if not _NAME.fullmatch(_text(event["name"])):
         raise ValueError
     if "undoes" in event:
+        if not event["undoes"]:
+            raise ValueError
         return {"name": event["name"], "undoes": _text(event["undoes"])}
     label = event["label"]
     return {
@@ -202,6 +206,7 @@ def _listed(value: Any, most: int) -> list[Any]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
+    value.encode()  # half a character (a lone surrogate) raises
     return value
 
 

@@ -80,7 +80,11 @@ class Cards:
             raise UnderstudyError(
                 f"{shown.path} has nothing to show beside ids and labels; name the file with the rows: --pool FILE"
             )
-        return cls(table, shown, places, text, image, fields, words)
+        cards = cls(table, shown, places, text, image, fields, words)
+        if text is not None and "highlights" in shown.names:
+            for id in places:  # one that is wrong would stop the page at its row
+                cards.card(id)
+        return cards
 
     @property
     def ids(self) -> list[str]:
@@ -137,8 +141,8 @@ class Cards:
         if self._source == "student":
             labels = [_text(cell) for cell in self.rows.columns["predicted"].tolist()]
             sure = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else [None] * len(labels)
-            found = zip(labels, sure, strict=True)
-            return [(label, sure) if label in self._known else None for label, sure in found]
+            found = zip(labels, map(_share, sure), strict=True)
+            return [(label, share) if label in self._known else None for label, share in found]
         return self._of_teacher()
 
     def _of_teacher(self) -> list[tuple[str, float | None] | None]:
@@ -198,6 +202,11 @@ def _sentences(table: Table, seen: Sequence[str]) -> str | None:
     """The one column of sentences among those to be seen."""
     columns: Mapping[str, Array] = {name: table.columns[name] for name in seen}
     return text_alone(columns, FeatureOptions(), where=str(table.path)).text if columns else None
+
+
+def _share(cell: Any) -> float | None:
+    """How sure a student was; None where the file does not say."""
+    return cell if isinstance(cell, int | float) and 0 <= cell <= 1 else None
 
 
 def _text(cell: Any) -> str:
