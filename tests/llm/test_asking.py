@@ -1,5 +1,7 @@
 """Asking a server that speaks the real protocol: faults, kills, budgets, hostile rows, and servers that take less."""
 
+import asyncio
+import errno
 import json
 import os
 import signal
@@ -14,8 +16,9 @@ import torch
 
 import understudy as us
 from understudy.labels.llm import report
+from understudy.llm.endpoint import OPENAI, read_key
 from understudy.llm.features import Features
-from understudy.llm.journal import entries
+from understudy.llm.journal import Journal, entries
 from understudy.llm.ledger import Ledger, Price
 from understudy.llm.prompt import Class, Example, Prompt, default_prompt, delimited
 from understudy.llm.tokens import at_most
@@ -257,6 +260,43 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path: Path, monkeypatch: pytest
             ask(server, tmp_path, [*TEXTS, "more"], key_env="OTHER_KEY")
     for path in (tmp_path / "asked").rglob("*"):
         assert path.is_dir() or b"sk-" not in path.read_bytes(), path
+
+
+def test_the_key_of_openai_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-17")
+    assert read_key(OPENAI, None) == read_key(f"{OPENAI}/", None) == "sk-secret-17"
+    assert read_key("https://elsewhere.example/v1", None) == read_key("http://127.0.0.1:8000/v1", None) == ""
+    assert read_key("https://elsewhere.example/v1", "OPENAI_API_KEY") == "sk-secret-17"
+
+
+def test_a_key_that_is_none_cuts_nothing_out_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers without keys are given any word, which may be a class."""
+    monkeypatch.setenv("MY_KEY", CLASSES[0])
+    with ChatServer() as server:
+        found = ask(server, tmp_path, key_env="MY_KEY")
+    assert found.unanswered == 0 and bool(found.labels.labelled().all())
+
+
+def test_half_a_line_on_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def full(handle: int, content: Any) -> int:
+        calls.append(len(content))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, content[:5])
+
+    async def work() -> None:
+        async with Journal(tmp_path / "lines.jsonl") as journal:
+            await journal.add({"is": "first"})
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "write", full)
+                with pytest.raises(us.UnderstudyError, match="No space left"):
+                    await journal.add({"is": "second"})
+            await journal.add({"is": "third"})
+
+    asyncio.run(work())
+    assert [entry["is"] for entry in entries(tmp_path / "lines.jsonl")] == ["first", "third"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """One model at one server: a request's body out, a response's body or what went wrong back.
 
 The client is OpenAI's own, with its retries off: ours are counted, paid for and written down. The key is taken from the
-environment, stands in a header and nowhere else: it is cut out of whatever a server says.
+environment, stands in a header and nowhere else: it is cut out of whatever a server says. OpenAI's goes to OpenAI
+alone, unless its variable is named.
 """
 
 import asyncio
@@ -21,6 +22,9 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Refused without having been looked at: overload is said before work is done.
 _FREE = {503, 529}
 _LONGEST_WAIT = 3600.0
+_SECRET = 8
+"""Characters of a real key, at least. Shorter words ("none", "EMPTY") are for servers without keys, and may stand in
+answers."""
 
 
 @dataclass(eq=False)
@@ -92,8 +96,7 @@ class Endpoint:
 
     def _body(self, content: bytes) -> dict[str, Any]:
         try:
-            text = content.decode()
-            body = json.loads(text.replace(self._key, "…") if self._key else text)
+            body = json.loads(self._clean(content.decode()))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or not isinstance(body.get("choices"), list) or not body["choices"]:
@@ -107,7 +110,7 @@ class Endpoint:
         return LostError("error of the server", f"status {error.status_code}: {said}", wait=wait)
 
     def _clean(self, text: str) -> str:
-        return text.replace(self._key, "…") if self._key else text
+        return text.replace(self._key, "…") if len(self._key) >= _SECRET else text
 
 
 def read_key(base_url: str, key_env: str | None) -> str:
@@ -121,9 +124,10 @@ def read_key(base_url: str, key_env: str | None) -> str:
         raise UnderstudyError(f"--base-url {base_url!r} is no address; write e.g. http://localhost:8000/v1")
     if parts.username or parts.password or parts.query:
         raise UnderstudyError("--base-url holds a user, a password or a query; keys come from the environment alone")
-    key = os.environ.get(key_env or KEY, "").strip()
-    if not key and (key_env is not None or base_url == OPENAI):
-        raise UnderstudyError(f"the environment has no {key_env or KEY}; set it, or name another with --key-env")
+    name = key_env or (KEY if base_url.rstrip("/") == OPENAI else None)
+    key = "" if name is None else os.environ.get(name, "").strip()
+    if not key and name is not None:
+        raise UnderstudyError(f"the environment has no {name}; set it, or name another with --key-env")
     if key and parts.scheme == "http" and host not in _LOCAL:
         warn(f"the key goes to {host} unencrypted; use https, or a tunnel")
     return key

@@ -68,10 +68,14 @@ class Journal:
                     written.set_result(None)
 
     def _sync(self, content: bytes) -> None:
-        view = memoryview(content)
-        while len(view):
-            view = view[os.write(self._handle, view) :]
-        os.fsync(self._handle)
+        view, before = memoryview(content), os.fstat(self._handle).st_size
+        try:
+            while len(view):
+                view = view[os.write(self._handle, view) :]
+            os.fsync(self._handle)
+        except OSError:
+            os.ftruncate(self._handle, before)  # the next line must not go on where half of this one ends
+            raise
 
     def _failed(self, error: OSError) -> UnderstudyError:
         return UnderstudyError(f"cannot write {self.path}: {error.strerror}; check the folder and the free space")
@@ -80,7 +84,7 @@ class Journal:
 def _whole(path: Path) -> int:
     """How long the file is without a line that was not finished."""
     with path.open("rb") as file:
-        end = size = file.seek(0, os.SEEK_END)
+        end = file.seek(0, os.SEEK_END)
         while end > 0:
             start = max(0, end - _BLOCK)
             file.seek(start)
@@ -88,7 +92,7 @@ def _whole(path: Path) -> int:
             if found >= 0:
                 return start + found + 1
             end = start
-        return 0 if size else size
+        return 0
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:

@@ -198,7 +198,8 @@ class Voter:
         return True
 
     def _final(self, error: RefusedError) -> str:
-        cure = {401: "check the key", 403: "check the key", 404: "check --model and --base-url"}.get(error.status)
+        key = "check the key in the variable that --key-env names"
+        cure = {401: key, 403: key, 404: "check --model and --base-url"}.get(error.status)
         words = f"{self.endpoint.base_url} refused {self.endpoint.model} (status {error.status}: {error.said})"
         return f"{words}; {cure or 'nothing more was sent'}"
 
