@@ -303,3 +303,10 @@ for number in range(10_000):
         assert len(said) <= kept <= len(said) + 1
         book.answer(kept - 1, "pos", annotator="ann", name=f"n{kept - 1}")
         assert len(book.answers()) == kept
+
+
+def test_every_transaction_is_synced(tmp_path: Path) -> None:
+    """Power may go at any moment: 2 is FULL, which syncs the write-ahead log at each commit."""
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
+        assert book.file._file.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert book.file._file.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -23,6 +23,17 @@ def pool(tmp_path: Path) -> Path:
     return tmp_path / "pool.csv"
 
 
+def test_a_suggestion_that_one_of_several_people_saw_marks_the_row(pool: Path, tmp_path: Path) -> None:
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=1.0) as book:
+        book.add(["01", "02"])
+        assert book.hand_out("ann", suggests=lambda id: id == "01") == {"01": True}
+        for who in ("ann", "bob"):
+            for id in ("01", "02"):
+                book.answer(id, "pos", annotator=who)
+        write_answers(book, tmp_path / "out.csv")
+    assert text_columns(tmp_path / "out.csv")["suggestion_shown"] == ["true", "false"]
+
+
 def test_train_obeys_what_the_page_kept(pool: Path, tmp_path: Path) -> None:
     """Chosen rows and rows shown with a suggestion train and never estimate; a random sample does both."""
     cards = Cards.of(pool)

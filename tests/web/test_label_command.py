@@ -55,6 +55,22 @@ def test_mistakes_are_said_before_anybody_begins(rows: Path, tmp_path: Path) -> 
         book.add(["9"])
     assert "waits for 1 rows" in told(rows, "--book", tmp_path / "old.book", "--out", tmp_path / "a.csv")
     assert "end the name in one of them" in told(rows, "--out", tmp_path / "a.xlsx")
+    assert "no --host is named" in told(rows, "--out", tmp_path / "a.csv", "--host", "")
+
+
+def test_what_answers_may_be_used_for_is_said_once(rows: Path, tmp_path: Path) -> None:
+    for begun, later, said in ((True, ["--random"], "picked by a strategy"), (False, [], "one of a random sample")):
+        path = tmp_path / f"{begun}.book"
+        with AnswerBook(path, ["neg", "pos"]) as book:
+            book.add(["1"], chosen=begun)
+        assert f"has row '1' as {said}" in told(rows, "--book", path, "--port", "0", *later)
+        with AnswerBook(path) as book:
+            assert book.chosen() == {"1": begun}
+
+
+def test_a_plan_has_nothing_to_see_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "human.csv").write_text("id,purpose,gain,why,predicted,confidence,label\n1,new gold,0.5,x,neg,0.6,\n")
+    assert "name the file with the rows: --pool FILE" in told(tmp_path / "human.csv", "--classes", "neg,pos")
 
 
 @pytest.mark.slow

@@ -131,11 +131,23 @@ def label_command(
     )
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
     with AnswerBook(kept, names, overlap=overlap, people=people) as answers:
-        answers.add(cards.ids, chosen=cards.chosen if cards.chosen is not None else not random)
+        _add(answers, cards, random)
         _serve(
             answers, cards, out or rows.with_name(f"{rows.stem}-answers.csv"), annotators=annotator, host=host,
             port=port, guideline=guideline, show_suggestion=show_suggestion,
         )  # fmt: skip
+
+
+def _add(book: "AnswerBook", cards: "Cards", random: bool) -> None:
+    """The rows to label; what may be made of their answers stays as it was said first."""
+    marks, known = cards.chosen or [not random] * len(cards.ids), book.chosen()
+    for id, mark in zip(cards.ids, marks, strict=True):
+        if known.get(id, mark) != mark:
+            was = "picked by a strategy" if known[id] else "one of a random sample"
+            raise UnderstudyError(
+                f"{book.path} has row {id!r} as {was}; give --random only where it was begun so, or name another --book"
+            )
+    book.add(cards.ids, chosen=marks)
 
 
 def _serve(

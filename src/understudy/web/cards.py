@@ -26,6 +26,8 @@ from understudy.web.pictures import Picture, picture
 
 # What select writes beside the id: of the row's story, not of the row.
 _ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", SHOWN}
+# What budget writes beside that; files of other columns may have such of their own.
+_PLANNED = {"purpose", "gain"}
 _LONGEST = 2_000
 """Characters of a field; a text is shown whole."""
 
@@ -75,7 +77,7 @@ class Cards:
         if text is None and image is None and fields is None:
             text = "text" if "text" in seen else _sentences(shown, seen)
         if fields is None:
-            fields = [] if text is not None or image is not None else seen
+            fields = [] if text is not None or image is not None or {*seen} <= _PLANNED else seen
         if not (text or image or fields):
             raise UnderstudyError(
                 f"{shown.path} has nothing to show beside ids and labels; name the file with the rows: --pool FILE"

@@ -124,6 +124,8 @@ def free_port(host: str, wanted: int) -> int:
 
 def _listening(host: str, port: int) -> socket.socket:
     """Open before anything is promised; connections wait until the server takes them."""
+    if not host.strip():  # which would be every address of the machine
+        raise UnderstudyError("no --host is named; leave it out, or name an address of this machine")
     # Named TCP, for asyncio sends at once (no Nagle) on such sockets alone: it is 40 ms for every response.
     listening = socket.socket(
         socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
