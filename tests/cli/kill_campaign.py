@@ -74,7 +74,7 @@ def check(out: Path, undisturbed: Path, by: str) -> None:
     assert weights[0] == weights[1]
     assert (out / "report.html").exists()
     with (out / "labelled.csv").open(newline="") as file:
-        assert all(NAMES[int(line["label"])] == truth(int(line["id"][1:])) for line in csv.DictReader(file))
+        assert all(line["label"] == truth(int(line["id"][1:])) for line in csv.DictReader(file))
     if by == "page":
         with AnswerBook(out / "answers.book") as book:
             assert sum(len(people) for people in book.given().values()) == BUDGET
