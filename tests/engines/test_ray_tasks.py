@@ -27,8 +27,8 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[RayTasks]:
     """One cluster for the whole file: it takes seconds to start."""
-    executor = us.ray("local", workers=2)
-    yield executor
+    assert list(us.ray("local", workers=1, cpus=2).map(abs, [-1])) == [(0, 1)], "as many cores as its workers take"
+    yield us.ray("local", workers=2)
     engine.shutdown()
 
 
@@ -68,6 +68,12 @@ def test_what_fails_is_a_result_and_ends_nobody_else(two_workers: RayTasks) -> N
         list(two_workers.map(fails, [2]))
     with pytest.raises(us.UnderstudyError, match="killed, twice"):
         list(two_workers.map(fails, [1]))
+
+
+def test_cells_that_fit_nowhere_are_refused_and_do_not_wait(two_workers: RayTasks) -> None:
+    for too_much in ({"cpus": 3.0}, {"gpus": 1.0}):
+        with pytest.raises(us.UnderstudyError, match="no node of the Ray cluster has them; ask for less"):
+            next(us.ray("local", **too_much).map(abs, [1]))
 
 
 def test_workers_have_one_thread_and_fetch_the_function_once(two_workers: RayTasks) -> None:

@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
+from math import ceil
 from typing import Any
 
 from understudy.arguments import checked
 from understudy.comparison.executors import Cell, Result, Results, answered, given_up, one_thread, opened
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, warn
 
 LOCAL = "local"
 # On the loopback; of 127.0.0.1 Ray would make the address that others reach this machine by.
@@ -52,7 +53,8 @@ class RayTasks:
         _ray()
 
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
-        engine = connected(self.address, self.workers)
+        engine = connected(self.address, None if self.workers is None else ceil(self.workers * self.cpus))
+        self._check_room(engine)
         task = engine.remote(_answer).options(
             num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=f"understudy {_name(function)}"
         )
@@ -85,6 +87,17 @@ class RayTasks:
                 with suppress(Exception):
                     engine.cancel(task_under_way, force=True)
 
+    def _check_room(self, engine: Any) -> None:
+        """Ray lets a task that fits nowhere wait, and says so in a log that nobody reads."""
+        nodes = [node for node in engine.nodes() if node["Alive"]]
+        there = [(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in nodes]
+        if any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in there):
+            return
+        asked = f"a cell takes {self.cpus:g} CPUs and {self.gpus:g} GPUs, and no node of the Ray cluster has them"
+        if all(node["NodeManagerAddress"].startswith("127.") for node in nodes):  # started here: it will not grow
+            raise UnderstudyError(f"{asked}; ask for less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
+        warn(f"{asked} yet; waiting for one that does")
+
     def _places(self, engine: Any) -> int:
         """Asked anew each time: clusters grow and shrink."""
         if self.workers is not None:
@@ -96,14 +109,14 @@ class RayTasks:
         return max(1, int(places + 1e-9))
 
 
-def connected(address: str | None = None, workers: int | None = None) -> Any:
-    """The package, connected to a cluster; one that is started here ends with this process."""
+def connected(address: str | None = None, cores: int | None = None) -> Any:
+    """The package, connected to a cluster; one that is started here, of so many cores, ends with this process."""
     engine = _ray()
     if engine.is_initialized():
         return engine
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address in (None, LOCAL) and not (address is None and os.environ.get("RAY_ADDRESS")):
-        options |= {"num_cpus": workers, "include_dashboard": False, **LOOPBACK}
+        options |= {"num_cpus": cores, "include_dashboard": False, **LOOPBACK}
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         engine.init(address=address, **options)
