@@ -69,7 +69,9 @@ def test_dawid_skene_is_that_of_all_votes(rules: bool, tmp_path: Path) -> None:
 def test_terms_are_those_of_all_texts(ngrams: int, most: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     words = np.array(["red", "green", "blue", "stone", "river", "old", "a", "über"])
-    texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(sum(SIZES) - 2)] + ["", "unique words here"]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(sum(SIZES) - 4)]
+    # Just as rare as is allowed, in two shards; and too rare.
+    texts = ["a rare pair", *texts, "", "unique words here", "a rare pair"]
     shards = write_shards(tmp_path / "pool", text=np.array(texts, dtype=object))
     terms, texts_with = terms_over(shards, "text", InProcess(), ngrams=ngrams, most=most, rarest=2)
     expected = choose_terms(texts, ngrams=ngrams, most=most, rarest=2)
@@ -90,6 +92,23 @@ def test_the_most_confident_are_those_that_training_would_keep(ties: bool, measu
         assert read_table(tmp_path / f"kept-{share}").columns["confident.kept"].tolist() == expected.tolist()
 
 
+def test_rows_without_a_label_are_not_among_the_most_confident(tmp_path: Path) -> None:
+    """Training leaves them out first: half of the others are kept, not half of all."""
+    rng = np.random.default_rng(4)
+    labels = np.where(rng.random(sum(SIZES)) < 0.4, -1, rng.integers(0, 3, sum(SIZES)))
+    sure = np.where(labels < 0, 0.99, rng.integers(4, 9, sum(SIZES)) / 10).astype(np.float32)
+    shards = write_shards(tmp_path / "pool", teacher_label=labels, teacher_confidence=sure)
+    kept = most_confident(shards, HOW, 0.5, InProcess())
+    us.map_shards(kept, tmp_path / "pool", tmp_path / "kept", progress=False)
+    said = np.flatnonzero(labels >= 0)
+    order = said[np.argsort(-sure[said], kind="stable")]
+    expected = np.isin(np.arange(sum(SIZES)), order[: round(0.5 * len(said))])
+    assert read_table(tmp_path / "kept").columns["confident.kept"].tolist() == expected.tolist()
+    nothing = write_shards(tmp_path / "none", teacher_label=0 * labels - 1, teacher_confidence=sure)
+    with pytest.raises(us.UnderstudyError, match="no row has a teacher's label"):
+        most_confident(nothing, HOW, 0.5, InProcess())
+
+
 def test_trust_measured_on_gold_is_sent_to_every_shard(tmp_path: Path) -> None:
     probs, gold = some_probs(), torch.from_numpy(some_probs(200))
     truth = torch.multinomial(gold.double(), 1, generator=torch.Generator().manual_seed(0)).squeeze(1)
@@ -105,6 +124,9 @@ def test_shards_without_labels_are_refused(tmp_path: Path) -> None:
     shards = write_shards(tmp_path / "pool", x=np.zeros((100, 2)))
     with pytest.raises(us.UnderstudyError, match="has no column of a teacher's labels"):
         class_counts(shards, HOW, InProcess())
+    votes = write_shards(tmp_path / "votes", teacher_votes=some_votes())
+    with pytest.raises(us.UnderstudyError, match="is a part; fit it first"):
+        class_counts(votes, Labelling(classes=3, votes="dawid_skene"), InProcess())
     with pytest.raises(us.UnderstudyError, match="has no column 'text'"):
         terms_over(shards, "text", InProcess(), ngrams=1, most=5, rarest=1)
 

@@ -10,7 +10,7 @@ Sums are taken in the order of the shards, whoever is first: they do not depend 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -39,6 +39,11 @@ def labels_of(table: Table, how: Labelling) -> Labels:
     labels = read_teacher(table, how)
     if labels is None:
         raise UnderstudyError(f"{table.path} has no column of a teacher's labels; label it first (understudy teach)")
+    if isinstance(labels, Votes) and how.votes in ("dawid_skene", "gold"):  # each shard's labels by a model of its own
+        raise UnderstudyError(
+            f"votes={how.votes!r} is fitted to all votes, and {table.path} is a part; fit it first (fit_votes_over, "
+            "us.fit_votes) and pass the model as votes="
+        )
     return labels
 
 
@@ -68,7 +73,7 @@ class VoteStep:
     model: DawidSkene | None
 
     def __call__(self, table: Table) -> VoteCounts:
-        labels = labels_of(table, self.how)
+        labels = labels_of(table, replace(self.how, votes="majority"))
         if not isinstance(labels, Votes):
             raise UnderstudyError(f"{table.path} holds {labels.title}; Dawid–Skene weighs votes")
         return VoteCounts.of(labels.votes, labels.classes, self.model)
@@ -141,7 +146,8 @@ class Confidences:
     depth: int
 
     def __call__(self, table: Table) -> Array:
-        keys = confidence_keys(labels_of(table, self.how), self.measure)
+        keys, labelled = confidence_keys(labels_of(table, self.how), self.measure)
+        keys = keys[labelled]
         above = np.uint64(16 * (4 - self.depth))
         if self.depth:
             keys = keys[keys >> above == np.uint64(self.prefix)]
@@ -149,12 +155,13 @@ class Confidences:
         return np.bincount(digit.astype(np.int64), minlength=1 << 16)
 
 
-def confidence_keys(labels: Labels, measure: str) -> Array:
-    """Confidences as whole numbers in the same order, the sign bit turned or all bits of what is negative."""
+def confidence_keys(labels: Labels, measure: str) -> tuple[Array, Array]:
+    """Confidences as whole numbers in the same order, the sign bit turned or all bits of what is negative; and which
+    rows have a label at all: training leaves the others out, and so does the ranking."""
     values = labels.confidence(measure)
     values = -values if measure == "entropy" else values
     bits = (values.double().numpy() + 0.0).view(np.int64)  # −0 is 0
-    return np.where(bits < 0, ~bits, bits | np.int64(-(2**63))).view(np.uint64)
+    return np.where(bits < 0, ~bits, bits | np.int64(-(2**63))).view(np.uint64), labels.labelled().numpy()
 
 
 @dataclass(frozen=True)
@@ -169,9 +176,9 @@ class Kept:
     """By file: how many of its labels with just that key are."""
 
     def __call__(self, table: Table) -> Columns:
-        keys = confidence_keys(labels_of(table, self.how), self.measure)
-        tied = keys == np.uint64(self.last)
-        kept = (keys > np.uint64(self.last)) | (tied & (tied.cumsum() <= self.ties[table.path.name]))
+        keys, labelled = confidence_keys(labels_of(table, self.how), self.measure)
+        tied = labelled & (keys == np.uint64(self.last))
+        kept = (labelled & (keys > np.uint64(self.last))) | (tied & (tied.cumsum() <= self.ties[table.path.name]))
         return {"confident.kept": kept.astype(np.float32)}
 
 
@@ -190,13 +197,17 @@ def most_confident(
         raise UnderstudyError(
             f"confident(share={share}, measure={measure!r}): a share, and one of {', '.join(MEASURES)}"
         )
-    left, prefix = max(1, round(share * shards.rows)), 0
+    left, prefix = 0, 0
     by_shard: list[Array] = []
     digit = 0
     for depth in range(4):
         found = gathered(executor, OnTable(Confidences(how, measure, prefix, depth), columns), shards)
         by_shard = [counts for _, counts in found]
         falling = np.sum(by_shard, axis=0)[::-1].cumsum()
+        if depth == 0:
+            if not falling[-1]:
+                raise UnderstudyError(f"{shards.path}: no row has a teacher's label (all are −1); label some")
+            left = max(1, round(share * int(falling[-1])))
         place = int(np.searchsorted(falling, left))
         digit = (1 << 16) - 1 - place
         left -= int(falling[place - 1]) if place else 0
