@@ -1,6 +1,7 @@
 """Passes over shards: order and ids, interruption, what is refused."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import understudy as us
 from shard_pools import write_pool
 from understudy.comparison.executors import InProcess, Processes
-from understudy.sharded.map_shards import PASS, UNFINISHED, inspect_pass
+from understudy.sharded.map_shards import PASS, UNFINISHED, PassFolder, inspect_pass
 from understudy.sharded.shards import gathered, list_shards
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.tables.table import read_table
@@ -73,9 +74,60 @@ def test_an_interrupted_pass_goes_on_and_does_nothing_twice(tmp_path: Path) -> N
         us.map_shards(function, tmp_path / "pool", tmp_path / "out", progress=False)
     asked = (tmp_path / "asked").read_text().split()
     assert asked == [f"part-00{number}.parquet" for number in (0, 1, 2, 2, 3)]
+    assert not (tmp_path / "out" / UNFINISHED).exists()
     us.map_shards(function, tmp_path / "pool", tmp_path / "again", progress=False)
     for file in (tmp_path / "again").glob("[!._]*"):
         assert (tmp_path / "out" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_shard_that_is_recorded_but_gone_is_made_again(tmp_path: Path) -> None:
+    write_pool(tmp_path / "pool", [3, 5, 1, 4])
+    function = Stops(tmp_path)
+    (tmp_path / "stop").touch()
+    with pytest.raises(us.UnderstudyError, match="not now"):
+        us.map_shards(function, tmp_path / "pool", tmp_path / "out", progress=False)
+    (tmp_path / "out" / "00001.parquet").unlink()
+    (tmp_path / "stop").unlink()
+    us.map_shards(function, tmp_path / "pool", tmp_path / "out", progress=False)
+    assert len(read_table(tmp_path / "out")) == 13 and all(
+        found.problem is None for found in inspect_pass(tmp_path / "out")
+    )
+
+
+def test_nothing_is_recorded_before_it_is_in_its_place(tmp_path: Path) -> None:
+    write_pool(tmp_path / "pool", [3, 5])
+    folder = PassFolder(tmp_path / "out", list_shards(tmp_path / "pool"))
+    folder.path.mkdir()
+    folder.open({"shards": "some"})
+    folder.file(folder.shards[0]).write_bytes(b"of a process that was killed")
+    with pytest.raises(FileNotFoundError):
+        folder.take_over(folder.shards[0], {"checksum": "0123456789abcdef", "rows": 3, "summary": {}})
+    assert [shard.number for shard in folder.missing()] == [0, 1]
+
+
+def test_a_shard_of_other_rows_than_were_counted_is_refused(tmp_path: Path) -> None:
+    write_pool(tmp_path / "pool", [3, 5])
+    shards = list_shards(tmp_path / "pool")
+    write_pool(tmp_path / "pool", [3, 6])
+    with pytest.raises(us.UnderstudyError, match="has 6 rows now and had 5"):
+        shards[1].read()
+
+
+@pytest.mark.parametrize("change", ["replaced", "gone"])
+def test_a_pool_that_changes_under_a_pass_makes_none(change: str, tmp_path: Path) -> None:
+    """Of the same size and rows: whoever had read it before would not know."""
+    write_pool(tmp_path / "pool", [3, 5, 4])
+    file = tmp_path / "pool" / "part-000.parquet"
+    other = write_pool(tmp_path / "other", [3, 5, 4], seed=1) and tmp_path / "other" / file.name
+
+    def changing(table: Any) -> dict[str, Any]:
+        if "002" in table.path.name:
+            file.write_bytes(other.read_bytes()) if change == "replaced" else file.unlink()
+        return doubled(table)
+
+    with pytest.raises(us.UnderstudyError, match="was changed while it was passed over"):
+        us.map_shards(changing, tmp_path / "pool", tmp_path / "out", progress=False)
+    assert [found.problem is not None for found in inspect_pass(tmp_path / "out")] == [False, True], "not finished"
 
 
 def test_other_work_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -83,6 +135,9 @@ def test_other_work_is_not_gone_on_with(tmp_path: Path) -> None:
     us.map_shards(doubled, tmp_path / "pool", tmp_path / "out", progress=False)
     with pytest.raises(us.UnderstudyError, match=r"another function \(another run, function or option\)"):
         us.map_shards(Stops(tmp_path), tmp_path / "pool", tmp_path / "out", progress=False)
+    os.utime(tmp_path / "pool" / "part-001.parquet", ns=(0, 0))  # another file of the same name and size
+    with pytest.raises(us.UnderstudyError, match=r"another shards \(the files have changed\)"):
+        us.map_shards(doubled, tmp_path / "pool", tmp_path / "out", progress=False)
     write_pool(tmp_path / "pool", [3, 6])
     with pytest.raises(us.UnderstudyError, match=r"another shards \(the files have changed\)"):
         us.map_shards(doubled, tmp_path / "pool", tmp_path / "out", progress=False)

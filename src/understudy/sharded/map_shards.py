@@ -128,10 +128,13 @@ class PassFolder:
         if stored.get("finished"):
             stored = read_sealed(file, format=FORMAT, cure="remove the folder to make the pass again")
         check_same(stored["settings"], settings, self.path, hints=HINTS)
+        if stored["finished"]:  # killed, perhaps, before this was gone
+            shutil.rmtree(self.staging, ignore_errors=True)
+            return True
         self.staging.mkdir(exist_ok=True)
         for leftover in self.staging.glob(f"*{self.suffix}"):
             leftover.unlink()
-        return bool(stored["finished"])
+        return False
 
     def missing(self) -> list[Shard]:
         open_ones = {number for (number,) in self.done.missing([(shard.number,) for shard in self.shards])}
@@ -215,6 +218,7 @@ def run_pass(
             for number, record in results:
                 folder.take_over(left[number], record)
                 bar.advance(f"{left[number].path.name}: {record['rows']} rows")
+        shards.check_unchanged(settings["shards"])
         return folder.finish(settings)
 
 

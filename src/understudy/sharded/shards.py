@@ -70,6 +70,19 @@ class Shards(Sequence[Shard]):
         """Changes where a file does: by name, size and time of change, not by a look into it."""
         return fingerprint([_seen(shard.path) for shard in self])
 
+    def check_unchanged(self, before: str) -> None:
+        """Whether the files still are what this fingerprint was taken of."""
+        try:
+            now = [shard.path.again() if isinstance(shard.path, RemoteFile) else shard.path for shard in self]
+            same = fingerprint([_seen(file) for file in now]) == before
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise UnderstudyError(
+                f"{self.path} was changed while it was passed over, so that shards of two states are mixed; pass over "
+                "it again into a new folder"
+            )
+
 
 def _seen(file: File) -> tuple[str, int, int | str]:
     if isinstance(file, RemoteFile):
