@@ -61,5 +61,6 @@ def memory() -> Iterator[Any]:
 
     fs = fsspec.filesystem("memory", use_listings_cache=False)
     fs.store.clear()
+    fs.pseudo_dirs[:] = [""]  # folders that it remembers would take what is put in their place into themselves
     yield fs
     fs.store.clear()

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli import over_shards, shared
+from understudy.errors import shown
 from understudy.store.files import check_new_file
 
 SUFFIXES = (".parquet", ".jsonl", ".npz")
@@ -75,4 +76,4 @@ def teach_command(
             function, shards, out, executor=executor, columns=given.columns, title="teach", progress=not quiet,
             named=labels_only,
         )  # fmt: skip
-    typer.echo(f"{rows} rows labelled: {out}")
+    typer.echo(shown(f"{rows} rows labelled: {out}"))

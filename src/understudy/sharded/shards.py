@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 
 from understudy.comparison.executors import Executor
 from understudy.errors import UnderstudyError
-from understudy.store.remote import RemoteFile
+from understudy.store.remote import RemoteFile, address_of
 from understudy.store.settings import fingerprint
 from understudy.tables.readers.parquet import read_footers
 from understudy.tables.readers.source import File
@@ -92,6 +92,9 @@ def _seen(file: File) -> tuple[str, int, int | str]:
 
 
 def is_sharded(path: Path) -> bool:
+    """Whether this is a folder of .parquet files, here or at an address."""
+    if remote := parquet_at(path):
+        return remote[0].address != address_of(path)
     return path.is_dir() and bool(shards_of(path))
 
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -128,7 +129,11 @@ def reaching(address: str) -> Iterator[None]:
 def tag_of(info: Mapping[str, Any]) -> str:
     """What changes whenever the content does: the storage's own tag, or else all that it tells."""
     tag = info.get("ETag") or info.get("etag")
-    return str(tag).strip('"') if tag else f"{info['size']} {info.get('created')} {info.get('mtime')}"
+    if tag:
+        return str(tag).strip('"')
+    # A listing has a time as a number where the file alone has it as a date.
+    times = (info.get("created"), info.get("mtime"))
+    return " ".join(map(str, (info["size"], *(t.timestamp() if isinstance(t, datetime) else t for t in times))))
 
 
 @dataclass(frozen=True)

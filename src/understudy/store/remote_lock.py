@@ -94,7 +94,7 @@ def _owner(content: bytes | None) -> str:
         said = f"{owner['who']} on {owner['host']}, process {owner['process']}, since {owner['since']}"
         return said + (", which runs no more" if _is_gone(owner) else "")
     except (ValueError, KeyError, TypeError):
-        return "unknown"
+        return "unknown, perhaps the lock of a local folder that was copied there"
 
 
 def _machine() -> str:
