@@ -74,6 +74,7 @@ def test_a_mistake_is_told_once(asked: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_one_that_fails_ends_all_and_the_run_goes_on(asked: list[str], tmp_path: Path) -> None:
     out, said = tmp_path / "run", tmp_path / "said"
 

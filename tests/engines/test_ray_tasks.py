@@ -51,6 +51,7 @@ def test_cells_come_back_and_a_lost_one_is_run_again(two_workers: RayTasks, tmp_
     assert {number for number, _ in found[-2:]} == {1, 2}, "when the others are done"
 
 
+@pytest.mark.slow
 def test_what_fails_is_a_result_and_ends_nobody_else(two_workers: RayTasks) -> None:
     def fails(cell: int) -> int:
         if cell == 1:
@@ -92,6 +93,7 @@ def test_workers_have_one_thread_and_fetch_the_function_once(two_workers: RayTas
         assert sorted(calls) == list(range(1, len(calls) + 1)), "one object for all cells of a worker"
 
 
+@pytest.mark.slow
 def test_the_same_table_as_in_one_process(two_workers: RayTasks) -> None:
     gold, pool, _ = world("soft")
     told: Any = {**FAST, "seeds": 2, "pretrain_epochs": 1}

@@ -62,7 +62,7 @@ def _unlock(address: str) -> None:
     assert "which runs no more" in _cli("unlock", address)
 
 
-@pytest.mark.parametrize("kill", [("renamed", 5), ("before a step", 8)])
+@pytest.mark.parametrize("kill", [("renamed", 5), pytest.param(("before a step", 8), marks=pytest.mark.slow)])
 def test_a_killed_training_goes_on_elsewhere_to_the_same_bits(s3: Any, tmp_path: Path, kill: tuple[str, int]) -> None:
     _train(tmp_path / "run")
     assert forked(lambda: _train("s3://bucket/run"), kill) is None
@@ -267,6 +267,7 @@ def _commands(source: str, out: str) -> None:
     _cli("select", f"{out}/run", f"{source}/pool", "-n", 5, "--labelled", f"{source}/gold.csv", "--out", f"{out}/b.csv")
 
 
+@pytest.mark.slow
 def test_commands_on_a_bucket_give_the_bits_of_local_files(s3: Any, tmp_path: Path) -> None:
     _write_files(tmp_path / "data")
     s3.put(str(tmp_path / "data"), "bucket/data", recursive=True)

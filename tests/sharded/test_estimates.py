@@ -56,7 +56,10 @@ def test_dawid_skene_is_that_of_all_votes(rules: bool, tmp_path: Path) -> None:
         votes = np.where(votes == np.arange(4) % 3, votes, -1).astype(np.int32)
     shards = write_shards(tmp_path / "pool", teacher_votes=votes)
     whole = fit_dawid_skene(torch.from_numpy(votes), 3)
-    found = [fit_votes_over(shards, HOW, executor) for executor in (InProcess(), Processes(2))]
+    # Processes are started for every step: once is enough.
+    found = [
+        fit_votes_over(shards, HOW, executor) for executor in (InProcess(), InProcess() if rules else Processes(2))
+    ]
     assert whole.abstentions == found[0].abstentions == rules
     torch.testing.assert_close(found[0].confusion, whole.confusion, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found[0].posterior_of(torch.from_numpy(votes)), whole.posterior, rtol=1e-9, atol=1e-12)

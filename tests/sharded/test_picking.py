@@ -77,6 +77,7 @@ def test_refreshes_are_passes_and_change_nothing(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "_bounds").exists()
 
 
+@pytest.mark.slow
 def test_the_draws_have_the_chances_of_the_plain_algorithm(tmp_path: Path) -> None:
     """Every ordered outcome of k-means++ on five rows in three shards, against its probability in closed form."""
     hidden = torch.tensor([[0.0, 1.0], [2.0, 0.5], [-1.0, 3.0], [0.5, 0.5], [-2.0, -1.0]])
