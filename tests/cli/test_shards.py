@@ -101,3 +101,8 @@ def test_what_is_refused(folder: Path) -> None:
     (folder / "gold.csv").write_text("id,label\nr3 ,1\n")
     told = ["select", "run", "pool", "-n", 3, "--labelled", "gold.csv", "--out", "b.csv", "--quiet"]
     assert "spaces" in understudy(*told, code=2)
+    twice = np.array(["a", "b", "c", "a"], dtype=object)
+    write_pool(folder / "twice", [2, 2], id=twice)
+    (folder / "gold.csv").write_text("id,label\na,1\n")
+    told[2] = "twice"
+    assert "two shards hold id 'a'" in understudy(*told, code=2)

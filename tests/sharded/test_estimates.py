@@ -134,14 +134,15 @@ def test_shards_without_labels_are_refused(tmp_path: Path) -> None:
         terms_over(shards, "text", InProcess(), ngrams=1, most=5, rarest=1)
 
 
-@pytest.mark.parametrize("form", ["teacher_probs", "teacher_label", "one-hot"])
+@pytest.mark.parametrize("form", ["teacher_probs", "teacher_label", "one-hot", "one shard one-hot"])
 def test_an_audit_of_shards_is_that_of_the_pool(form: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     truth = rng.integers(0, 3, sum(SIZES) + 80)
     probs = rng.dirichlet(np.ones(3), len(truth)) * 0.6 + 0.4 * np.eye(3)[truth]
     named = torch.from_numpy(probs.argmax(1))
-    if form == "one-hot":
-        probs = np.eye(3)[named]
+    if "one-hot" in form:
+        certain = slice(None) if form == "one-hot" else slice(80, 80 + SIZES[0])
+        probs[certain] = np.eye(3)[named[certain]]
     probs = probs.astype(np.float32)
     name, column, labels = (
         ("teacher_label", named.numpy(), us.Hard(named, classes=3)) if form == "teacher_label"

@@ -54,14 +54,14 @@ def test_the_picks_of_the_whole_pool(name: str, labelled: list[int], tmp_path: P
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_ties_and_duplicates_all_rows_are_had(name: str, tmp_path: Path) -> None:
-    arrays = some_arrays(50, duplicates=True)
-    parts = scored(tmp_path, [20, 20, 10], arrays)
-    nothing = torch.zeros(0, dtype=torch.long)
-    found = select_from(parts, name, 50, labelled=nothing, seed=1, executor=InProcess(), scratch=tmp_path)
-    assert sorted(found.tolist()) == list(range(50))
+@pytest.mark.parametrize("labelled", [[], [2, 19, 20, 44]], ids=["nothing labelled", "some labelled"])
+def test_with_ties_and_duplicates_all_rows_are_had(name: str, labelled: list[int], tmp_path: Path) -> None:
+    arrays, taken = some_arrays(50, duplicates=True), torch.tensor(labelled, dtype=torch.long)
+    parts, n = scored(tmp_path, [20, 20, 10], arrays), 50 - len(labelled)
+    found = select_from(parts, name, n, labelled=taken, seed=1, executor=InProcess(), scratch=tmp_path)
+    assert sorted(found.tolist()) == sorted(set(range(50)) - set(labelled))
     if name in ("random", "confidence", "margin", "entropy"):
-        assert found.tolist() == us.select(name, 50, **arrays, seed=1).tolist()  # type: ignore[arg-type]
+        assert found.tolist() == us.select(name, n, **arrays, labelled=taken, seed=1).tolist()  # type: ignore[arg-type]
 
 
 def test_refreshes_are_passes_and_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
