@@ -140,6 +140,7 @@ def test_an_error_of_one_ends_all() -> None:
     first, second = together(work, 2)
     assert "row 7 is broken" in str(second)
     assert "another process of this training has ended" in str(first) and "resume" in str(first)
+    assert ".cc:" not in str(first), "no line of somebody's source"
 
 
 def test_an_error_of_what_is_done_once_is_everybodys() -> None:

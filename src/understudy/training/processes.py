@@ -9,6 +9,7 @@ works, and which breaks at once, for all, where one process fails or dies. Tenso
 was there.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,8 +33,9 @@ class ProcessEnded(UnderstudyError):
     """Another process of the training failed or died; its own message says why."""
 
     def __init__(self, cause: BaseException) -> None:
+        reason = re.sub(r"^\[\S*\] ", "", first_line(cause))  # without the place in gloo's source
         super().__init__(
-            f"another process of this training has ended ({first_line(cause)}); what was checkpointed is on the disk: "
+            f"another process of this training has ended ({reason}); what was checkpointed is on the disk: "
             "go on with resume=True (--resume)"
         )
 
