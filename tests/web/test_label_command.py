@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,9 @@ def test_ctrl_c_ends_it_and_writes_the_answers(rows: Path, tmp_path: Path) -> No
         book.add(["1", "2"])
         book.answer("2", "neg", annotator="ann")
     command = [sys.executable, "-m", "understudy", "label", str(rows), "--port", "0", "--annotator", "ann"]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Where the tests themselves were put into the background, Ctrl-C is ignored, and a program inherits that.
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeds)
     assert started.stdout is not None
     while "Ctrl-C" not in started.stdout.readline():
         assert started.poll() is None

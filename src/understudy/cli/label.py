@@ -185,9 +185,9 @@ def _serve(
     typer.echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is kept in {book.path}")
     for name, url in server.urls.items():
         typer.echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
-    typer.echo("Ctrl-C ends it.")
     try:
         with server:
+            typer.echo("Ctrl-C ends it.")  # from here on
             while left and not book.wait(60):
                 pass
             if left:
