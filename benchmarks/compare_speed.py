@@ -18,7 +18,7 @@ from experiments.data import images
 
 import understudy as us
 from benchmarks.figures import Figure, main
-from understudy.comparison.executors import usable_cores
+from understudy.parallel.executors import usable_cores
 
 METHODS = ("slam", "weighted", "forward")  # beside gold only, vanilla and confident, which are always there
 SEEDS, GOLD, POOL, TEST, EPOCHS = 5, 300, 2_000, 1_000, 20

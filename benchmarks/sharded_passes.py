@@ -25,14 +25,14 @@ import numpy as np
 import torch
 
 import understudy as us
-from understudy.comparison.executors import InProcess
-from understudy.engines.ray_tasks import connected
-from understudy.sharded.map_shards import Made, run_pass
-from understudy.sharded.shards import list_shards
-from understudy.sharded.students import Classes, Predict, StudentOnTables
+from understudy.io.read import load_featuriser
+from understudy.io.table import read_table
+from understudy.parallel.executors import InProcess
+from understudy.parallel.map_shards import Made, run_pass
+from understudy.parallel.ray_tasks import connected
+from understudy.parallel.shards import list_shards
+from understudy.parallel.students import Classes, Predict, StudentOnTables
 from understudy.store.arrow import to_parquet
-from understudy.tables.read import load_featuriser
-from understudy.tables.table import read_table
 
 SHARDS, ROWS, WIDTH, CLASSES = 200, 2_000, 64, 10
 PROGRAM = [sys.executable, "-m", "understudy"]

@@ -30,7 +30,7 @@ from experiments.alternatives_data import SETTINGS, unavailable
 from experiments.alternatives_methods import METHODS, NEED_PEERS, OURS, REFERENCES, RIVALS, Case
 from experiments.alternatives_page import Cell, page
 from experiments.table import publish
-from understudy.comparison.executors import Processes
+from understudy.parallel.executors import Processes
 from understudy.store.files import read_json, write_json
 
 SEEDS = 3

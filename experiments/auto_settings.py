@@ -28,9 +28,9 @@ import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
 from understudy.comparison.cells import alone, candidates
-from understudy.comparison.executors import Processes
 from understudy.comparison.interval import Interval, percent, signed
 from understudy.comparison.outcome import GOLD_ONLY
+from understudy.parallel.executors import Processes
 from understudy.store.files import read_json, write_json
 from understudy.training.recipe import Recipe
 

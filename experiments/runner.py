@@ -20,8 +20,8 @@ from experiments.experiment import Experiment
 from experiments.kept import kept_in
 from experiments.schedule import Job, Schedule, Setting, cells_of, settings_of
 from experiments.sweep import Cell, key
-from understudy.comparison.executors import Executor, Processes
 from understudy.errors import UnderstudyError
+from understudy.parallel.executors import Executor, Processes
 from understudy.store.files import write_json
 
 WORK = Path("runs/reproduce")

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import torch
 
-from understudy.comparison.executors import Processes
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
+from understudy.parallel.executors import Processes
 from understudy.store.files import write_text
 
 Job = TypeVar("Job")

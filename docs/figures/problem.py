@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 import understudy as us
-from understudy.featurise.featuriser import FeatureOptions
+from understudy.features.featuriser import FeatureOptions
 from understudy.samples.tickets import CLASSES, make_tickets, write_tickets
 
 ACROSS = 50

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from understudy.data.examples import Gold, Pool
     from understudy.data.rows import mapped_rows
     from understudy.data.splits import Splits, cross_fit, cross_fitted_alpha, split
-    from understudy.engines.ray_tasks import ray
     from understudy.errors import UnderstudyError, UnderstudyWarning
     from understudy.hf.text import text
     from understudy.inference.export import export
     from understudy.inference.passes import evaluate
     from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
+    from understudy.io.read import read_examples
     from understudy.labels.forms import Hard, Soft
     from understudy.labels.llm.answers import read_answers
     from understudy.labels.reliability import Reliability
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from understudy.maths.alignment.aligner import alignment
     from understudy.methods import METHODS
     from understudy.objective import Objective
-    from understudy.sharded.map_shards import map_shards
+    from understudy.parallel.map_shards import map_shards
+    from understudy.parallel.ray_tasks import ray
     from understudy.store.remote_lock import unlock
-    from understudy.tables.read import read_examples
     from understudy.training.callbacks import Callback
     from understudy.training.defaults import suitable_student
     from understudy.training.ema import EMA
@@ -125,7 +125,7 @@ _HOMES = {
     "data.examples": "Gold Pool",
     "data.rows": "mapped_rows",
     "data.splits": "Splits cross_fit cross_fitted_alpha split",
-    "engines.ray_tasks": "ray",
+    "parallel.ray_tasks": "ray",
     "errors": "UnderstudyError UnderstudyWarning",
     "hf.text": "text",
     "inference.export": "export",
@@ -142,9 +142,9 @@ _HOMES = {
     "maths.alignment.aligner": "alignment",
     "methods": "METHODS",
     "objective": "Objective",
-    "sharded.map_shards": "map_shards",
+    "parallel.map_shards": "map_shards",
     "store.remote_lock": "unlock",
-    "tables.read": "read_examples",
+    "io.read": "read_examples",
     "training.callbacks": "Callback",
     "training.defaults": "suitable_student",
     "training.ema": "EMA",

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.tables.read import read_examples
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
+from understudy.io.read import read_examples
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import CLASSES, Behaviour, ChatServer
@@ -74,7 +74,7 @@ def test_labels_that_train_takes(folder: Path) -> None:
 
 
 def _text() -> Any:
-    from understudy.featurise.featuriser import FeatureOptions
+    from understudy.features.featuriser import FeatureOptions
 
     return FeatureOptions(text="message")
 

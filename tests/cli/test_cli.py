@@ -15,9 +15,9 @@ import understudy as us
 from understudy import cli
 from understudy.cli.shared import RECIPE_FIELDS
 from understudy.errors import UnderstudyWarning
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 from understudy.store import console
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
 from understudy.training.recipe import known
 
 CLASSES = 3
@@ -76,7 +76,7 @@ def test_train_then_predict(folder: Path) -> None:
 
 def test_same_as_calling_the_library(folder: Path) -> None:
     train("--method", "weighted", "--seed", "3", "--pretrain", "1")
-    from understudy.tables.read import read_examples
+    from understudy.io.read import read_examples
 
     examples = read_examples(gold="gold.parquet", pool="pool.parquet")
     run = us.train(

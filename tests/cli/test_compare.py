@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
-from understudy.tables.write import write_table
+from understudy.io.write import write_table
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.tables.write import write_table
+from understudy.io.write import write_table
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ import understudy as us
 from understudy import cli
 from understudy.cli.shared import RECIPE_FIELDS
 from understudy.cli.training import TrainRequest, run_training
-from understudy.featurise.featuriser import Featuriser
+from understudy.features.featuriser import Featuriser
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 from understudy.store.seal import unsealed
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
 
 WORDS = {"neg": ["bad", "dull", "awful"], "pos": ["good", "fine", "great"]}
 

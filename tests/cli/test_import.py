@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.tables.read import read_examples
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
+from understudy.io.read import read_examples
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 
 ROWS = 40
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from three_blobs import labels, points
 from understudy import cli
-from understudy.tables.read import read_examples
-from understudy.tables.table import read_table
-from understudy.tables.write import write_table
+from understudy.io.read import read_examples
+from understudy.io.table import read_table
+from understudy.io.write import write_table
 
 NAMES = np.array(["ape", "bee", "cat"], dtype=object)
 

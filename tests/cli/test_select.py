@@ -16,8 +16,8 @@ from understudy import active, cli
 from understudy.acquisition.select import select
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.active import score
-from understudy.tables.read import read_examples
-from understudy.tables.write import write_table
+from understudy.io.read import read_examples
+from understudy.io.write import write_table
 
 ROWS = 90
 

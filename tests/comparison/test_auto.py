@@ -13,8 +13,8 @@ import torch
 import understudy as us
 from understudy.comparison.auto import Pilot, _choice, candidates, why_chosen
 from understudy.comparison.cells import alone
-from understudy.comparison.executors import InProcess
 from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
 from understudy.training.recipe import Recipe
 

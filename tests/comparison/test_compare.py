@@ -20,8 +20,8 @@ from understudy.comparison import cells as comparison_cells
 from understudy.comparison import executors
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.compare import CompareFolder
-from understudy.comparison.executors import Executor, InProcess, Processes
 from understudy.comparison.outcome import Comparison
+from understudy.parallel.executors import Executor, InProcess, Processes
 from understudy.store.files import locked
 from understudy.training.recipe import Recipe
 

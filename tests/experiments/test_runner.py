@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from experiments import plot, registry, results, runner
 from understudy.cli import app
 from understudy.cli import reproduce as command
-from understudy.comparison.executors import InProcess, Processes
 from understudy.errors import UnderstudyError
+from understudy.parallel.executors import InProcess, Processes
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
 from understudy.data import memory
-from understudy.featurise.featuriser import FeatureOptions
-from understudy.tables.read import read_examples
-from understudy.tables.readers import parquet
-from understudy.tables.table import read_table
+from understudy.features.featuriser import FeatureOptions
+from understudy.io.read import read_examples
+from understudy.io.readers import parquet
+from understudy.io.table import read_table
 
 FREE = 2 << 20
 """What the machine is said to have left, so that 10 MB are as absurd as 100 GB."""

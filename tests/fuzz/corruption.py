@@ -29,8 +29,8 @@ from fuzz.damage import damaged
 from understudy import cli
 from understudy.active import Loop
 from understudy.inference.passes import predict
-from understudy.tables.read import rows_for
-from understudy.tables.table import read_table
+from understudy.io.read import rows_for
+from understudy.io.table import read_table
 from understudy.training.state import Checkpoints
 
 GENERATOR = torch.Generator().manual_seed(0)

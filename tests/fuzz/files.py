@@ -12,8 +12,8 @@ from fuzz.content import spoil
 from fuzz.damage import damaged
 from fuzz.good import GOLD, SUFFIXES, Cells, Sample, check_examples, good_sample, must_refuse, write_cells
 from fuzz.harness import Family
-from understudy.tables.read import Examples, read_examples
-from understudy.tables.table import read_table
+from understudy.io.read import Examples, read_examples
+from understudy.io.table import read_table
 
 
 def read_pool(sample: Sample, path: Path) -> Examples:

@@ -18,8 +18,8 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, as_rows
-from understudy.featurise.featuriser import FeatureOptions
-from understudy.tables.read import Examples
+from understudy.features.featuriser import FeatureOptions
+from understudy.io.read import Examples
 
 Cells = dict[str, list[Any]]
 ROWS, GOLD = 12, 6

@@ -13,8 +13,8 @@ from PIL import Image
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.featuriser import FeatureOptions
-from understudy.tables.read import read_examples
+from understudy.features.featuriser import FeatureOptions
+from understudy.io.read import read_examples
 
 MODES = ["L", "RGB", "RGBA", "1", "P", "CMYK", "I;16", "F", "LA"]
 FORMATS = ["PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM"]

@@ -16,9 +16,9 @@ import understudy as us
 from fuzz.damage import damaged
 from fuzz.good import write_cells
 from understudy import cli
+from understudy.io.read import rows_for
+from understudy.io.table import read_table
 from understudy.store.seal import unsealed
-from understudy.tables.read import rows_for
-from understudy.tables.table import read_table
 
 TRAIN = "--method vanilla --epochs 1 --lr 0.05 --quiet --seed 3"
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.featurise.images import image_files
+from understudy.features.images import image_files
+from understudy.io.read import read_examples
+from understudy.io.table import read_table
 from understudy.store.seal import unsealed
-from understudy.tables.read import read_examples
-from understudy.tables.table import read_table
 
 X, Y = torch.zeros(3, 2), torch.tensor([0, 1, 0])
 

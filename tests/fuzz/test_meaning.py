@@ -64,6 +64,6 @@ FOUND_IN = {
 def test_a_mistake_in_reading_is_seen(mistake: str, tmp_path: Path) -> None:
     place, wrong = MISTAKES[mistake]
     tally = Tally(Counter(), [])
-    with mock.patch(f"understudy.tables.{place}", wrong):
+    with mock.patch(f"understudy.io.{place}", wrong):
         run_world(FOUND_IN[mistake], tmp_path / "world", tally)
     assert tally.silent, f"{mistake}: {tally}"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fuzz.damage import damaged
 from fuzz.good import check_examples
-from understudy.featurise.featuriser import FeatureOptions
-from understudy.tables.read import read_examples
+from understudy.features.featuriser import FeatureOptions
+from understudy.io.read import read_examples
 
 HEADER = ["id", "text", "teacher_label"]
 CELLS = [

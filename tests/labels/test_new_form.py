@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import understudy as us
+from understudy.io.read import read_examples
+from understudy.io.write import write_table
 from understudy.labels.base import Column, Columns, ReadOptions
 from understudy.labels.forms import COLUMNS, FORMS, named_columns
 from understudy.labels.soft import Distribution
 from understudy.report.figures import measure_teacher
-from understudy.tables.read import read_examples
-from understudy.tables.write import write_table
 
 NAMES = ["ape", "bee", "cat"]
 

@@ -9,8 +9,8 @@ from scipy import sparse
 
 import understudy as us
 from three_blobs import CLASSES, FAST, Items, labels, points, student, world
-from understudy.comparison.executors import InProcess
 from understudy.methods.reconciled import Reconcile, cross_fit, default_members
+from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.reconcile import reconciled_pool
 from understudy.store.settings import fingerprint

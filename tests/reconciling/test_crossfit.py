@@ -11,7 +11,7 @@ from torch import Tensor
 
 import understudy as us
 from three_blobs import CLASSES, RECIPE, student, world
-from understudy.comparison.executors import InProcess
+from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Fold, Trained
 from understudy.training.recipe import Recipe

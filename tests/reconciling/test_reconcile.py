@@ -11,9 +11,9 @@ from torch import Tensor
 
 import understudy as us
 from three_blobs import CLASSES, RECIPE, labels, points, student, world
-from understudy.comparison.executors import InProcess
 from understudy.maths.opinion_pool import fit_opinion_pool, held_out
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.parallel.executors import InProcess
 from understudy.reconciling import crossfit as asked
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Neighbours, Trained, worth

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from shard_pools import write_pool, write_run
 from understudy.cli import app
+from understudy.io.table import read_table
 from understudy.store.arrow import to_parquet
-from understudy.tables.table import read_table
 
 
 def understudy(*words: Any, code: int = 0) -> str:

@@ -287,9 +287,9 @@ def test_commands_on_a_bucket_give_the_bits_of_local_files(s3: Any, tmp_path: Pa
 
 
 def test_a_pool_is_read_where_it_lies_and_only_what_is_asked_for(s3: Any, tmp_path: Path) -> None:
+    from understudy.io.mapped import map_column
+    from understudy.io.table import read_table
     from understudy.store.remote import remote_files
-    from understudy.tables.mapped import map_column
-    from understudy.tables.table import read_table
 
     _write_files(tmp_path)
     s3.put(str(tmp_path / "pool"), "bucket/pool", recursive=True)

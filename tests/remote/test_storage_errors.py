@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy.cli import app
 from understudy.cli.folders import _kinds
+from understudy.io.table import read_table
 from understudy.store.copies import OURS, work_folder
 from understudy.store.remote import address_of, is_remote
-from understudy.tables.table import read_table
 
 
 def test_addresses() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import understudy as us
+from understudy.io.answers import text_columns
+from understudy.io.read import read_examples
 from understudy.store.trail import Trail, beside
-from understudy.tables.answers import text_columns
-from understudy.tables.read import read_examples
 from understudy.web.answers import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.export import write_answers, write_votes

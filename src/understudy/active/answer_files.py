@@ -15,8 +15,8 @@ from torch import Tensor
 
 from understudy.active.oracle import CANNOT_LABEL, Question, asked_by_name, write_question
 from understudy.errors import UnderstudyError
-from understudy.tables.answers import class_number, is_skipped, text_columns
-from understudy.tables.labelling import ClassNames
+from understudy.io.answers import class_number, is_skipped, text_columns
+from understudy.io.labelling import ClassNames
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.io.answers import SKIPPED, text_columns, whole_number
+from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text
 from understudy.store.settings import fingerprint
-from understudy.tables.answers import SKIPPED, text_columns, whole_number
-from understudy.tables.write import quoting_for, warn_of_formulas
 from understudy.web.answers import AnswerBook
 
 CANNOT_LABEL = -1

@@ -11,16 +11,16 @@ import torch
 
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
+from understudy.io.labelling import SAW
+from understudy.io.one_file import is_one_file, parted
+from understudy.io.table import Stored, Table, read_table
+from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, named_columns
 from understudy.llm.answered import Labelled
 from understudy.llm.asking import Asking
 from understudy.llm.plan import Plan
 from understudy.llm.prompt import Row
 from understudy.store.files import appearing_whole
-from understudy.tables.labelling import SAW
-from understudy.tables.one_file import is_one_file, parted
-from understudy.tables.table import Stored, Table, read_table
-from understudy.tables.write import WRITERS
 
 POOL, GOLD = "pool.parquet", "gold.parquet"
 

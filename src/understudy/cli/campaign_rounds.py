@@ -19,14 +19,14 @@ from understudy.cli.students import student_builder
 from understudy.cli.suited import suited
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
+from understudy.io.answers import named_answers
+from understudy.io.labelling import is_number
+from understudy.io.read import Examples
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.options import read_options
 from understudy.report.campaign import round_line, write_campaign_report
 from understudy.store.console import collected_warnings
-from understudy.tables.answers import named_answers
-from understudy.tables.labelling import is_number
-from understudy.tables.read import Examples
 from understudy.web.answers import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer, free_port

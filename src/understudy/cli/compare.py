@@ -15,7 +15,7 @@ from understudy.training.recipe import AUTO, LBFGS
 
 if TYPE_CHECKING:
     from understudy.comparison.outcome import Comparison
-    from understudy.tables.read import Examples
+    from understudy.io.read import Examples
 
 
 @takes_options("seed", "ema", "checkpoint_every")

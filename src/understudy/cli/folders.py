@@ -43,7 +43,7 @@ def _kinds() -> tuple[Kind, ...]:
     from understudy.active import state
     from understudy.comparison import compare
     from understudy.labels.store import shards
-    from understudy.sharded import map_shards
+    from understudy.parallel import map_shards
     from understudy.training import run, upgrade
 
     return (

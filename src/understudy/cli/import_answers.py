@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.errors import UnderstudyError, shown
+from understudy.io.exchange import FORMS as PEOPLES_FORMS
+from understudy.io.exchange import TOOLS
 from understudy.labels.llm import FORMS
 from understudy.store.files import check_new_file
-from understudy.tables.exchange import FORMS as PEOPLES_FORMS
-from understudy.tables.exchange import TOOLS
 
 if TYPE_CHECKING:
+    from understudy.io.table import Stored
     from understudy.labels.llm.answers import Answers
-    from understudy.tables.table import Stored
 
 PEOPLE = "People's answers"
 
@@ -84,9 +84,9 @@ def import_command(
         )
         return
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
+    from understudy.io.write import write_table
     from understudy.labels.forms import named_columns
     from understudy.labels.llm.answers import read_answers
-    from understudy.tables.write import write_table
 
     names = [name.strip() for name in classes.split(",")]
     answers = read_answers(files, names, aliases=aliases_of(alias or []), field=field, form=form)
@@ -124,8 +124,8 @@ def aliases_of(given: list[str]) -> dict[str, str]:
 
 def _joined(answers: "Answers", path: Path) -> "dict[str, Stored]":
     """The pool's columns as they are, and the labels of its rows."""
+    from understudy.io.table import Table, read_table
     from understudy.labels.forms import named_columns
-    from understudy.tables.table import Table, read_table
 
     pool = read_table(path)
     labelled = [name for name in pool.columns if name.startswith("teacher_")]

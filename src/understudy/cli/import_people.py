@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.errors import UnderstudyError, warn
+from understudy.io.exchange import FORMS, TOOLS
 from understudy.store.files import check_new_file
-from understudy.tables.exchange import FORMS, TOOLS
 
 if TYPE_CHECKING:
-    from understudy.tables.exchange.opinions import Gathered
-    from understudy.tables.table import Stored
+    from understudy.io.exchange.opinions import Gathered
+    from understudy.io.table import Stored
 
 
 def import_people(
@@ -31,9 +31,9 @@ def import_people(
         if given not in known:
             raise UnderstudyError(f"{flag} {given!r} is not known; use one of {', '.join(known)}")
     check_new_file(out, "answers are", (".csv", ".parquet"))
-    from understudy.tables.exchange.opinions import Reading, gather
-    from understudy.tables.exchange.tools import BY_NAME
-    from understudy.tables.labelling import ClassNames
+    from understudy.io.exchange.opinions import Reading, gather
+    from understudy.io.exchange.tools import BY_NAME
+    from understudy.io.labelling import ClassNames
 
     names = ClassNames(tuple(classes)).names
     where = ", ".join(map(str, files))
@@ -61,9 +61,9 @@ def _write_answers(gathered: "Gathered", out: Path, pool: Path | None, form: str
 
 
 def _write_votes(gathered: "Gathered", out: Path, pool: Path | None) -> None:
-    from understudy.tables.readers.arrow_columns import object_column
-    from understudy.tables.table import read_table
-    from understudy.tables.write import write_table
+    from understudy.io.readers.arrow_columns import object_column
+    from understudy.io.table import read_table
+    from understudy.io.write import write_table
 
     columns = {name: object_column(cells) for name, cells in gathered.votes().items()}
     names = columns.pop("id")
@@ -87,7 +87,7 @@ def _rows_in(names: Sequence[str], out: Path, pool: Path) -> list[int]:
     """Where these rows are in the pool file; all must be there."""
     import numpy as np
 
-    from understudy.tables.table import Table, read_table
+    from understudy.io.table import Table, read_table
 
     table = read_table(pool)
     if table.ids is None:

@@ -232,7 +232,7 @@ def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
         if not names:
             raise UnderstudyError(f"the classes of {run} have numbers alone; say how many there are: --classes 10")
         return [str(name) for name in names]
-    from understudy.tables.labelling import find_labelling
+    from understudy.io.labelling import find_labelling
 
     how = find_labelling({}, cards.shown, None, "majority")
     if how.names is None:

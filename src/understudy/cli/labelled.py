@@ -9,10 +9,10 @@ from torch import Tensor
 
 from understudy.cli.run_on_file import RunOnFile
 from understudy.errors import UnderstudyError, warn
+from understudy.io.answers import class_number, is_skipped, text_columns
+from understudy.io.one_file import is_one_file
+from understudy.io.table import Table
 from understudy.store.arrow import Array
-from understudy.tables.answers import class_number, is_skipped, text_columns
-from understudy.tables.one_file import is_one_file
-from understudy.tables.table import Table
 
 
 def labelled_rows(

@@ -10,8 +10,8 @@ from understudy.errors import UnderstudyError
 from understudy.store.remote import is_remote
 
 if TYPE_CHECKING:
-    from understudy.comparison.executors import Executor
-    from understudy.sharded.shards import Shards
+    from understudy.parallel.executors import Executor
+    from understudy.parallel.shards import Shards
 
 PANEL = "Folders of shards"
 Workers = Annotated[
@@ -32,7 +32,7 @@ Ray = Annotated[
 
 def executor_of(workers: int | None, ray: str | None) -> "Executor":
     """Who passes over the shards: this process, processes, or Ray."""
-    from understudy.comparison.executors import executor_for
+    from understudy.parallel.executors import executor_for
 
     where: dict[str, Any] = shared.where_to_run(workers if workers is not None or ray else 1, ray)
     return executor_for(where.get("workers"), where.get("executor"))
@@ -42,7 +42,7 @@ def shards_for(pool: Path, out: Path) -> "Shards | None":
     """The shards of a pool, where the output is to be a folder of shards too."""
     if out.suffix:
         return None
-    from understudy.sharded.shards import list_shards
+    from understudy.parallel.shards import list_shards
 
     if not is_remote(pool) and not pool.exists():
         raise UnderstudyError(f"{pool} is not there; check the path")

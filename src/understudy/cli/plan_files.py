@@ -18,11 +18,11 @@ from understudy.active.oracle import write_columns
 from understudy.active.plan_result import LabelPlan, why_asked
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
+from understudy.io.labelling import Labelling, find_labelling, read_teacher
+from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
 from understudy.store.files import folder_appearing_whole, write_json
-from understudy.tables.labelling import Labelling, find_labelling, read_teacher
-from understudy.tables.table import Table, read_table
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"
 TEACHER = "teacher"
@@ -185,7 +185,7 @@ def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[s
 def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     if not len(plan.gold):
         return []
-    # Drawn at random, so that they may estimate (tables/answers.py).
+    # Drawn at random, so that they may estimate (io/answers.py).
     lines = _lines(plan, plan.gold, given.ids, "new gold", given)
     write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
     return [GOLD_FILE]

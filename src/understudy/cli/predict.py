@@ -52,9 +52,9 @@ def predict_command(
 
         from understudy.cli.run_on_file import RunOnFile
         from understudy.comparison.interval import percent
-        from understudy.sharded.map_shards import run_pass
-        from understudy.sharded.students import Predict
-        from understudy.tables.write import write_table
+        from understudy.io.write import write_table
+        from understudy.parallel.map_shards import run_pass
+        from understudy.parallel.students import Predict
 
     given = RunOnFile(run, file if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student

@@ -58,9 +58,9 @@ def reconcile_command(
     from understudy.cli.suited import suited
     from understudy.comparison.reconcile import reconcile
     from understudy.inference.passes import usable_device
-    from understudy.tables.one_file import is_one_file, parted
-    from understudy.tables.table import read_table
-    from understudy.tables.write import write_table
+    from understudy.io.one_file import is_one_file, parted
+    from understudy.io.table import read_table
+    from understudy.io.write import write_table
 
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with collected_warnings():

@@ -16,12 +16,12 @@ from rich.table import Table as Grid
 from torch import Tensor
 
 from understudy.data.examples import Gold
+from understudy.io.labelling import SAW
+from understudy.io.table import Stored, Table
 from understudy.labels.forms import Soft, named_columns
 from understudy.reconciling.reconcile import ReconciledPool
 from understudy.reconciling.words import HEADINGS, together, witness_table
 from understudy.store.arrow import Array
-from understudy.tables.labelling import SAW
-from understudy.tables.table import Stored, Table
 
 
 def print_witnesses(facts: Mapping[str, float]) -> None:

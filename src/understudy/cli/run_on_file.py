@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from understudy.cli.shared import read_mapping
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.featuriser import Featuriser
+from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import predict
-from understudy.sharded.students import Classes, StudentOnTables
+from understudy.io.labelling import ClassNames
+from understudy.io.read import features_of, load_featuriser
+from understudy.io.table import read_table
+from understudy.parallel.students import Classes, StudentOnTables
 from understudy.store.arrow import Array
-from understudy.tables.labelling import ClassNames
-from understudy.tables.read import features_of, load_featuriser
-from understudy.tables.table import read_table
 from understudy.training.run import Run
 
 

@@ -15,9 +15,9 @@ from understudy.store.files import check_new_file
 if TYPE_CHECKING:
     from understudy.active.watch import NoiseWatch
     from understudy.cli.run_on_file import RunOnFile
-    from understudy.sharded.select import Batch
+    from understudy.io.table import Table
+    from understudy.parallel.select import Batch
     from understudy.store.arrow import Array
-    from understudy.tables.table import Table
     from understudy.training.ema import EMA
 
 
@@ -64,7 +64,7 @@ def select_command(
         from understudy.active.loop import needs_ema
         from understudy.active.oracle import write_columns
         from understudy.cli.run_on_file import RunOnFile
-        from understudy.sharded.shards import is_sharded, list_shards
+        from understudy.parallel.shards import is_sharded, list_shards
         from understudy.store.copies import local_path
         from understudy.store.trail import Trail, beside
         from understudy.training.run import EMA_FILE
@@ -131,8 +131,8 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     from understudy.active.loop import score
     from understudy.active.watch import noise_watch
     from understudy.cli.labelled import labelled_rows, no_own_labels
-    from understudy.sharded.select import Batch
-    from understudy.tables.one_file import is_one_file, own_labels
+    from understudy.io.one_file import is_one_file, own_labels
+    from understudy.parallel.select import Batch
 
     def find(named: "Table") -> "Array":
         named.check_spelling(given.table)
@@ -162,7 +162,7 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
 
 def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "Batch") -> None:
     """Where the batch asks for what is known, or its answers could be misread."""
-    from understudy.tables.one_file import is_one_file
+    from understudy.io.one_file import is_one_file
 
     # A pool with every label is a benchmark's, whose truth is not looked at.
     if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in files):

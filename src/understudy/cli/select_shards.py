@@ -9,14 +9,14 @@ import numpy as np
 from understudy.acquisition.select import strategy_named
 from understudy.cli.labelled import labelled_rows, no_own_labels
 from understudy.cli.run_on_file import RunOnFile
-from understudy.comparison.executors import Executor
 from understudy.inference.passes import BATCH_SIZE
-from understudy.sharded.scores import Score
-from understudy.sharded.select import Batch, rows_of_ids, select_batch
-from understudy.sharded.shards import OnTable, Shards, gathered
-from understudy.sharded.students import Classes
+from understudy.io.table import Table
+from understudy.parallel.executors import Executor
+from understudy.parallel.scores import Score
+from understudy.parallel.select import Batch, rows_of_ids, select_batch
+from understudy.parallel.shards import OnTable, Shards, gathered
+from understudy.parallel.students import Classes
 from understudy.store.arrow import Array
-from understudy.tables.table import Table
 from understudy.training.ema import EMA
 
 

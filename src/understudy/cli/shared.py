@@ -25,7 +25,7 @@ from understudy.errors import UnderstudyError
 from understudy.training.recipe import AUTO, Recipe, known
 
 if TYPE_CHECKING:
-    from understudy.tables.read import Examples
+    from understudy.io.read import Examples
 
 FILES, FEATURES = "Files", "Features"
 # A student of more outputs is asked for, not guessed.
@@ -97,7 +97,7 @@ def where_to_run(workers: int | None, ray: str | None) -> dict[str, Any]:
     """The arguments ``workers`` or ``executor`` of a function that runs many things."""
     if ray is None:
         return {"workers": workers}
-    from understudy.engines.ray_tasks import RayTasks
+    from understudy.parallel.ray_tasks import RayTasks
 
     return {"executor": RayTasks(ray, workers=workers)}
 
@@ -197,8 +197,8 @@ class DataOptions:
 
     def read(self, gold: Sequence[str], **files: Any) -> "Examples":
         """The files: ``gold`` as typed, and ``pool``, ``test`` and ``select`` where there are any."""
-        from understudy.featurise.featuriser import FeatureOptions
-        from understudy.tables.read import read_examples
+        from understudy.features.featuriser import FeatureOptions
+        from understudy.io.read import read_examples
 
         chosen = [name[1:] for name in gold if name.startswith("+")]
         trusted = [name for name in gold if not name.startswith("+")]

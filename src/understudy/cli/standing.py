@@ -14,11 +14,11 @@ from torch import nn
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyWarning
 from understudy.inference.passes import predicted
+from understudy.io.read import Examples
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.reconciling.members import alone
 from understudy.report.answers import Standing, standing
-from understudy.tables.read import Examples
 from understudy.training.defaults import suitable_epochs
 from understudy.training.held_out import ask_held_out
 from understudy.training.loop import train

@@ -18,7 +18,7 @@ from understudy.options import read_options
 
 if TYPE_CHECKING:
     from understudy.hf.text import TextStudent
-    from understudy.tables.read import Examples
+    from understudy.io.read import Examples
 
 PREFIX = "hf:"
 _OPTION = re.compile(r",(?=[a-z_]+=)")

@@ -13,9 +13,9 @@ from torch import nn
 
 from understudy.cli.shared import SUITED
 from understudy.cli.students import reads_texts, text_student
-from understudy.featurise.encoder import Encoded
+from understudy.features.encoder import Encoded
 from understudy.inference.passes import usable_device
-from understudy.tables.read import Examples
+from understudy.io.read import Examples
 from understudy.training.defaults import LINEAR, NET, fill_in, suited_options, suits_linear
 from understudy.training.lbfgs import ITERATIONS
 from understudy.training.loop import settled

@@ -7,8 +7,8 @@ import typer
 
 from understudy.cli import shared
 from understudy.errors import UnderstudyError
+from understudy.io.exchange import TOOLS
 from understudy.store.files import check_new_file
-from understudy.tables.exchange import TOOLS
 
 
 def tasks_command(
@@ -48,9 +48,9 @@ def tasks_command(
     if to not in TOOLS:
         raise UnderstudyError(f"--to {to!r} is not known; use one of {', '.join(TOOLS)}")
     with shared.loading():
-        from understudy.tables.exchange.tasks import make_tasks
-        from understudy.tables.exchange.tools import BY_NAME
-        from understudy.tables.table import read_table
+        from understudy.io.exchange.tasks import make_tasks
+        from understudy.io.exchange.tools import BY_NAME
+        from understudy.io.table import read_table
 
     tool = BY_NAME[to]
     if tool.kinds:

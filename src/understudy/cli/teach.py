@@ -55,9 +55,9 @@ def teach_command(
         import numpy as np
 
         from understudy.cli.run_on_file import RunOnFile
-        from understudy.sharded.map_shards import run_pass
-        from understudy.sharded.students import Teach
-        from understudy.tables.write import write_table
+        from understudy.io.write import write_table
+        from understudy.parallel.map_shards import run_pass
+        from understudy.parallel.students import Teach
 
     given = RunOnFile(teacher, pool if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student

@@ -23,8 +23,9 @@ from understudy.cli.trail import tell_of_gold
 from understudy.comparison.auto import auto, why_chosen
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError, shown
-from understudy.featurise.featuriser import VALUES_FILE
+from understudy.features.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
+from understudy.io.read import Examples
 from understudy.methods import METHODS
 from understudy.options import read_options
 from understudy.store.console import collected_warnings
@@ -32,7 +33,6 @@ from understudy.store.copies import known_as
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL
-from understudy.tables.read import Examples
 from understudy.training.distributed import alone, first_goes_ahead, is_first, once
 from understudy.training.ema import EMA
 from understudy.training.loop import train

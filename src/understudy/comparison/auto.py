@@ -32,7 +32,6 @@ from understudy.comparison.cells import (
     shared_settings,
     train_method,
 )
-from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.interval import signed
 from understudy.comparison.judge import CAUTION, SURE, Candidate, choose, judge, still_racing
 from understudy.comparison.outcome import GOLD_ONLY, RECONCILED, VANILLA
@@ -42,6 +41,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
 from understudy.methods.reconciled import Reconcile
 from understudy.objective import Objective
+from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import judged_student, reconciled_pool

@@ -23,12 +23,12 @@ import numpy as np
 
 from understudy.arguments import checked
 from understudy.comparison.cells import Cell, Job, Methods, Student
-from understudy.comparison.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.comparison.interval import percent
 from understudy.comparison.outcome import TEACHER, VANILLA, Comparison, Correct, Outcome
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
+from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
@@ -216,7 +216,7 @@ def compare(
     set aside for that (0.0: none). ``out`` keeps every finished cell: the same call goes on where it was stopped, and
     more seeds or methods may join. A cell that cannot be run is in the table as such and ends no other (``failed``);
     the next call tries it again. ``workers``: processes of one thread each (None: one per core; 1: none);
-    ``executor``: anything else that runs cells (``comparison/executors.py``). ``callbacks`` see every cell's training,
+    ``executor``: anything else that runs cells (``parallel/executors.py``). ``callbacks`` see every cell's training,
     where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
     that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds
     (without ``test`` also on the rows that will test).

@@ -15,12 +15,12 @@ from typing import Unpack
 
 from understudy.arguments import checked_plainly
 from understudy.comparison.cells import Methods, Student, initial_student, named_objectives
-from understudy.comparison.executors import Executor, executor_for
 from understudy.comparison.outcome import GOLD_ONLY, VANILLA
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.methods import METHODS
 from understudy.methods.reconciled import cross_fit, default_members
+from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
 from understudy.store.copies import work_folder

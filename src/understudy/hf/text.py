@@ -21,7 +21,7 @@ from torch import nn
 from understudy.data.checks import check_class_count
 from understudy.data.tokens import note_reader
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.encoder import Encoder, quiet, transformers_library
+from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader
 from understudy.models.base import note_drawn
 from understudy.training.defaults import StudentBuilder

@@ -20,7 +20,7 @@ from torch import nn
 
 from understudy.data.tokens import note_reader, reader_of
 from understudy.errors import UnderstudyError, first_line
-from understudy.featurise.encoder import quiet, transformers_library
+from understudy.features.encoder import quiet, transformers_library
 from understudy.hf.text import NEEDS, SAFE
 from understudy.hf.text_reader import TextReader
 from understudy.store.files import appearing_whole, write_bytes

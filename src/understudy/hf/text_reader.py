@@ -23,7 +23,7 @@ from torch import Tensor
 
 from understudy.data.tokens import Tokens
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.featurise.encoder import quiet, transformers_library
+from understudy.features.encoder import quiet, transformers_library
 from understudy.store.files import cache_path, read_named, write_named
 
 # Fewer texts are read faster than found.

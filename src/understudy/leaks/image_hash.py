@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.featurise.images import open_image
+from understudy.features.images import open_image
 from understudy.leaks.lookalikes import Lookalike, NumberRows
 from understudy.store.arrow import Array
 

@@ -149,7 +149,7 @@ class CrossFit:
             return str(error)
 
     def run(self, executor: Any, *, race: Race | None = None, progress: bool = False) -> Testimony:
-        """``executor``: whoever has ``map`` (``comparison/executors.py``). ``race``: who goes on after each fold."""
+        """``executor``: whoever has ``map`` (``parallel/executors.py``). ``race``: who goes on after each fold."""
         with self._opened() as parts:
             return self._run(parts, executor, race, progress)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.featurise.featuriser import VALUES_FILE, Featuriser
+from understudy.features.featuriser import VALUES_FILE, Featuriser
 from understudy.store.seal import read_sealed
 from understudy.training.run import (
     CONFIG,

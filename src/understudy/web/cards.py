@@ -16,11 +16,11 @@ import numpy as np
 
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
-from understudy.featurise.featuriser import FeatureOptions, text_alone
+from understudy.features.featuriser import FeatureOptions, text_alone
+from understudy.io.answers import SHOWN, true_or_false
+from understudy.io.labelling import Labelling, read_teacher
+from understudy.io.table import Table, read_table
 from understudy.store.arrow import Array
-from understudy.tables.answers import SHOWN, true_or_false
-from understudy.tables.labelling import Labelling, read_teacher
-from understudy.tables.table import Table, read_table
 from understudy.web.highlights import Marked, marked
 from understudy.web.pictures import Picture, picture
 
@@ -148,7 +148,7 @@ class Cards:
         return self._of_teacher()
 
     def _of_teacher(self) -> list[tuple[str, float | None] | None]:
-        from understudy.tables.labelling import ClassNames
+        from understudy.io.labelling import ClassNames
 
         names = ClassNames(tuple(self.classes))
         # Whole numbers from 0 are places, and the classes are called by them.

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError
+from understudy.io.answers import SHOWN
+from understudy.io.readers.arrow_columns import object_column
+from understudy.io.table import Stored
+from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, digest
 from understudy.store.trail import Trail, beside
-from understudy.tables.answers import SHOWN
-from understudy.tables.readers.arrow_columns import object_column
-from understudy.tables.table import Stored
-from understudy.tables.write import WRITERS
 from understudy.web.answers import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.opinions import most_common

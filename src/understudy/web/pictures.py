@@ -1,6 +1,6 @@
 """Pictures as browsers show them: image files as they are, other formats and arrays of numbers as PNG.
 
-Files may come from anyone. They are opened from inside their folder alone (``featurise/images.py``), and sent under the
+Files may come from anyone. They are opened from inside their folder alone (``features/images.py``), and sent under the
 type that their first bytes have: a browser never takes one for a page. Drawings with scripts in them (SVG) are none.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.featurise.images import image_files, open_image
+from understudy.features.images import image_files, open_image
 from understudy.store.arrow import Array
 
 Picture = tuple[bytes, str]

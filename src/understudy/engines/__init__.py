@@ -1,1 +1,0 @@
-"""Other people's engines behind our own protocols, each an extra: Ray runs cells and shards (``ray_tasks``)."""

@@ -1,0 +1,323 @@
+"""A Hugging Face encoder from a folder or by name: texts in, one vector each out.
+
+    encoder = Encoder.find("sentence-transformers/all-MiniLM-L6-v2")    # or a folder
+    encoder.fingerprint                                                 # of its files: names the cache
+    encoder.embed(["a text", "another"])                                # (2, 384), float32
+
+Code that comes with a model is never run and pickled weights are never loaded. The weights are read when the first text
+needs them: a run whose texts are all cached does without.
+
+A folder of the sentence-transformers kind lists its steps in ``modules.json``: a transformer, a pooling from a vector
+per token to one per text, perhaps a normalisation. A plain Hugging Face folder has none: its tokens are averaged. Only
+settings are read here.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError, first_line
+from understudy.features.part import Part, RawColumns
+from understudy.features.store import EmbeddingStore, key_of
+from understudy.store.arrow import Array
+from understudy.store.files import cache_path, read_json
+
+BATCH = 32
+# So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.
+SHARD_TEXTS = 2048
+# What an encoder is made of; its README and other formats of its weights are not.
+SUFFIXES = (".json", ".txt", ".model", ".safetensors")
+MODES = ("mean", "cls", "max")
+# Settings files of the older kind have a flag for each, in this order.
+OLD_MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean"}
+OLD_MODES |= {f"pooling_mode_{name}": name for name in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a folder wants its texts read."""
+
+    transformer: Path
+    modes: tuple[str, ...] = ("mean",)
+    normalise: bool = False
+    max_tokens: int | None = None
+    lower: bool = False
+    prompt: str = ""
+
+    def pool(self, states: Tensor, mask: Tensor) -> Tensor:
+        """``states (B, T, D)``, ``mask (B, T)``: 1 for a token, 0 for padding, which comes last."""
+        shown = mask.unsqueeze(-1).bool()
+        pooled = torch.cat([_pool(states, shown, mode) for mode in self.modes], dim=-1)
+        return torch.nn.functional.normalize(pooled, dim=-1) if self.normalise else pooled
+
+
+def _pool(states: Tensor, shown: Tensor, mode: str) -> Tensor:
+    if mode == "cls":
+        return states[:, 0]
+    if mode == "max":
+        # An empty text has no token to take the largest of.
+        return states.masked_fill(~shown, -torch.inf).amax(1).nan_to_num(neginf=0.0)
+    return states.masked_fill(~shown, 0).sum(1) / shown.sum(1).clamp(min=1)
+
+
+def read_layout(folder: Path) -> Layout:
+    if not (folder / "modules.json").is_file():
+        return Layout(folder)
+    try:
+        return _sentence_layout(folder)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnderstudyError(
+            f"{folder}: the settings of the encoder are damaged ({error!r}); fetch it anew"
+        ) from error
+
+
+def _sentence_layout(folder: Path) -> Layout:
+    steps = {
+        str(step["type"]).rpartition(".")[2]: _inside(folder, str(step["path"])) for step in _read(folder, "modules")
+    }
+    unknown = [kind for kind in steps if kind not in ("Transformer", "Pooling", "Normalize")]
+    if unknown or "Transformer" not in steps:
+        what = f"the step {unknown[0]!r}" if unknown else "no transformer"
+        raise UnderstudyError(f"{folder} has {what}; use an encoder of a transformer, a pooling and a normalisation")
+    transformer = steps["Transformer"]
+    settings = _read(transformer, "sentence_bert_config")
+    more = _read(folder, "config_sentence_transformers")
+    prompt = more.get("default_prompt_name")
+    longest = settings.get("max_seq_length")
+    return Layout(
+        transformer,
+        modes=_modes(_read(steps["Pooling"], "config")) if "Pooling" in steps else ("mean",),
+        normalise="Normalize" in steps,
+        max_tokens=None if longest is None else int(longest),
+        lower=bool(settings.get("do_lower_case", False)),
+        prompt="" if prompt is None else str(more["prompts"][prompt]),
+    )
+
+
+def _modes(settings: dict[str, Any]) -> tuple[str, ...]:
+    given = settings.get("pooling_mode") or [mode for key, mode in OLD_MODES.items() if settings.get(key)] or "mean"
+    modes = (given,) if isinstance(given, str) else tuple(given)
+    for mode in modes:
+        if mode not in MODES:
+            raise UnderstudyError(f"the encoder pools by {mode!r}; use one that pools by {', '.join(MODES)}")
+    return modes
+
+
+def _read(folder: Path, name: str) -> Any:
+    path = folder / f"{name}.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def _inside(folder: Path, name: str) -> Path:
+    if name not in ("", Path(name).name) or name == "..":
+        raise UnderstudyError(f"{folder}/modules.json names {name!r}, which is not a folder beside it; fetch it anew")
+    return folder / name
+
+
+@dataclass(frozen=True)
+class Encoder:
+    name: str
+    """As messages name it: a folder, or a name of the hub."""
+    folder: Path
+    revision: str | None = None
+    """The hub's commit, where it came from there."""
+    max_tokens: int | None = None
+
+    @classmethod
+    def find(cls, name: str, *, revision: str | None = None, max_tokens: int | None = None) -> "Encoder":
+        if Path(name).expanduser().is_dir():
+            folder = Path(name).expanduser().resolve()
+            return cls(str(folder), folder, max_tokens=max_tokens)
+        folder = _download(name, revision)
+        return cls(name, folder, revision=folder.name, max_tokens=max_tokens)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return read_layout(self.folder)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of every file that has a say in the vectors."""
+        folders = sorted({self.folder, self.layout.transformer, *self.folder.glob("*_Pooling")})
+        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+        total = hashlib.sha256(f"1 {self.max_tokens}".encode())
+        for path in files:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            total.update(f"{path.relative_to(self.folder)} {digest}\n".encode())
+        return total.hexdigest()
+
+    def embed(self, texts: list[str]) -> Array:
+        """Longest first, so that a batch holds texts of like length and too little memory shows at once."""
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        batches = np.split(order, range(BATCH, len(order), BATCH))
+        pieces = [self._embed_batch([texts[row] for row in rows]) for rows in batches]
+        vectors = np.empty((len(texts), pieces[0].shape[1]), dtype=np.float32)
+        vectors[order] = np.concatenate(pieces)
+        return vectors
+
+    def _embed_batch(self, texts: list[str]) -> Array:
+        tokenizer, model, limit = self._loaded
+        if self.layout.lower:
+            texts = [text.lower() for text in texts]
+        texts = [self.layout.prompt + text for text in texts]
+        try:
+            batch = tokenizer(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+            with torch.inference_mode():
+                batch = batch.to(model.device)
+                vectors = self.layout.pool(model(**batch).last_hidden_state, batch["attention_mask"]).cpu()
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise UnderstudyError(f"{self.name} does not encode texts: {first_line(error)}; use an encoder") from error
+        if not bool(vectors.isfinite().all()):
+            raise UnderstudyError(f"{self.name} gives NaN or infinity for a text; use another encoder")
+        return np.asarray(vectors.numpy(), dtype=np.float32)
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, int]:
+        """Tokenizer, model, and how many tokens it reads."""
+        transformers = transformers_library()
+        safe = {"trust_remote_code": False, "local_files_only": True}
+        try:
+            # Parts that the file lacks are drawn at random; the caller's random state is not for that.
+            with quiet(transformers), torch.random.fork_rng(devices=[]):
+                tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
+                model, info = transformers.AutoModel.from_pretrained(
+                    self.layout.transformer, use_safetensors=True, output_loading_info=True, **safe
+                )
+        except Exception as error:
+            # A damaged folder makes the library raise nearly everything.
+            raise UnderstudyError(
+                f"cannot load the encoder {self.name}: {first_line(error)}; it must hold a model of transformers, with "
+                "its tokenizer and weights as safetensors"
+            ) from error
+        absent = sorted(key for key in info["missing_keys"] if "pooler" not in key)
+        if absent:
+            raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
+        tokenizer.padding_side = "right"
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return tokenizer, model.float().eval().to(device), self._limit(tokenizer, model)
+
+    def _limit(self, tokenizer: Any, model: Any) -> int:
+        # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
+        positions = int(getattr(model.config, "max_position_embeddings", None) or 514) - 2
+        known = int(tokenizer.model_max_length)
+        limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
+        return min(limit for limit in limits if limit is not None)
+
+
+@dataclass(eq=False)
+class Encoded(Part):
+    """Texts by an encoder: one vector per text, from the cache where it has been encoded before.
+
+    A run stores the encoder's name or folder and the fingerprint of its files, not the encoder: ``predict`` finds it
+    again, and says so where it has changed.
+    """
+
+    kind = "encoder"
+    name: str
+    encoder: str
+    fingerprint: str
+    width: int
+    revision: str | None
+    max_tokens: int | None
+
+    def __post_init__(self) -> None:
+        self.names, self.shape = (self.name,), (self.width,)
+
+    @classmethod
+    def fit(cls, raw: RawColumns, name: str, *, encoder: str, max_tokens: int | None) -> Self:
+        """Nothing is learned but how wide a vector is; the first text tells."""
+        loaded = Encoder.find(encoder, max_tokens=max_tokens)
+        width = encode(loaded, raw.texts(name)[:1], where=raw.at(name)).shape[1]
+        part = cls(name, loaded.name, loaded.fingerprint, width, revision=loaded.revision, max_tokens=max_tokens)
+        part.loaded = loaded
+        return part
+
+    @cached_property
+    def loaded(self) -> Encoder:
+        loaded = Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)
+        if loaded.fingerprint != self.fingerprint:
+            raise UnderstudyError(f"the encoder {self.encoder} has changed since training; restore it or train again")
+        return loaded
+
+    def __call__(self, raw: RawColumns) -> Array:
+        return encode(self.loaded, raw.texts(self.name), where=raw.at(self.name), width=self.width)
+
+
+def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
+    """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
+    from rich.console import Console
+    from rich.progress import track
+
+    try:
+        keys = [key_of(text) for text in texts]
+    except UnicodeEncodeError as error:
+        row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
+        raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
+    distinct = dict(zip(keys, texts, strict=True))
+    store = EmbeddingStore(cache_path() / "embeddings" / encoder.fingerprint)
+    vectors, is_stored = store.fetch(list(distinct), width=width)
+    todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
+    todo.sort(key=lambda key: -len(distinct[key]))
+    row_of = {key: number for number, key in enumerate(distinct)}
+    starts = range(0, len(todo), SHARD_TEXTS)
+    quiet = len(starts) < 2 or not sys.stderr.isatty()
+    for start in track(starts, f"encoding {len(todo)} texts", console=Console(stderr=True), disable=quiet):
+        new = todo[start : start + SHARD_TEXTS]
+        theirs = encoder.embed([distinct[key] for key in new])
+        store.add(new, theirs)
+        if not vectors.shape[1]:
+            vectors = np.zeros((len(distinct), theirs.shape[1]), dtype=np.float32)
+        vectors[[row_of[key] for key in new]] = theirs
+    # No copy where every text is there once.
+    return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
+
+
+def _download(name: str, revision: str | None) -> Path:
+    """The folder a name of the hub is kept in, fetched where it is not there yet."""
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UnderstudyError(f"there is no encoder in {name}: no such folder; check the path")
+    transformers_library()
+    from huggingface_hub import snapshot_download
+
+    wanted = [f"*{suffix}" for suffix in SUFFIXES]
+    skipped = ["onnx/*", "openvino/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=skipped))
+    except Exception as error:
+        # No network, no such name, no permission: each has an exception of its own, in versions of their own.
+        raise UnderstudyError(
+            f"the encoder {name!r} is no folder here, nor to be had from the hub: {first_line(error)}; check the name"
+        ) from error
+
+
+def transformers_library(what: str = "encoders") -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UnderstudyError(f'{what} need transformers; run: pip install "understudy[hf]"') from error
+    return transformers
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Without the library's own bars and remarks on stderr."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()

@@ -1,0 +1,314 @@
+"""Which columns become features and as what, and the fitted features: raw columns in, a student's input out.
+
+FeatureOptions()                                   # x, or else every column of numbers and of few distinct texts
+FeatureOptions(text="review")                      # TF-IDF of one column, and nothing else
+FeatureOptions(text="review", columns=("stars",))  # and a column of numbers beside it
+FeatureOptions(image="path", image_size=(64, 64))
+
+featuriser = Featuriser.fit(columns, FeatureOptions(text="review"), where="pool.parquet")
+featuriser.shape                         # of one row: what the student must take
+x = featuriser(columns, where="pool.parquet")
+
+What is asked by the user is decided once, on the training rows, and kept in a run as JSON and safetensors.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from understudy.data.checks import is_index, is_reserved, looks_like
+from understudy.data.rows import Rows, SparseRows
+from understudy.errors import UnderstudyError, first_line, warn
+from understudy.features.encoder import Encoded
+from understudy.features.images import Images
+from understudy.features.part import Block, Part, RawColumns, column_kind
+from understudy.features.raw_texts import Texts
+from understudy.features.tabular import Arrays, Categories, Numbers
+from understudy.features.tfidf import Tfidf
+from understudy.store.arrow import Array
+from understudy.store.files import read_json, write_bytes, write_json
+
+MISSING = ("error", "mean")
+IMAGE_MODES = ("L", "RGB")
+NO_ENCODER = "none"
+"""The student reads the texts itself."""
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """What a user asks of the features: which columns, and how they become numbers."""
+
+    text: str | None = None
+    """The column of texts."""
+    image: str | None = None
+    """The column of images: paths, or the bytes of image files."""
+    encoder: str = "tfidf"
+    """``tfidf``, or a Hugging Face encoder by name or folder; ``none``: the student reads texts (``us.text``)."""
+    scale: bool = True
+    """Bring columns of numbers to mean 0 and deviation 1 over the training rows."""
+    columns: tuple[str, ...] | None = None
+    """The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
+    because a column that merely lies beside a text (a rating beside a review) often gives the label away."""
+    missing: str = "error"
+    """What a missing number means: ``error``, or ``mean``, the mean of the training rows."""
+    max_categories: int = 100
+    """A column with more distinct texts is no category."""
+    max_terms: int = 20_000
+    """TF-IDF keeps the most frequent terms."""
+    ngrams: int = 2
+    """TF-IDF counts runs of up to so many words."""
+    max_tokens: int | None = None
+    """An encoder reads so many tokens of a text. None: as many as it was made for."""
+    image_size: tuple[int, int] | None = None
+    """Height and width. None: those of the first training image."""
+    image_mode: str | None = None
+    """``L`` (grey) or ``RGB``. None: that of the first training image."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """What columns hold, text or number, where the files do not say it or say it wrongly: ``{"zip": "text"}``."""
+
+    def __post_init__(self) -> None:
+        if self.text is not None and self.image is not None:
+            raise UnderstudyError("features come from a text or from an image, not from both; name one of them")
+        if self.image is not None and self.columns:
+            raise UnderstudyError("an image is the student's whole input; leave the other columns out")
+        if self.encoder == NO_ENCODER and (self.text is None or self.columns):
+            what = "leave the other columns out" if self.columns else "name the column of texts"
+            raise UnderstudyError(f"a student that reads texts takes a text and nothing else; {what}")
+        _check_choice("missing", self.missing, MISSING)
+        if self.image_mode is not None:
+            _check_choice("image_mode", self.image_mode, IMAGE_MODES)
+        sizes = {"max_categories": self.max_categories, "max_terms": self.max_terms, "ngrams": self.ngrams}
+        sizes |= {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        for name, value in (*sizes.items(), *(("image_size", side) for side in self.image_size or ())):
+            if value < 1:
+                raise UnderstudyError(f"{name} is {value}; it must be 1 or more")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UnderstudyError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+
+
+def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
+    if options.image is not None:
+        return [Images.fit(raw, options.image, size=options.image_size, mode=options.image_mode)]
+    parts = [] if options.text is None else [_fit_text(raw, options.text, options)]
+    if options.columns is not None:
+        return parts + _fit_columns(raw, _named(raw, options), options)
+    if parts:
+        return parts
+    if "x" in raw.columns:
+        return [Arrays.fit(raw, "x")]
+    return _fit_columns(raw, _usable(raw, options), options)
+
+
+def _fit_text(raw: RawColumns, text: str, options: FeatureOptions) -> Part:
+    if options.encoder == NO_ENCODER:
+        return Texts.fit(raw, text)
+    if options.encoder == "tfidf":
+        return Tfidf.fit(raw, text, max_terms=options.max_terms, ngrams=options.ngrams)
+    return Encoded.fit(raw, text, encoder=options.encoder, max_tokens=options.max_tokens)
+
+
+def _fit_columns(raw: RawColumns, names: list[str], options: FeatureOptions) -> list[Part]:
+    kinds = {name: column_kind(raw[name]) for name in names}
+    parts: list[Part] = [Arrays.fit(raw, name) for name in names if kinds[name] == "array"]
+    numbers = tuple(name for name in names if kinds[name] == "numbers")
+    if numbers:
+        parts.append(Numbers.fit(raw, numbers, scale=options.scale, missing=options.missing))
+    categories = tuple(name for name in names if kinds[name] in ("flags", "texts"))
+    if categories:
+        parts.append(Categories.fit(raw, categories, limit=options.max_categories))
+    return parts
+
+
+def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
+    """The columns the user named; each must be usable."""
+    names = list(dict.fromkeys(options.columns or ()))
+    for name in names:
+        if is_reserved(name):
+            raise UnderstudyError(f"{raw.at(name)} cannot be a feature: its name says that it is not one; leave it out")
+        if name == options.text:
+            raise UnderstudyError(f"{raw.at(name)} is the text already; name other columns beside it")
+        if column_kind(raw[name]) == "other":
+            raise UnderstudyError(f"{raw.at(name)} holds neither numbers nor texts; encode it as one of them")
+    if not names and options.text is None:
+        raise UnderstudyError(f"no column of {raw.where} is to be a feature; name at least one")
+    return names
+
+
+def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
+    """Every column of numbers, and of texts with few distinct values; the rest is named in a warning."""
+    counted = [name for name in raw.columns if is_index(name)]
+    if counted:
+        warn(f"{raw.where}: {_shown(counted)} not used: it numbers the rows, as data frames write their index")
+    others = _others(raw)
+    names = [name for name in others if _is_usable(raw, name, options.max_categories)]
+    left_out = [name for name in others if name not in names]
+    if not names:
+        hint = f"; {_shown(left_out)} could be the text (--text) or the image (--image)" if left_out else ""
+        raise UnderstudyError(
+            f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
+        )
+    if left_out:
+        warn(
+            f"{raw.where}: {_shown(left_out)} left out: neither one number per row nor a category of at "
+            f"most {options.max_categories} values; name a column of texts by --text to use it"
+        )
+    return names
+
+
+def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: str) -> FeatureOptions:
+    """The options with the one column of sentences as the text, where nobody said what the features are and no other
+    column could be one."""
+    if options.text is not None or options.image is not None or options.columns is not None or "x" in columns:
+        return options
+    raw = RawColumns(columns, where)
+    others = _others(raw)
+    if len(others) != 1 or column_kind(raw[others[0]]) != "texts" or _is_usable(raw, others[0], options.max_categories):
+        return options
+    values = [str(value).split() for value in raw[others[0]][:1000].tolist() if value is not None]
+    sentences = sum(len(words) > 1 for words in values)
+    return replace(options, text=others[0]) if 2 * sentences > len(values) else options
+
+
+def _others(raw: RawColumns) -> list[str]:
+    """Columns whose names do not say that they are no features."""
+    return [name for name in raw.columns if not (is_reserved(name) or is_index(name) or looks_like(name))]
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" … ({len(names)} columns)" if len(names) > 8 else "")
+
+
+def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
+    column = raw[name]
+    kind = column_kind(column)
+    if kind != "texts":
+        return kind in ("numbers", "flags")
+    # Values that hardly repeat (names, sentences) tell rows apart rather than kinds of rows.
+    distinct = len(set(raw.categories(name)))
+    return distinct <= limit and 2 * distinct <= max(len(column), 4)
+
+
+VERSION = 1
+VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"
+PARTS: dict[str, type[Part]] = {
+    part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images)
+}
+
+
+class Featuriser:
+    def __init__(self, parts: list[Part], types: Mapping[str, str] | None = None) -> None:
+        self.parts = parts
+        self.types = dict(types) if types is not None else _types_of(parts)
+        """What each raw column held in training (``part.column_kind``, or what the user declared)."""
+        self.names = tuple(name for part in parts for name in part.names)
+        """The raw columns it needs."""
+        self.shape = parts[0].shape if len(parts) == 1 else (sum(int(np.prod(part.shape)) for part in parts),)
+        """Of one row."""
+
+    @classmethod
+    def fit(
+        cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path = "."
+    ) -> "Featuriser":
+        """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
+        raw = RawColumns(columns, where, Path(folder))
+        parts = fit_parts(raw, options)
+        learned = [name for part in parts if not isinstance(part, Images) for name in part.names]
+        found = {name: column_kind(raw[name]) for name in learned}
+        return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
+
+    def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
+        raw = RawColumns(columns, where, Path(folder))
+        return _side_by_side([part(raw) for part in self.parts])
+
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        parts: list[dict[str, Any]] = []
+        arrays: dict[str, Array] = {}
+        for number, part in enumerate(self.parts):
+            values, own = part.learned()
+            parts.append({"kind": part.kind, **values})
+            arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
+        content = safetensors.numpy.save(arrays) if arrays else b""
+        checksum = _checksum([*parts, self.types], content)
+        stored = {"version": VERSION, "sha256": checksum, "parts": parts, "types": self.types}
+        if arrays:
+            write_bytes(folder / ARRAYS_FILE, content)
+        else:
+            (folder / ARRAYS_FILE).unlink(missing_ok=True)
+        # The values are written last and vouch for both files.
+        write_json(folder / VALUES_FILE, stored)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Featuriser":
+        path, arrays_path = Path(folder) / VALUES_FILE, Path(folder) / ARRAYS_FILE
+        stored = read_json(path)
+        if not isinstance(stored, dict) or not isinstance(stored.get("parts"), list):
+            raise UnderstudyError(f"{path} does not describe features; restore it or train again")
+        if stored.get("version") != VERSION:
+            raise UnderstudyError(
+                f"{path} is of version {stored.get('version')!r}, this is {VERSION}; use the release that wrote it"
+            )
+        try:
+            content = arrays_path.read_bytes() if arrays_path.exists() else b""
+            types = stored.get("types")  # runs of the first versions have none
+            if stored.get("sha256") != _checksum(stored["parts"] + ([] if types is None else [types]), content):
+                raise ValueError("the checksum does not match")
+            arrays = safetensors.numpy.load(content) if content else {}
+            return cls([_restore(values, arrays, number) for number, values in enumerate(stored["parts"])], types)
+        except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise UnderstudyError(
+                f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
+            ) from error
+
+
+def _types_of(parts: list[Part]) -> dict[str, str]:
+    """What the parts tell of the columns they were fitted to."""
+    types: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part, Numbers):
+            types |= dict.fromkeys(part.names, "numbers")
+        elif isinstance(part, Categories):
+            types |= {name: "flags" if {*known} <= {"True", "False"} else "texts" for name, known in part.known}
+        elif isinstance(part, Tfidf | Encoded):
+            types |= dict.fromkeys(part.names, "texts")
+    return types
+
+
+def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> Part:
+    own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
+    return PARTS[values["kind"]](**{name: value for name, value in values.items() if name != "kind"}, **own)
+
+
+def _checksum(parts: list[dict[str, Any]], arrays: bytes) -> str:
+    values = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
+    return hashlib.sha256(values + b"\0" + arrays).hexdigest()
+
+
+def _side_by_side(blocks: list[Block]) -> Array | Rows:
+    """One block as it is; several in their order, each row flat, sparse where one of them is."""
+    if len(blocks) == 1:
+        (block,) = blocks
+        return block if isinstance(block, np.ndarray | Rows) else SparseRows(block)
+    flat = [_flat(block) for block in blocks]
+    if not all(isinstance(block, np.ndarray) for block in flat):
+        from scipy import sparse
+
+        return SparseRows(sparse.csr_matrix(sparse.hstack(flat, format="csr", dtype=np.float32)))
+    return np.concatenate(flat, axis=1)
+
+
+def _flat(block: Block) -> Any:
+    assert not isinstance(block, Rows), "images stand alone"
+    if not isinstance(block, np.ndarray):
+        return block
+    return block.reshape(len(block), -1).astype(np.float32, copy=False)

@@ -1,0 +1,165 @@
+"""The plain columns of a table as features: arrays as they are, numbers scaled, categories one-hot."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from understudy.data.checks import describe
+from understudy.errors import UnderstudyError, warn
+from understudy.features.part import Part, RawColumns, column_kind
+from understudy.store.arrow import Array
+
+
+@dataclass(eq=False)
+class Arrays(Part):
+    """Arrays that are features already (``x``): passed through as they are, memory maps and float16 included."""
+
+    kind = "array"
+    name: str
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self.names, self.shape = (self.name,), tuple(self.shape)
+
+    @classmethod
+    def fit(cls, raw: RawColumns, name: str) -> Self:
+        return cls(name, raw.numbers(name).shape[1:])
+
+    def __call__(self, raw: RawColumns) -> Array:
+        column = raw.numbers(self.name)
+        if column.shape[1:] != self.shape:
+            raise UnderstudyError(
+                f"{raw.at(self.name)} has rows of shape {column.shape[1:]}, but {self.shape} in training; they must "
+                "agree"
+            )
+        return column
+
+
+@dataclass(eq=False)
+class Numbers(Part):
+    """Columns of numbers, brought to mean 0 and deviation 1 over the training rows: (value − mean) / deviation.
+
+    A column that was constant in training becomes 0 everywhere: nothing could be learned from it. Statistics are taken
+    in float64 (times in seconds since 1970 differ in their last digits), the result is float32.
+    """
+
+    kind = "numbers"
+    names: tuple[str, ...]
+    mean: Array
+    deviation: Array
+    scale: bool
+    missing: str
+
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.mean) == len(self.deviation):
+            raise ValueError("one mean and one deviation per column")
+        self.names, self.shape = tuple(self.names), (len(self.names),)
+
+    @classmethod
+    def fit(cls, raw: RawColumns, names: tuple[str, ...], *, scale: bool, missing: str) -> Self:
+        mean, deviation = np.zeros(len(names)), np.zeros(len(names))
+        for number, name in enumerate(names):
+            column = _checked(raw, name, missing)
+            column = column[~np.isnan(column)]
+            if not len(column):
+                raise UnderstudyError(f"{raw.at(name)} holds no number at all; leave the column out")
+            # A constant column's computed deviation is rounding error, not always 0.
+            constant = column.min() == column.max()
+            with np.errstate(over="ignore"):
+                mean[number] = column[0] if constant else column.mean()
+                deviation[number] = 0.0 if constant else column.std()
+            if not np.isfinite(deviation[number]):
+                raise UnderstudyError(f"{raw.at(name)} holds numbers too large to scale; take their logarithms")
+        return cls(names, mean, deviation, scale=scale, missing=missing)
+
+    def __call__(self, raw: RawColumns) -> Array:
+        block = np.empty((len(raw[self.names[0]]), len(self.names)), dtype=np.float32)
+        for number, name in enumerate(self.names):
+            column = _checked(raw, name, self.missing)
+            if self.missing == "mean":
+                column = np.where(np.isnan(column), self.mean[number], column)
+            if self.scale:
+                deviation = self.deviation[number]
+                column = (column - self.mean[number]) / deviation if deviation > 0 else np.zeros(len(column))
+            with np.errstate(over="ignore"):
+                block[:, number] = column
+            large = np.isinf(block[:, number])
+            if large.any():
+                raise UnderstudyError(f"{raw.at(name, int(large.argmax()))} is too large for float32; scale the column")
+        return block
+
+
+def _checked(raw: RawColumns, name: str, missing: str) -> Array:
+    """The column in float64; NaN only where it is allowed, infinity nowhere."""
+    column = raw.numbers(name)
+    if column.ndim != 1 or column.dtype.kind == "b":
+        raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; it held one number per row in training")
+    column = column.astype(np.float64)
+    bad = np.isinf(column) if missing == "mean" else ~np.isfinite(column)
+    if bad.any():
+        row = int(bad.argmax())
+        held = "infinity" if np.isinf(column[row]) else "no number (NaN)"
+        cure = 'fill it in, remove the row, or ask for missing="mean"' if held != "infinity" else "remove the row"
+        raise UnderstudyError(f"{raw.at(name, row)} holds {held}; {cure}")
+    return column
+
+
+@dataclass(eq=False)
+class Categories(Part):
+    """Columns with few distinct values, one-hot: a column for every value seen in training, all 0 for any other.
+
+    colour: blue, red  ->  red = (0, 1), blue = (1, 0), green = (0, 0) and a warning that counts them
+
+    An empty cell is a value of its own: that something is not known often says something.
+    """
+
+    kind = "categories"
+    known: list[tuple[str, list[str]]]
+    """Per column the values seen in training."""
+
+    def __post_init__(self) -> None:
+        self.names = tuple(name for name, _ in self.known)
+        self.shape = (sum(len(values) for _, values in self.known),)
+
+    @classmethod
+    def fit(cls, raw: RawColumns, names: tuple[str, ...], *, limit: int) -> Self:
+        known = []
+        for name in names:
+            distinct = sorted(set(_texts(raw, name)))
+            if len(distinct) > limit:
+                raise UnderstudyError(
+                    f"{raw.at(name)} holds {len(distinct)} distinct values, more than the {limit} of a category; "
+                    "use it as the text (--text), or leave it out"
+                )
+            known.append((name, distinct))
+        return cls(known)
+
+    def __call__(self, raw: RawColumns) -> Array:
+        rows = len(raw[self.names[0]])
+        block = np.zeros((rows, *self.shape), dtype=np.float32)
+        start = 0
+        for name, known in self.known:
+            columns = {value: start + number for number, value in enumerate(known)}
+            texts = _texts(raw, name)
+            column = np.fromiter((columns.get(text, -1) for text in texts), dtype=np.int64, count=rows)
+            is_known = np.flatnonzero(column >= 0)
+            block[is_known, column[is_known]] = 1
+            if len(is_known) < rows:
+                first = int((column < 0).argmax())
+                warn(
+                    f"{raw.at(name)}: {rows - len(is_known)} of {rows} rows hold a value that training did not know "
+                    f"(row {first}: {texts[first]!r}); they count as none of the known ones"
+                )
+            start += len(known)
+        return block
+
+
+def _texts(raw: RawColumns, name: str) -> list[str]:
+    """The values as texts; ``True`` and ``False`` are two of them."""
+    column = raw[name]
+    if column_kind(column) == "flags":
+        return [str(value) for value in column.tolist()]
+    if column.dtype.kind in "iuf":
+        raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; a category is written as text")
+    return raw.categories(name)

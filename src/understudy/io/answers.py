@@ -1,0 +1,140 @@
+"""Answers to a batch that was chosen for labelling: a file of ``id`` and ``label``, filled in by people.
+
+``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
+class that is called ``skip`` is that class.
+``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. ``suggestion_shown`` (optional,
+true or false) says where whoever answered saw a suggestion: such an answer leans to it, so it trains and never
+estimates, however its row was picked. Other columns (scores, reasons) are ignored.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError, first_line
+from understudy.io.labelling import ClassNames, is_number
+from understudy.io.readers.arrow_columns import object_column
+from understudy.io.table import Table, read_table
+from understudy.store.arrow import Array
+from understudy.store.copies import local_path
+
+SHOWN = "suggestion_shown"
+TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
+SKIPPED = {"skip", "-1", "−1", "nan"}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+# Spreadsheets also write 3 as 3.0.
+_CLASS_NUMBER = re.compile(r"(0|[1-9][0-9]{0,17})(\.0*)?")
+
+
+def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) -> Table:
+    """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
+    path = local_path(path)
+    given = text_columns(path)
+    for name in ("id", "label"):
+        if name not in given:
+            raise UnderstudyError(
+                f"{path} has no column {name!r}; answers are joined to {pool.path} by id: give its rows ids before "
+                "understudy select, or put the answers into gold"
+            )
+    if pool.ids is None:
+        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
+    labels = [label.strip() for label in given["label"]]
+    if "" in labels:
+        raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
+    answered = [row for row, label in enumerate(labels) if not is_skipped(label, names)]
+    if not answered:
+        raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
+    chosen = given.get("chosen", ["1"] * len(labels))
+    shown = given.get(SHOWN, ["false"] * len(labels))
+    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "who answered saw a suggestion")
+    return Table(
+        path,
+        {
+            "id": _like(pool.ids, [given["id"][row] for row in answered]),
+            "label": np.array(
+                [class_number(labels[row], names, f"{path}: column 'label' row {row}") for row in answered]
+            ),
+            "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
+        },
+    )
+
+
+def named_answers(paths: Sequence[str | Path]) -> set[str]:
+    """Every class that some answers name."""
+    labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
+    return {label for label in labels if label and label.lower() not in SKIPPED}
+
+
+def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+    """Every column of a small CSV or Parquet file as text (of others: id and label); '' is an empty cell.
+
+    ``columns``: our names to theirs.
+    """
+    path = local_path(path)
+    suffix = path.suffix.lower()
+    if path.is_dir() or suffix not in (".csv", ".parquet"):
+        table = read_table(path, columns=columns)
+        names = [name for name in ("id", "label", "chosen", SHOWN) if name in table.names]
+        return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
+    try:
+        if suffix == ".parquet":
+            columns = pq.read_table(path).to_pydict()
+            return {name: ["" if cell is None else str(cell) for cell in column] for name, column in columns.items()}
+        # Spreadsheets write a byte-order mark, which utf-8-sig drops.
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
+        raise UnderstudyError(f"cannot read {path}: {first_line(error)}; write CSV or Parquet") from error
+    if not any(lines):
+        raise UnderstudyError(f"{path} is empty; write a header and one line per row")
+    header, *body = [line for line in lines if line]
+    for number, line in enumerate(body):
+        if len(line) != len(header):
+            raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
+    return {name: [line[number] for line in body] for number, name in enumerate(header)}
+
+
+def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
+    """Marks as files write them; ``meaning``: what true says."""
+    texts = [str(cell).strip().lower() for cell in cells]
+    for row, text in enumerate(texts):
+        if text not in TRUE | FALSE:
+            raise UnderstudyError(f"{where} row {row} is {cells[row]!r}; write true ({meaning}) or false")
+    return [text in TRUE for text in texts]
+
+
+def is_skipped(text: str, names: ClassNames | None) -> bool:
+    return text.lower() in SKIPPED and not (names is not None and text in names.names)
+
+
+def class_number(text: str, names: ClassNames | None, where: str, *, places: bool = False) -> int:
+    """A class as a person typed it: one of the names, or a number where the classes have none; ``places``: or a place
+    in the order of the names, which the user gave."""
+    if names is None:
+        return whole_number(text, where)
+    if places and is_number(text) and not any(map(is_number, names.names)) and int(text) < len(names):
+        return int(text)
+    if text not in names.names:
+        raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({names}), or skip")
+    return names.names.index(text)
+
+
+def whole_number(text: str, where: str) -> int:
+    """A class number; spreadsheets also write it as 3.0."""
+    if found := _CLASS_NUMBER.fullmatch(text):
+        return int(found[1])
+    raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0, or skip")
+
+
+def _like(ids: Array, texts: list[str]) -> Array:
+    """As numbers, where the pool's are and these are spelled so; what is no id of the pool is refused later."""
+    whole = ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, texts))
+    return np.asarray([int(text) for text in texts]) if whole else object_column(texts)

@@ -1,0 +1,143 @@
+"""Rows on their way to another tool: what is shown of each, under its id, and what must come back with the answer.
+
+A suggestion goes along only where it is asked for, and the task says that it did: answers given with one in view must
+never estimate.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.data.checks import is_reserved
+from understudy.errors import UnderstudyError
+from understudy.io.answers import SHOWN, text_columns, true_or_false
+from understudy.io.exchange import QUESTION, ROW
+from understudy.io.labelling import ClassNames, Labelling, read_teacher
+from understudy.io.table import Table
+from understudy.store.arrow import Array
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS = (ROW, QUESTION, SHOWN, "chosen")
+
+
+@dataclass(frozen=True)
+class Task:
+    id: str
+    shown: dict[str, str]
+    suggestion: str | None
+    score: float | None
+    """The probability of the suggestion, where the teacher gave one."""
+    marks: dict[str, bool]
+    """``suggestion_shown``; ``chosen``, where it is known whether a strategy picked the row."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    classes: tuple[str, ...]
+    shown: tuple[str, ...]
+    """The columns that people see."""
+    images: tuple[str, ...]
+    """Those of them that hold addresses of images."""
+    items: tuple[Task, ...]
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def make_tasks(
+    table: Table,
+    classes: Sequence[str],
+    *,
+    show: Sequence[str] = (),
+    images: Sequence[str] = (),
+    batch: Path | None = None,
+    suggest: bool = False,
+) -> Tasks:
+    """Tasks for the rows of a table, or for those that ``batch`` names, in its order."""
+    names = ClassNames(tuple(classes))
+    ids = table.ids
+    if ids is None:
+        raise UnderstudyError(f"{table.path} has no column 'id' to know the answers by; add it")
+    shown = _shown(table, (*images, *show))
+    rows, chosen = (np.arange(len(ids)), None) if batch is None else _batch(batch, table)
+    columns = {name: _texts(table, name, rows) for name in shown}
+    said, scores = _suggestions(table, names, rows) if suggest else ([None] * len(rows), [None] * len(rows))
+    items = []
+    for number, row in enumerate(rows.tolist()):
+        marks = {SHOWN: said[number] is not None} | ({} if chosen is None else {"chosen": chosen[number]})
+        cells = {name: column[number] for name, column in columns.items()}
+        items.append(Task(str(ids[row]), cells, said[number], scores[number], marks))
+    return Tasks(names.names, shown, tuple(images), tuple(items))
+
+
+def _shown(table: Table, asked: Sequence[str]) -> tuple[str, ...]:
+    if not asked:
+        free = [name for name in table.names if not is_reserved(name)]
+        asked = [name for name in free if table.columns[name].dtype == object and table.columns[name].ndim == 1]
+        if len(asked) != 1:
+            held = ", ".join(asked or free) or "nothing but ids and labels"
+            raise UnderstudyError(f"{table.path} holds {held}; say which columns people see: --show NAME")
+    for name in asked:
+        if name not in table.names:
+            raise UnderstudyError(f"{table.path} has no column {name!r} to show; it has {', '.join(table.names)}")
+        if not _NAME.fullmatch(name) or name in _OURS or is_reserved(name):
+            raise UnderstudyError(
+                f"{table.where(name)} cannot be shown under this name; rename it: --column text={name}"
+            )
+    return tuple(asked)
+
+
+def _texts(table: Table, name: str, rows: Array) -> list[str]:
+    column = table.columns[name]
+    if column.ndim != 1 or column.dtype.kind not in "OUbiuf":
+        raise UnderstudyError(f"{table.where(name)} holds {column.dtype} values; show texts, numbers or addresses")
+    cells = column[rows].tolist()
+    wrong = next((cell for cell in cells if isinstance(cell, bytes)), None)
+    if wrong is not None:
+        raise UnderstudyError(f"{table.where(name)} holds the bytes of files; give their addresses instead")
+    return [str(cell) for cell in cells]
+
+
+def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
+    """Which rows of the table a batch asks for that have no answer in it yet, and which a strategy picked."""
+    given = text_columns(path)
+    if "id" not in given:
+        raise UnderstudyError(f"{path} has no column 'id'; name rows by the ids of {table.path}")
+    named = Table(path, {"id": np.array(given["id"], dtype=object)})
+    named.check_spelling(table)
+    index = named.rows_in(table)
+    if (index < 0).any():
+        wrong = given["id"][int((index < 0).argmax())]
+        raise UnderstudyError(f"{path}: id {wrong!r} is not in {table.path}; {int((index < 0).sum())} ids are not")
+    open_rows = [row for row, label in enumerate(given.get("label", [""] * len(index))) if not label.strip()]
+    if not open_rows:
+        raise UnderstudyError(f"{path}: every row has an answer; there is nothing to ask")
+    marks = given.get("chosen")
+    picked = None if marks is None else true_or_false(marks, f"{path}: column 'chosen'", "a strategy picked the row")
+    return index[open_rows], None if picked is None else [picked[row] for row in open_rows]
+
+
+def _suggestions(table: Table, names: ClassNames, rows: Array) -> tuple[list[Any], list[Any]]:
+    """The teacher's class of each row (None: it gave none), and its probability where the teacher ranks classes."""
+    teacher = read_teacher(table, Labelling(names, len(names), ordered=True))
+    if teacher is None:
+        raise UnderstudyError(f"{table.path} holds no labels of a teacher to suggest; leave --show-suggestion out")
+    said = teacher.take(torch.from_numpy(rows))
+    best = said.top1()
+    scores: list[float | None] = [None] * len(rows)
+    if said.ranks:
+        dense = said.dense(torch.arange(len(rows)), len(names)).double()
+        scores = [min(1.0, float(value)) for value in dense.max(1).values.tolist()]
+    classes = best.tolist()
+    return (
+        [None if number < 0 else names.names[number] for number in classes],
+        [None if number < 0 else score for number, score in zip(classes, scores, strict=True)],
+    )

@@ -1,0 +1,462 @@
+"""How a file's labels are read: classes by name become numbers, and the teacher's columns one of the forms of labels.
+
+    names = ClassNames(("neg", "pos"))
+    names.numbers(column, "gold.csv: column 'label'")       # ["pos", "neg"] -> [1, 0]
+
+Labels are read by the letter: ``7`` and ``007`` are two classes, ``1e3`` is not class 1000, and a number in a typed
+file is the class that is spelled like it. The order is the alphabet's, or the one the user gives; it is stored in the
+run. Files whose labels are all whole numbers (``3``; in CSV with gaps also ``3.0``) need no names, unless the numbers
+are codes (``900000`` among three labels). The classes of all files together are found once, before any label is read:
+``find_labelling``.
+
+What the teacher said may stand in a file as
+
+| columns | form |
+| --- | --- |
+| ``teacher_probs`` (a list per row, or an object by class name), or ``teacher_prob_CLASS`` columns | probabilities |
+| ``teacher_label`` (−1 or empty: none), with or without ``teacher_confidence`` | hard labels |
+| ``teacher_topk_index``, ``teacher_topk_prob`` (lists), with or without ``teacher_topk_tail`` | top-k |
+| ``teacher_votes`` (a list per row; −1 or empty abstains), or ``teacher_vote_NAME`` columns | votes |
+
+The columns are those the forms list (``labels.forms``); here they are found in a file.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.data.checks import MAX_CLASSES
+from understudy.data.memory import check_memory
+from understudy.errors import UnderstudyError, warn
+from understudy.io.ids import text_array
+from understudy.io.table import Table
+from understudy.labels.base import Column, VoteModel
+from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
+from understudy.store.arrow import Array
+
+SAW = "teacher_saw"
+"""True or false: whether the teacher was shown the row's own label. No label itself."""
+# Beyond this a column of labels is more likely a column of something else.
+MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) < 2:
+            raise UnderstudyError(f"there is one class only ({', '.join(self.names)}); two or more are needed")
+        if len(set(self.names)) < len(self.names) or not all(self.names):
+            raise UnderstudyError(f"class names are empty or repeated ({', '.join(self.names)}); name each class once")
+        if len(self.names) > MOST_CLASSES:
+            raise UnderstudyError(
+                f"{len(self.names)} different labels ({self.names[0]!r}, {self.names[1]!r} …) are too many classes; "
+                "is another column the label?"
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def numbers(self, column: Array, where: str, *, missing: bool = False, places: bool = False) -> Array:
+        """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label; ``places``:
+        numbers that no class is called by are places in the order, because the user gave it."""
+        if column.dtype.kind not in "OU":
+            return self._of_numbers(column, where, missing, places)
+        values = text_array(column.reshape(-1), where)
+        index = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
+        numbers: Array = pc.fill_null(index.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
+        if missing:
+            empty = pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)
+            numbers[empty & (numbers == -2)] = -1
+        if (numbers == -2).any():
+            self._refuse_unknown(numbers, column, where)
+        return numbers.reshape(column.shape)
+
+    def _of_numbers(self, column: Array, where: str, missing: bool, places: bool) -> Array:
+        """Numbers as the names that are spelled like them ("1", "2"); else as places in the order, where that is
+        meant."""
+        if column.dtype.kind == "b":
+            raise UnderstudyError(f"{where} holds true or false, but the classes are {self}; write their names")
+        if column.dtype.kind not in "iuf":
+            raise UnderstudyError(f"{where} holds {column.dtype} values; labels are class names or numbers")
+        distinct, at = np.unique(column, return_inverse=True)
+        place = {name: number for number, name in enumerate(self.names)}
+        if places and not any(map(is_number, self.names)):
+            place = {str(number): number for number in range(len(self.names))}
+        elif column.dtype.kind == "f":
+            self._refuse_two_spellings(distinct, where)
+        known = np.array(
+            [place.get(spelled(value), -1 if missing and value == -1 else -2) for value in distinct.tolist()]
+        )
+        numbers: Array = known.astype(np.int64)[at.reshape(-1)].reshape(column.shape)
+        if (numbers == -2).any():
+            self._refuse_unknown(numbers.reshape(-1), column, where)
+        return numbers
+
+    def _refuse_two_spellings(self, values: Array, where: str) -> None:
+        """A fraction 1.0 is spelled "1" or "1.0", which may be two classes."""
+        for value in values.tolist():
+            if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
+                raise UnderstudyError(
+                    f"{where} holds {value!r}, but {spelled(value)!r} and {value!r} are two classes; store text"
+                )
+
+    def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
+        unknown = int((numbers == -2).argmax())
+        row, label = unknown // max(1, column[:1].size), column.reshape(-1)[unknown]
+        if isinstance(label, str) and not label.strip():
+            raise UnderstudyError(f"{where} row {row} is empty; write its class")
+        label = label if isinstance(label, str) else label.item()
+        raise UnderstudyError(f"{where} row {row} is {label!r}, which is not one of the classes ({self}); correct it")
+
+    def __str__(self) -> str:
+        return ", ".join(self.names[:8]) + (" …" if len(self.names) > 8 else "")
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """How labels are read: the classes, and how votes are weighed."""
+
+    names: ClassNames | None = None
+    classes: int | None = None
+    """How many, where the form needs to know."""
+    ordered: bool = False
+    """Whether the user gave the order of the names, which lists of probabilities then follow."""
+    votes: str | VoteModel = "majority"
+    sources: tuple[str, ...] = ()
+    """The columns of the pool's annotators, whose order a model of them goes by."""
+
+    def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
+        """A column of labels as class numbers."""
+        values, where = table.columns[column], table.where(column)
+        if self.names is not None:
+            return self.names.numbers(values, where, missing=missing, places=self.ordered)
+        if values.dtype.kind not in "OU":
+            return table.numbers(column)
+        if missing and not np.any(values != ""):
+            return np.full(values.shape, -1)
+        numbers = spelled_numbers(values, where)
+        if numbers is None:
+            return table.numbers(column)
+        refused = numbers == -2 if missing else numbers < 0
+        if refused.any():
+            row = int(refused.reshape(len(values), -1).any(1).argmax())
+            cell = values.reshape(-1)[int(refused.reshape(-1).argmax())]
+            held = f"{cell!r}, which is no class number; correct it" if cell.strip() else "empty; write its class"
+            raise UnderstudyError(f"{where} row {row} is {held}")
+        return numbers
+
+
+_WHOLE = re.compile(r"0|[1-9][0-9]*")
+# Spreadsheets, and data frames with gaps, write 3 as 3.0.
+_WITH_POINT = re.compile(r"(0|[1-9][0-9]*)\.0*")
+_NO_CLASS = re.compile(r"(?i)-[0-9]+(\.[0-9]*)?|-?inf(inity)?|nan")
+
+
+def is_number(name: str) -> bool:
+    """Whether a name is a whole number as numbers are written: 7, not 007."""
+    return name.isascii() and _WHOLE.fullmatch(name) is not None
+
+
+def spelled(value: float) -> str:
+    """A number's own spelling: 3 for 3 and for 3.0."""
+    return str(int(value)) if np.isfinite(value) and value == int(value) else repr(value)
+
+
+def spelled_numbers(values: Array, where: str) -> Array | None:
+    """Class numbers of labels that were read by the letter; −1: none, −2: a number that is no class (NaN, say).
+
+    None where a label is a name.
+    """
+    words = text_array(values.reshape(-1), where).dictionary_encode()
+    numbers = [_spelled_number(word) for word in words.dictionary.to_pylist()]
+    if None in numbers:
+        return None
+    known: Array = np.array(numbers, dtype=np.int64)[words.indices.to_numpy(zero_copy_only=False)]
+    return known.reshape(values.shape)
+
+
+def _spelled_number(word: str) -> int | None:
+    if word in ("", "-1", "-1.0"):
+        return -1
+    found = _WITH_POINT.fullmatch(word)
+    whole = found[1] if found else word
+    if is_number(whole):
+        return int(whole) if len(whole) <= 18 else -2
+    return -2 if _NO_CLASS.fullmatch(word) else None
+
+
+def find_labelling(
+    tables: Mapping[str, Table],
+    pool: Table | None,
+    classes: int | Sequence[str] | None,
+    votes: str,
+    *,
+    answers: Collection[str] = (),
+) -> Labelling:
+    """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
+    given = None if classes is None or isinstance(classes, int) else classes
+    golds = [tables["gold"]] if "gold" in tables else []
+    names = find_names(golds, pool, given=given, answers=answers, counted=isinstance(classes, int))
+    if names is not None and isinstance(classes, int) and classes != len(names):
+        raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
+    count = classes if isinstance(classes, int) else _count([*tables.values()], pool, names)
+    return Labelling(names, count, ordered=given is not None, votes=votes)
+
+
+def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) -> int | None:
+    """How many classes there are, where top-k lists or votes are read, which do not tell."""
+    if names is not None:
+        return len(names)
+    every = [*tables, *([] if pool is None else [pool])]
+    silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
+    if not any(column in silent for table in every for column in table.teacher.values()):
+        return None
+    found = (_letters(table, name) for table in every for name in _label_columns(table, with_truth=table is not pool))
+    whole = (int(letter) for letters, _ in found for letter in letters if is_number(letter))
+    return max(1, *whole, 1) + 1
+
+
+def _letters(table: Table, column: str) -> tuple[set[str], bool]:
+    """The labels of a column as they are spelled (numbers in their own spelling), and whether they are names."""
+    values, where = table.columns[column], table.where(column)
+    if values.dtype.kind in "iuf":
+        # NaN and infinity are refused where the labels are read.
+        return {spelled(value) for value in np.unique(values[(values >= 0) & np.isfinite(values)]).tolist()}, False
+    if values.dtype.kind not in "OU":
+        return set(), False
+    letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
+    numbers = [_spelled_number(letter) for letter in letters]
+    if table.by_letter and None not in numbers:
+        return {str(number) for number in numbers if number is not None and number >= 0}, False
+    return letters, bool(letters)
+
+
+def find_names(
+    golds: Sequence[Table],
+    pool: Table | None,
+    *,
+    given: Sequence[str] | None = None,
+    answers: Collection[str] = (),
+    counted: bool = False,
+) -> ClassNames | None:
+    """The names in gold and in what the teacher said; None where all labels are numbers.
+
+    ``answers`` to a chosen batch decide only where there is nothing else: a typing mistake must not make a class.
+    ``counted``: the user said how many classes there are, so that numbers are no codes.
+    """
+    if given is not None:
+        return ClassNames(tuple(given))
+    texts: set[str] = set()
+    numbers: dict[str, set[str]] = {}
+    any_text = False
+    tables = [*golds, *([] if pool is None else [pool])]
+    by_file: list[set[str]] = []
+    for table in tables:
+        by_file.append(set(_field_names(table)))
+        texts |= by_file[-1]
+        for column in _label_columns(table, with_truth=table is not pool):
+            letters, are_names = _letters(table, column)
+            by_file[-1] |= letters
+            any_text = any_text or are_names
+            if are_names:
+                texts |= letters
+            elif table.columns[column].dtype.kind in "iufOU":
+                numbers[table.where(column)] = letters
+            elif table.columns[column].dtype.kind == "b":
+                numbers[table.where(column)] = {"true or false"}
+    texts = texts or (set(answers) if not numbers else set())
+    # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
+    if not any_text and all(map(is_number, texts)):
+        return None if counted else _codes(texts.union(*numbers.values()), tables)
+    for where, labels in numbers.items():
+        if labels and not labels & texts:
+            held = "true or false" if "true or false" in labels else "numbers"
+            raise UnderstudyError(
+                f"{where} holds {held}, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
+                "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
+            )
+        texts |= labels
+    _look_for_near_names(texts, by_file)
+    if len(by_file) > 1 and all(by_file) and not set.intersection(*by_file):
+        gold_says, pool_says = (", ".join(sorted(letters)[:4]) for letters in by_file)
+        raise UnderstudyError(
+            f"gold's classes ({gold_says}) and the teacher's ({pool_says}) have none in common; write them alike, or "
+            "list them: --classes NAME,NAME"
+        )
+    return ClassNames(tuple(sorted(texts)))
+
+
+def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
+    """The numbers as names, where they are too large to count classes by (900000 among three labels)."""
+    numbers = sorted(int(label) for label in labels if is_number(label))
+    # Lists of probabilities and of indices go by the number of the class.
+    by_place = any(
+        column.lists or (column.holds == "number per class" and not _field_names(table))
+        for table in tables
+        for column in table.teacher.values()
+        if column.name != "teacher_votes"
+    )
+    if by_place or len(numbers) < 2 or numbers[-1] < MOST_CLASSES or len(numbers) > MOST_CLASSES:
+        return None
+    return ClassNames(tuple(map(str, numbers)))
+
+
+def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
+    """A capital, a space or a zero too many makes another class. A file that holds both may mean it; where gold spells
+    a class in one way and the pool in another, it is a mistake."""
+    spellings: dict[str, str] = {}
+    for name in sorted(names):
+        found = _WITH_POINT.fullmatch(name)
+        if found and found[1] in names:
+            raise UnderstudyError(
+                f"labels hold {found[1]!r} and {name!r} (whole numbers are written so where cells are empty); write "
+                "both alike, or list the classes if they are two: --classes NAME,NAME"
+            )
+        plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))
+        other = spellings.setdefault(plain, name)
+        if other == name:
+            continue
+        text = (
+            f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only; correct one in "
+            "the files, or list the classes: --classes NAME,NAME"
+        )
+        if not any({other, name} <= letters for letters in by_file):
+            raise UnderstudyError(text)
+        warn(text)
+
+
+def declared_classes(tables: Iterable[Table]) -> tuple[str, ...] | None:
+    """The order that the tables themselves declare for their labels; None where none does."""
+    found: dict[str, tuple[str, ...]] = {}
+    for table in tables:
+        for column in _label_columns(table, with_truth=True):
+            if column in table.declared:
+                found[table.where(column)] = table.declared[column]
+    (first, names), *others = found.items() or (("", None),)
+    for where, other in others:
+        if other != names:
+            raise UnderstudyError(
+                f"{first} declares the classes {', '.join(names or ())}, {where} {', '.join(other)}; say which order "
+                "counts: classes=(…)"
+            )
+    return names
+
+
+def _label_columns(table: Table, *, with_truth: bool) -> list[str]:
+    names = [name for name, column in table.teacher.items() if column.holds == "class"]
+    return [*names, "label"] if with_truth and "label" in table.names else names
+
+
+def _field_names(table: Table) -> list[str]:
+    """Class names that are part of the form: the keys of ``teacher_probs``, the ends of ``teacher_prob_…``."""
+    names: list[str] = []
+    for name, column in table.teacher.items():
+        if column.holds == "number per class":
+            records = table.columns[name].dtype.names or ()
+            names += records if name == column.name else [name.removeprefix(column.prefix or "")]
+    return names
+
+
+def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
+    how = how or Labelling()
+    given: dict[str, list[str]] = {}
+    """Our columns, and those of the file that hold them: one, or several where it is spread."""
+    for name in table.names:
+        if name in table.teacher:
+            given.setdefault(table.teacher[name].name, []).append(name)
+        elif name.startswith("teacher_") and name != SAW:
+            raise UnderstudyError(
+                f"{table.where(name)} is not known; rename it or use one of {', '.join(sorted(COLUMNS))}"
+            )
+    forms = [form for form in dict.fromkeys(FORMS.values()) if form.columns[0].name in given]
+    if len(forms) > 1:
+        one, other = (form.columns[0].name for form in forms[:2])
+        raise UnderstudyError(f"{table.path} has both {one!r} and {other!r}; keep one of them")
+    for form in FORMS.values():
+        for column in form.columns[1:]:
+            if column.name in given and form not in forms:
+                raise UnderstudyError(f"{table.where(column.name)} stands alone; add {form.columns[0].name!r}")
+    if not forms:
+        return None
+    columns, first = forms[0].columns, given[forms[0].columns[0].name]
+    if how.sources and sources_of(table):
+        first = _in_order(first, how.sources, table)
+        given[columns[0].name] = first
+    absent = [column.name for column in columns if column.required and column.name not in given]
+    if absent:
+        raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
+    values = {column.name: _read(column, given[column.name], table, how) for column in columns if column.name in given}
+    classes = how.classes if forms[0].needs_classes else None if how.names is None else len(how.names.names)
+    prefix = columns[0].prefix
+    spread = prefix is not None and all(name.startswith(prefix) for name in first)
+    sources = tuple(name.removeprefix(prefix or "") for name in first) if spread else None
+    return forms[0].from_columns(values, ReadOptions(classes, table.where(first[0]), how.votes, sources))
+
+
+def sources_of(table: Table) -> tuple[str, ...]:
+    """The columns of several annotators, where a file has one for each."""
+    return tuple(
+        name
+        for name, column in table.teacher.items()
+        if column.prefix and column.holds == "class" and name != column.name
+    )
+
+
+def _in_order(names: Sequence[str], order: Sequence[str], table: Table) -> list[str]:
+    if {*names} != {*order}:
+        odd = min({*names} ^ {*order})
+        raise UnderstudyError(
+            f"{table.path} and the pool have votes of different annotators ({odd!r} is in one of them only); name the "
+            "same columns in both"
+        )
+    return list(order)
+
+
+def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:
+    """One of our columns, from the column of the file that holds it or those it is spread over."""
+    spread = column.name not in table.names
+    if column.holds == "class":
+        parts = [how.numbers(table, name, missing=True) for name in names]
+        return np.stack(parts, axis=1) if spread else parts[0]
+    if column.holds == "number":
+        return table.numbers(column.name)
+    if spread:
+        return _by_class({name.removeprefix(column.prefix or ""): table.numbers(name) for name in names}, table, how)
+    values = table.columns[column.name]
+    if values.dtype.names:
+        return _by_class({name: values[name] for name in values.dtype.names}, table, how)
+    if how.names is not None and not how.ordered:
+        raise UnderstudyError(
+            f"{table.where(column.name)} holds lists; say which class comes first: "
+            f"--classes {','.join(how.names.names)}"
+        )
+    return table.numbers(column.name)
+
+
+def _by_class(given: dict[str, Array], table: Table, how: Labelling) -> Array:
+    """Columns by class name, side by side in the order of the classes; 0 for a class that is not among them."""
+    if how.names is None:
+        order = {name: int(name) for name in given if is_number(name)}
+        count = how.classes or max(order.values(), default=0) + 1
+        if count > MAX_CLASSES:
+            raise UnderstudyError(
+                f"{table.path}: the teacher scores class {max(order.values())}, which would make {count:,} classes; "
+                "correct the column's name"
+            )
+    else:
+        order = {name: number for number, name in enumerate(how.names.names)}
+        count = len(how.names)
+    rows = len(next(iter(given.values())))
+    check_memory(8 * rows * count, f"{table.path}: the teacher's probabilities of {count:,} classes")
+    probs = np.zeros((rows, count), dtype=np.result_type(np.float32, *given.values()))
+    for name, column in given.items():
+        if name not in order or order[name] >= count:
+            raise UnderstudyError(f"{table.path}: the teacher scores {name!r}, which is not one of the classes")
+        probs[:, order[name]] = column
+    return probs

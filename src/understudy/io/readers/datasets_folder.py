@@ -1,0 +1,97 @@
+"""Folders of Hugging Face ``datasets``, read without that package: what ``save_to_disk`` writes, and the Hub's layout.
+
+    FOLDER/state.json, dataset_info.json, data-00000-of-00001.arrow         # Dataset.save_to_disk
+    FOLDER/README.md, data/train-00000-of-00001.parquet                     # what load_dataset("FOLDER") reads
+
+Where a column declares its classes (``ClassLabel``), its numbers are read as their names, in the declared order.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.errors import UnderstudyError
+from understudy.io.readers.frames import frame_source
+from understudy.io.readers.source import DAMAGE, Source, damaged
+from understudy.store.files import read_json
+from understudy.store.frames import Frame
+
+STATE, SPLITS, CARD = "state.json", "dataset_dict.json", "README.md"
+
+
+def is_datasets_folder(path: Path) -> bool:
+    return (path / STATE).is_file() or (path / SPLITS).is_file() or bool(_shards(path))
+
+
+def datasets_source(path: Path) -> Source:
+    table = datasets_table(path)
+    names = class_names(table)
+    frame = Frame("datasets folder", table.column_names, table.num_rows, table.column, names.get)
+    return frame_source(frame, str(path))
+
+
+def datasets_table(path: Path) -> Any:
+    """The one set in the folder, as an Arrow table; its schema says what ``datasets`` knows of the columns."""
+    if (path / SPLITS).is_file():
+        splits = [str(name) for name in read_json(path / SPLITS).get("splits", [])]
+        raise UnderstudyError(f"{path} holds several sets ({', '.join(splits)}); name one, e.g. {path / splits[0]}")
+    files = _arrow_files(path) if (path / STATE).is_file() else _one_split(path)
+    tables = []
+    for file in files:
+        try:
+            table = pq.read_table(file) if file.suffix == ".parquet" else _read_stream(file)
+            table.validate(full=True)
+        except DAMAGE as error:
+            raise damaged(file, error) from error
+        tables.append(table)
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        raise damaged(path, error) from error
+
+
+def class_names(table: Any) -> dict[str, tuple[str, ...]]:
+    """The columns that declare their classes."""
+    try:
+        info = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = info.get("info", {}).get("features", {})
+        return {name: tuple(each["names"]) for name, each in features.items() if each.get("_type") == "ClassLabel"}
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise UnderstudyError(
+            f"what the datasets folder says of its columns is damaged ({error}); save it again"
+        ) from error
+
+
+def _read_stream(file: Path) -> Any:
+    with pa.memory_map(str(file)) as opened, pa.ipc.open_stream(opened) as reader:
+        return reader.read_all()
+
+
+def _arrow_files(path: Path) -> list[Path]:
+    state = read_json(path / STATE)
+    if state.get("_indices_data_files") or state.get("_indices_files"):
+        raise UnderstudyError(f"{path} holds a selection of rows; save it again after .flatten_indices()")
+    names = [str(each.get("filename")) for each in state.get("_data_files", [])]
+    for name in names:
+        if Path(name).name != name:
+            raise UnderstudyError(f"{path / STATE} names {name!r}, which is not in the folder; restore it")
+    if not names:
+        raise UnderstudyError(f"{path / STATE} names no data files; save the set again")
+    return [path / name for name in names]
+
+
+def _shards(path: Path) -> list[Path]:
+    return sorted((path / "data").glob("*.parquet")) if (path / CARD).is_file() else []
+
+
+def _one_split(path: Path) -> list[Path]:
+    files = _shards(path)
+    splits = sorted({file.name.partition("-")[0] for file in files})
+    if len(splits) > 1:
+        raise UnderstudyError(
+            f"{path} holds several sets ({', '.join(splits)}); name the files of one in {path / 'data'}"
+        )
+    return files

@@ -1,0 +1,328 @@
+"""Files as tables: named columns, one row per example, whatever kind of file they came from.
+
+    table = read_table("pool.parquet")                            # .csv, .jsonl, .npz, .npy, a folder …
+    table.columns["teacher_probs"]                                # a NumPy array whose first axis is the rows
+    read_table("theirs.csv", columns={"label": "gold_standard"})  # columns by the names they have there
+    read_table(pandas_frame, name="pool")                         # or polars, Arrow, datasets, a mapping of arrays
+
+A kind of file is one module in ``io/readers``; what the columns mean is decided in ``io/read.py``. A column is
+read when it is first asked for. Nothing is unpickled.
+
+Rows of one file are found in another by their ids, never by their position. Ids are whole numbers or text, unique
+within a file; they are checked when they are first asked for, and then trusted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.data.checks import describe, looks_like
+from understudy.errors import UnderstudyError, warn
+from understudy.io.ids import as_text, check_unique, id_array, misspelt, places
+from understudy.io.kinds import as_kind
+from understudy.io.readers.arrow_columns import object_column
+from understudy.io.readers.csv import csv_source
+from understudy.io.readers.datasets_folder import datasets_source, is_datasets_folder
+from understudy.io.readers.frames import frame_source, mapping_source
+from understudy.io.readers.image_folder import image_folder_source
+from understudy.io.readers.jsonl import jsonl_source
+from understudy.io.readers.npz import npy_folder_source, npy_source, npz_source
+from understudy.io.readers.parquet import parquet_source
+from understudy.io.readers.source import DAMAGE, Source, damaged
+from understudy.labels.base import Column
+from understudy.labels.forms import column_of
+from understudy.store.arrow import Array
+from understudy.store.copies import local_path
+from understudy.store.frames import as_frame
+from understudy.store.remote import RemoteFile, is_remote, local_file, remote_files
+
+READERS: dict[str, Callable[[Path], Source]] = {
+    ".parquet": parquet_source,
+    ".csv": csv_source,
+    ".jsonl": jsonl_source,
+    ".npz": npz_source,
+    ".npy": npy_source,
+}
+
+Stored = Any
+"""A column as an array, or as Arrow has it (``pa.ChunkedArray``)."""
+
+
+class Table:
+    def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
+        self.path, self.columns = path, columns
+        """The file (of a table in memory, what messages call it), and its columns in their order: at least one, all of
+        the same length."""
+        self.theirs = theirs or {}
+        """What a column is called in the file, where that differs."""
+        self.names = tuple(columns)
+        self.folder = path if path.is_dir() else path.parent
+        """What paths in this file are relative to."""
+        self.declared: dict[str, tuple[str, ...]] = {}
+        """The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``)."""
+        self._lazy = columns if isinstance(columns, LazyColumns) else None
+        self.by_letter = self._lazy is not None and self._lazy.by_letter
+        """Whether the file holds letters alone, so that what is a number is a guess (CSV)."""
+
+    def with_columns(self, columns: Mapping[str, Array]) -> "Table":
+        """Other columns, made of those of the same file."""
+        other = Table(self.path, columns, self.theirs)
+        other.declared, other.by_letter, other._lazy = self.declared, self.by_letter, self._lazy
+        return other
+
+    def __len__(self) -> int:
+        return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
+
+    @cached_property
+    def teacher(self) -> dict[str, Column]:
+        """Columns that hold what a teacher said, and what of it."""
+        named = [name for name in self.names if name.startswith("teacher_")]
+        return {name: column for name in named if (column := column_of(name)) is not None}
+
+    def where(self, column: str) -> str:
+        """How messages name a column of this file."""
+        return f"{self.path}: column {self.theirs.get(column, column)!r}"
+
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        """What columns hold, by name (``io/kinds.py``); where this file does not say, they are read so."""
+        if self._lazy is not None:
+            self._lazy.expect(kinds)
+
+    def warn_of_lookalikes(self, used: Collection[str] = ()) -> None:
+        """Columns that are no features because of their name, but do not serve as what it nearly says."""
+        for name in self.names:
+            meant = looks_like(name)
+            if meant and name not in used:
+                cure = "rename it" if meant in self.names else f"take it with --column {meant}={name}, or rename it"
+                warn(f"{self.where(name)} is not used: it differs from {meant!r} in capitals alone; {cure}")
+
+    def stored(self, name: str) -> Stored:
+        """A column to be written again: as the file has it, whatever a training would make of it."""
+        return self.columns.stored(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
+
+    def numbers(self, name: str) -> Array:
+        column = self.columns[name]
+        if column.dtype.kind not in "biuf":
+            raise UnderstudyError(
+                f"{self.where(name)} holds {describe(column)}; it must hold numbers (classes count from 0)"
+            )
+        return column
+
+    @cached_property
+    def ids(self) -> Array | None:
+        """The names of the rows, whole numbers or text, each of them once; None where the file has none."""
+        return None if self._ids is None else self.columns["id"]
+
+    @cached_property
+    def _ids(self) -> Any:
+        """The ids as Arrow has them; here they are checked, once for each file."""
+        if "id" not in self.names:
+            return None
+        values = id_array(self.columns["id"], self.where("id"))
+        check_unique(values, self.where("id"))
+        return values
+
+    @property
+    def has_text_ids(self) -> bool:
+        return self._ids is not None and not pa.types.is_integer(self._ids.type)
+
+    def spell_ids(self) -> None:
+        """Ids as texts from now on, for files whose rows meet those of others that have text."""
+        if self._ids is not None and not self.has_text_ids:
+            self._ids = as_text(self._ids)
+            self.ids = object_column(self._ids.to_pylist())
+
+    def rows_in(self, other: "Table") -> Array:
+        """For each row, which row of the other has its id, by the letter; −1 where none has."""
+        return np.full(len(self), -1) if self._ids is None or other._ids is None else places(self._ids, other._ids)
+
+    def check_spelling(self, other: "Table") -> None:
+        """Refuses an id that the other file has in another spelling: they are taken for two rows, and hardly are."""
+        if self._ids is None or other._ids is None:
+            return
+        near = misspelt(self._ids, other._ids, self.rows_in(other))
+        if near is not None:
+            raise UnderstudyError(
+                f"{self.where('id')} row {near.row} is not among the ids of {other.path}: {near}; write them alike in "
+                "both files"
+            )
+
+    def rows_without(self, others: Iterable["Table"]) -> Array:
+        """The rows whose id none of the others has."""
+        stays = np.ones(len(self), dtype=bool)
+        for other in others:
+            index = other.rows_in(self)
+            stays[index[index >= 0]] = False
+        return np.flatnonzero(stays)
+
+
+class LazyColumns(Mapping[str, Array]):
+    """Columns that are read when first asked for, and then held."""
+
+    def __init__(self, path: Path, source: Source, theirs: Mapping[str, str]) -> None:
+        self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
+        self._read: dict[str, Array] = {}
+        self._kinds: dict[str, str] = {}
+
+    @property
+    def by_letter(self) -> bool:
+        return self._source.letters is not None
+
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        for name, kind in kinds.items():
+            if self._kinds.get(name, kind) != kind or name not in self._theirs:
+                continue  # what the user declares is said first, and holds
+            self._kinds[name] = kind
+            if name in self._read:
+                self._read[name] = self._as_kind(name, self._read[name])
+
+    def stored(self, name: str) -> Stored:
+        if self._source.stored is None:
+            return self[name]
+        try:
+            return self._source.stored(self._theirs[name])
+        except DAMAGE as error:
+            raise damaged(self._path, error) from error
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._read:
+            try:
+                self._read[name] = self._as_kind(name, self._source.read(self._theirs[name], name))
+            except DAMAGE as error:
+                raise damaged(self._path, error) from error
+        return self._read[name]
+
+    def with_gaps(self, name: str) -> Array:
+        """A column of classes that may have empty cells: "" or −1 there, as in what a teacher said."""
+        return self._source.read(self._theirs[name], "teacher_label")
+
+    def _as_kind(self, name: str, column: Array) -> Array:
+        if name not in self._kinds:
+            return column
+        again = self._source.letters
+        letters = None if again is None else partial(again, self._theirs[name])
+        return as_kind(column, self._kinds[name], letters, f"{self._path}: column {self._theirs[name]!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._theirs)
+
+    def __len__(self) -> int:
+        return len(self._theirs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._theirs
+
+
+def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: str = "the table") -> Table:
+    """Any file of a known kind, a folder, or a table in memory, which messages call by ``name``.
+
+    ``columns``: our names to theirs; what the file lacks is passed over.
+    """
+    columns = columns or {}
+    if isinstance(given, str | Path):
+        path = Path(given)
+        try:
+            path, source = _where_it_lies(path) or _local(local_path(given), columns)
+        except DAMAGE as error:
+            raise damaged(path, error) from error
+    else:
+        path, source = _in_memory(given, name)
+    if not source.names:
+        raise UnderstudyError(f"{path} holds no columns; write at least the features and the labels")
+    if not source.rows:
+        raise UnderstudyError(f"{path} holds no rows; check how it was written")
+    twice, count = Counter(source.names).most_common(1)[0]
+    if count > 1:
+        raise UnderstudyError(f"{path}: two columns are named {twice!r}; rename one")
+    if len(set(columns.values())) < len(columns):
+        twice, _ = Counter(columns.values()).most_common(1)[0]
+        raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
+    renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
+    # A column that another one takes the name of is left out.
+    names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
+    changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
+    table = Table(path, LazyColumns(path, source, names), changed)
+    table.declared = {ours: source.declared[theirs] for ours, theirs in names.items() if theirs in source.declared}
+    return table
+
+
+def _in_memory(given: Any, name: str) -> tuple[Path, Source]:
+    frame = as_frame(given)
+    if frame is not None:
+        path = Path(f"{name} ({frame.kind})")
+        return path, frame_source(frame, str(path))
+    if isinstance(given, Mapping):
+        return Path(name), mapping_source(given, name)
+    raise UnderstudyError(
+        f"{name} is a {type(given).__name__}; pass a file's name, a pandas, polars or Arrow table, a datasets.Dataset "
+        "or a mapping of columns"
+    )
+
+
+def _where_it_lies(path: Path) -> tuple[Path, Source] | None:
+    """Parquet at an address is read there, column by column; None: a local file, or one that must be fetched whole."""
+    files = parquet_at(path)
+    return (path, parquet_source(path, files)) if files else None
+
+
+def parquet_at(path: str | Path) -> list[RemoteFile]:
+    """The .parquet file or shards at an address; none where something else is there, or where it is no address."""
+    files = remote_files(path) if is_remote(path) and local_file(path) is None else None
+    return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
+
+
+def _local(path: Path, columns: Mapping[str, str]) -> tuple[Path, Source]:
+    return path, _source(path, columns)
+
+
+def _source(path: Path, columns: Mapping[str, str]) -> Source:
+    if path.is_dir():
+        return _folder_source(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise UnderstudyError(
+            f"{path}: files ending in {path.suffix or 'nothing'!r} are not read; use one of {', '.join(READERS)}, "
+            "or a folder of images"
+        )
+    if not path.is_file():
+        raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
+    if reader is csv_source:
+        return csv_source(path, {theirs: ours for ours, theirs in columns.items()})
+    return reader(path)
+
+
+def shards_of(path: Path) -> list[Path]:
+    """The .parquet shards of a folder, in the order of their names; none where it holds something else."""
+    return _alike(path, ".parquet")
+
+
+def _alike(path: Path, suffix: str) -> list[Path]:
+    """The files of one kind, where there are any; then there must be no others."""
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+    alike = [file for file in files if file.suffix.lower() == suffix]
+    if alike and len(alike) < len(files):
+        what = {".parquet": ".parquet shards", ".npy": ".npy columns"}[suffix]
+        other = next(file for file in files if file not in alike)
+        raise UnderstudyError(f"{path} holds {what} and {other.name}; keep one kind of files in a folder")
+    return alike
+
+
+def _folder_source(path: Path) -> Source:
+    """Shards of one table, columns as .npy files, a folder of ``datasets``, or images; by what lies in the folder."""
+    if is_datasets_folder(path):
+        return datasets_source(path)
+    shards = shards_of(path)
+    arrays = [] if shards else _alike(path, ".npy")
+    if shards:
+        return parquet_source(path, shards)
+    if arrays:
+        return npy_folder_source(path, arrays)
+    source = image_folder_source(path)
+    if not source.rows:
+        raise UnderstudyError(f"{path} is a folder without .parquet shards, .npy columns or images; check the path")
+    return source

@@ -1,0 +1,243 @@
+"""A pass over the shards of a pool into a folder of shards: one for each, in the same order, whoever makes it.
+
+    us.map_shards(function, "pool", "out", executor=us.ray())
+
+    out/00000.parquet …    what the function made of each shard, with the rows' ``id``, or ``row``, their number
+    out/_pass.json         what was passed over with what; at the end the checksums of all shards (sealed)
+    out/_unfinished/       while the pass runs: a record of each finished shard, and files that are not yet taken over
+
+A worker writes its shard aside; the process that owns the pass moves it to its place and records it, so that nobody
+who outlives that process can write into what has come since. What is recorded is not done again: an interrupted pass
+goes on with the same call, and the shard of a lost worker is made once more, to the same bytes, in the same place.
+Who works needs memory for one shard, and so does the owner.
+
+One task for each shard, on whatever executor: not Ray Data, whose blocks are cut, joined and ordered by its own plan.
+A task that reads one file and makes one file has its order, its memory and its place to go on from by construction.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from understudy.arguments import checked
+from understudy.errors import UnderstudyError
+from understudy.io.table import Table
+from understudy.parallel.executors import Executor, executor_for
+from understudy.parallel.shards import Shard, Shards, list_shards
+from understudy.store.arrow import to_parquet
+from understudy.store.copies import work_folder
+from understudy.store.files import digest, locked, read_json, write_bytes, write_json
+from understudy.store.jobs import Jobs
+from understudy.store.progress import ProgressBar
+from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
+from understudy.store.settings import as_json, check_same, fingerprint
+from understudy.store.stopping import ends_on_sigterm
+
+PASS, UNFINISHED, FORMAT = "_pass.json", "_unfinished", 1
+Columns = Mapping[str, Any]
+
+
+class Made(NamedTuple):
+    """What a function makes of a shard, where it has more to say than columns."""
+
+    columns: Columns
+    summary: Mapping[str, Any]
+    """Kept with the shard's record, as JSON."""
+
+
+ShardFunction = Callable[[Table], Columns | Made]
+
+
+def to_records(columns: Columns) -> bytes:
+    """Arrays as one .npy file of records, whose rows can be read where they lie."""
+    from io import BytesIO
+
+    fields = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
+    records = np.empty(len(next(iter(columns.values()))), dtype=fields)
+    for name, column in columns.items():
+        records[name] = column
+    content = BytesIO()
+    np.save(content, records, allow_pickle=False)
+    return content.getvalue()
+
+
+FORMATS: dict[str, Callable[[Columns], bytes]] = {".parquet": to_parquet, ".npy": to_records}
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """The work on one shard, wherever it is done."""
+
+    function: ShardFunction
+    columns: Mapping[str, str]
+    staging: Path
+    suffix: str
+    named: bool
+
+    def __call__(self, shard: Shard) -> dict[str, Any]:
+        table = shard.read(self.columns)
+        made = self.function(table)
+        columns, summary = made if isinstance(made, Made) else (made, {})
+        for name, column in columns.items():
+            if len(column) != shard.rows:
+                raise UnderstudyError(
+                    f"{shard}: the function made {len(column)} values of {name!r} for {shard.rows} rows; one per row"
+                )
+        if self.named and not columns.keys() & {"id", "row"}:
+            ids = table.ids
+            names = {"row": np.arange(shard.first, shard.first + shard.rows)} if ids is None else {"id": ids}
+            columns = {**names, **columns}
+        content = FORMATS[self.suffix](columns)
+        checksum = digest(content)
+        if not self.staging.is_dir():
+            raise UnderstudyError(f"{self.staging} is gone, or not to be seen from here; workers share the pool's disk")
+        write_bytes(self.staging / f"{shard.number}-{checksum[:16]}{self.suffix}", content)
+        return {"checksum": checksum, "rows": shard.rows, "bytes": len(content), "summary": dict(summary)}
+
+
+class PassFolder:
+    """The folder of one pass: begun, gone on with, finished."""
+
+    def __init__(self, path: Path, shards: Shards, suffix: str = ".parquet") -> None:
+        self.path, self.shards, self.suffix = path, shards, suffix
+        self.staging = path / UNFINISHED
+        self.done = Jobs(self.staging, ("shard",), unsealed=False)
+        self.digits = max(5, len(str(len(shards) - 1)))
+
+    def file(self, shard: Shard) -> Path:
+        return self.path / f"{shard.number:0{self.digits}d}{self.suffix}"
+
+    def files(self) -> list[Path]:
+        return [self.file(shard) for shard in self.shards]
+
+    def open(self, settings: dict[str, Any]) -> bool:
+        """Begin, or go on with the same; whether it was finished already."""
+        file = self.path / PASS
+        if not file.exists():
+            # A name that begins with a dot is a lock, or a file that a killed process did not finish.
+            if any(self.path.glob("[!.]*")):
+                raise UnderstudyError(f"{self.path} is not empty and holds no pass over shards; choose a new folder")
+            write_json(file, sealed({"format": FORMAT, "settings": settings, "finished": False}))
+        stored = read_json(file, format=FORMAT)
+        if stored.get("finished"):
+            stored = read_sealed(file, format=FORMAT, cure="remove the folder to make the pass again")
+        check_same(stored["settings"], settings, self.path, hints=HINTS)
+        if stored["finished"]:  # killed, perhaps, before this was gone
+            shutil.rmtree(self.staging, ignore_errors=True)
+            return True
+        self.staging.mkdir(exist_ok=True)
+        for leftover in self.staging.glob(f"*{self.suffix}"):
+            leftover.unlink()
+        return False
+
+    def missing(self) -> list[Shard]:
+        open_ones = {number for (number,) in self.done.missing([(shard.number,) for shard in self.shards])}
+        return [shard for shard in self.shards if shard.number in open_ones or not self.file(shard).exists()]
+
+    def take_over(self, shard: Shard, record: dict[str, Any]) -> None:
+        """A shard that a worker has put aside goes to its place, and is recorded."""
+        staged = self.staging / f"{shard.number}-{record['checksum'][:16]}{self.suffix}"
+        os.replace(staged, self.file(shard))
+        self.done.write((shard.number,), record)
+
+    def finish(self, settings: dict[str, Any]) -> list[dict[str, Any]]:
+        """All shards are there: their checksums and summaries in one file, in the order of the shards."""
+        records = [self.done.read((shard.number,)) for shard in self.shards]
+        files = {path.name: record["checksum"] for path, record in zip(self.files(), records, strict=True)}
+        summaries = [{"rows": record["rows"], **record["summary"]} for record in records]
+        whole = {"format": FORMAT, "settings": settings, "finished": True, "shards": summaries}
+        write_json(self.path / PASS, sealed(whole, digests=files))
+        shutil.rmtree(self.staging)
+        return summaries
+
+
+HINTS = {"shards": "the files have changed", "function": "another run, function or option"}
+
+
+@checked
+def map_shards(
+    function: Callable[[Any], Any],
+    pool: str | Path,
+    out: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    workers: int = 1,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Path:
+    """Apply a function to every shard of a pool (a folder of .parquet files), and write a folder of shards.
+
+    ``function(table)`` is given one shard: ``table.columns["text"]`` is an array with a value for each row, and
+    returns columns by name, arrays of as many rows. ``columns``: our names to those in the files. ``workers``:
+    processes of one thread each; ``executor``: anything else that runs shards (``us.ray()``). The same call goes on
+    where it was stopped. Shards and rows keep their order, so ids and bytes do not depend on who did what.
+    """
+    shards = list_shards(pool)
+    run_pass(
+        function, shards, Path(out), columns=columns or {}, title="shards", progress=progress,
+        executor=executor_for(None if executor else workers, executor),
+    )  # fmt: skip
+    return Path(out)
+
+
+def run_pass(
+    function: ShardFunction,
+    shards: Shards,
+    out: Path,
+    *,
+    executor: Executor,
+    columns: Mapping[str, str],
+    title: str,
+    progress: bool = True,
+    suffix: str = ".parquet",
+    named: bool = True,
+) -> list[dict[str, Any]]:
+    """The pass, or what is left of it; the shards' rows and summaries, in their order."""
+    told = {
+        "shards": shards.fingerprint(), "function": fingerprint(function), "columns": dict(columns), "kind": suffix
+    }  # fmt: skip
+    settings = as_json(told)
+    out = work_folder(out)
+    if out.is_file():
+        raise UnderstudyError(f"{out} is a file; name a folder for the shards")
+    with ends_on_sigterm(), locked(out):
+        folder = PassFolder(out, shards, suffix)
+        if folder.open(settings):
+            stored: list[dict[str, Any]] = unsealed(read_json(out / PASS))["shards"]
+            return stored
+        left = folder.missing()
+        task = ShardTask(function, columns, folder.staging.resolve(), suffix, named)
+        bar = ProgressBar(title, len(shards), len(shards) - len(left), shown=progress)
+        with bar, closing(executor.map(task, left)) as results:
+            for number, record in results:
+                folder.take_over(left[number], record)
+                bar.advance(f"{left[number].path.name}: {record['rows']} rows")
+        shards.check_unchanged(settings["shards"])
+        return folder.finish(settings)
+
+
+def inspect_pass(path: Path) -> Iterator[Finding]:
+    """Every shard of a finished pass, and what is wrong with it."""
+    findings = list(inspect_json(path / PASS))
+    yield from findings
+    if findings[0].problem is None and not read_json(path / PASS).get("finished"):
+        yield Finding(path / PASS, "is of a pass that is not finished (the same command goes on)")
+
+
+def reseal_pass(path: Path) -> None:
+    """Take the shards of a finished pass as they are now for right."""
+    stored = read_json(path / PASS, format=FORMAT)
+    if not stored.get("finished"):
+        raise UnderstudyError(f"{path} holds a pass that is not finished; go on with it first")
+    names: Sequence[str] = list(stored["sha256"])
+    write_json(path / PASS, sealed(stored, {name: (path / name).read_bytes() for name in names}))
+
+
+def upgrade_pass(path: Path) -> None:
+    """There is one format so far."""

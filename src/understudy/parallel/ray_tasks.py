@@ -1,0 +1,186 @@
+"""Cells and shards on Ray (extra ``ray``): an executor as in ``parallel/executors.py``, one task for each cell.
+
+    us.compare(student, gold, pool, executor=us.ray())               # a cluster on this machine, a worker per core
+    us.compare(student, gold, pool, executor=us.ray("auto"))         # the cluster that this machine is part of
+
+The function, with all the data in it, is put into Ray's object store once and fetched once by each worker; a cell and
+its result travel with its task. Only as many cells are under way as there are places for, so that they may be made as
+they are taken. Ray's own retries are off: what a dead worker had in hand is done again when the others are done, alone
+and once, as with processes. Nothing is sent beyond the cluster: usage statistics and the dashboard are off.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from math import ceil
+from typing import Any
+
+from understudy.arguments import checked
+from understudy.errors import UnderstudyError, first_line, warn
+from understudy.parallel.executors import Cell, Result, Results, answered, given_up, one_thread, opened
+
+LOCAL = "local"
+# On the loopback; of 127.0.0.1 Ray would make the address that others reach this machine by.
+LOOPBACK = {"_node_ip_address": "127.0.0.2"} if sys.platform == "linux" else {}
+
+
+@checked
+def ray(address: str | None = None, *, workers: int | None = None, cpus: float = 1.0, gpus: float = 0.0) -> "RayTasks":
+    """Ray as executor of ``us.compare``, ``us.auto``, ``us.reconcile`` and ``us.map_shards``.
+
+    ``address``: "local" starts a cluster on this machine, "auto" finds the one it is part of, "HOST:PORT" names one;
+    None: the cluster that this process is connected to already, else that of $RAY_ADDRESS, else a local one.
+    ``workers``: how many cells at once (None: as many as the cluster has room for). ``cpus`` and ``gpus``: what a cell
+    takes. The nodes must have this package installed and see the same files.
+    """
+    return RayTasks(address, workers=workers, cpus=cpus, gpus=gpus)
+
+
+class RayTasks:
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, cpus: float = 1.0, gpus: float = 0.0
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise UnderstudyError(f"ray(workers={workers}) must be at least 1, or None for all there is room for")
+        if not (cpus > 0 and gpus >= 0):
+            raise UnderstudyError(f"ray(cpus={cpus}, gpus={gpus}): a cell takes some of a core, and no GPU or some")
+        self.address, self.workers, self.cpus, self.gpus = address, workers, cpus, gpus
+        _ray()
+
+    def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
+        engine = connected(self.address, None if self.workers is None else ceil(self.workers * self.cpus))
+        self._check_room(engine)
+        task = engine.remote(_answer).options(
+            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=f"understudy {_name(function)}"
+        )
+        broadcast = [_put(engine, function)]
+        waiting = enumerate(cells)
+        under_way: dict[Any, tuple[int, Cell]] = {}
+        lost: list[tuple[int, Cell]] = []
+
+        def hand_out() -> None:
+            for number, cell in islice(waiting, max(self._places(engine) - len(under_way), 0)):
+                under_way[task.remote(broadcast, cell)] = number, cell
+
+        try:
+            hand_out()
+            while under_way:
+                (ready, *_), _ = engine.wait(list(under_way), num_returns=1)
+                number, cell = under_way.pop(ready)
+                hand_out()  # before the caller looks at this one: a worker is free
+                answer = _fetched(engine, ready)
+                if answer is None:
+                    lost.append((number, cell))
+                else:
+                    yield number, opened(answer, cell)
+            # Memory is what most of them died of: the others are done, and each has all of it now.
+            for number, cell in lost:
+                answer = _fetched(engine, task.remote(broadcast, cell))
+                yield number, given_up(function, cell) if answer is None else opened(answer, cell)
+        finally:  # an error, Ctrl-C, or the caller closed this generator
+            for task_under_way in under_way:
+                with suppress(Exception):
+                    engine.cancel(task_under_way, force=True)
+
+    def _check_room(self, engine: Any) -> None:
+        """Ray lets a task that fits nowhere wait, and says so in a log that nobody reads."""
+        nodes = [node for node in engine.nodes() if node["Alive"]]
+        there = [(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in nodes]
+        if any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in there):
+            return
+        asked = f"a cell takes {self.cpus:g} CPUs and {self.gpus:g} GPUs, and no node of the Ray cluster has them"
+        if all(node["NodeManagerAddress"].startswith("127.") for node in nodes):  # started here: it will not grow
+            raise UnderstudyError(f"{asked}; ask for less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
+        warn(f"{asked} yet; waiting for one that does")
+
+    def _places(self, engine: Any) -> int:
+        """Asked anew each time: clusters grow and shrink."""
+        if self.workers is not None:
+            return self.workers
+        there = engine.cluster_resources()
+        places = there.get("CPU", 0.0) / self.cpus
+        if self.gpus:
+            places = min(places, there.get("GPU", 0.0) / self.gpus)
+        return max(1, int(places + 1e-9))
+
+
+def connected(address: str | None = None, cores: int | None = None) -> Any:
+    """The package, connected to a cluster; one that is started here, of so many cores, ends with this process."""
+    engine = _ray()
+    if engine.is_initialized():
+        return engine
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address in (None, LOCAL) and not (address is None and os.environ.get("RAY_ADDRESS")):
+        options |= {"num_cpus": cores, "include_dashboard": False, **LOOPBACK}
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        engine.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise UnderstudyError(
+            f"no Ray cluster at {address or os.environ.get('RAY_ADDRESS', LOCAL)} ({first_line(error)}); start one "
+            "with ray start --head, or use the address local"
+        ) from error
+    finally:
+        # Ray's own handler would end the program with another exit code, and in the middle of what is being written.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
+    return engine
+
+
+def _ray() -> Any:
+    """Ray itself, told to keep to the cluster before it is loaded."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # It would otherwise warn, once per start, of a default that will change; a cell asks for its GPUs by number.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray as engine
+    except ImportError as error:
+        raise UnderstudyError("us.ray needs Ray: pip install 'understudy[ray]'") from error
+    return engine
+
+
+def _put(engine: Any, function: Any) -> Any:
+    try:
+        return engine.put(function)
+    except (TypeError, AttributeError, RuntimeError) as error:
+        raise UnderstudyError(
+            f"a part cannot be sent to other processes ({first_line(error)}); define it at the top of a module, or "
+            "leave executor= out"
+        ) from error
+
+
+def _fetched(engine: Any, reference: Any) -> tuple[str, Any] | None:
+    """What a task sent back; None: its worker or its node is gone, or memory was short."""
+    errors = engine.exceptions
+    gone = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError)
+    try:
+        answer: tuple[str, Any] = engine.get(reference)
+    except gone:
+        return None
+    return answer
+
+
+def _name(function: Any) -> str:
+    inner = getattr(function, "function", function)  # of a guarded one
+    return getattr(inner, "__qualname__", type(inner).__name__)
+
+
+_FETCHED: dict[str, Any] = {}
+"""In a worker: the function it was last asked for. One: a student and its data are large."""
+
+
+def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:
+    """A task. The function comes in a list, which Ray does not unpack for every task anew."""
+    import ray as engine
+
+    key = broadcast[0].hex()
+    if key not in _FETCHED:
+        _FETCHED.clear()
+        _FETCHED[key] = engine.get(broadcast[0])
+    with one_thread():
+        return answered(_FETCHED[key], cell)

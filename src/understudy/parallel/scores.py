@@ -1,0 +1,98 @@
+"""What a selection looks at, of every row of a sharded pool: one .npy file of records for each shard, mapped.
+
+    scored = score_shards(student, ema, shards, folder, names=("probs", "hidden"), …)
+    scored.take(torch.tensor([5, 70_000]))           # {"probs": (2, C), "hidden": (2, d)}, read where they lie
+    scored.whole(scored.shards[3])                   # one shard's
+
+Parquet cannot give single rows without unpacking their neighbours; these files can.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.active.loop import score
+from understudy.io.one_file import own_labels
+from understudy.io.table import Table
+from understudy.parallel.executors import Executor
+from understudy.parallel.map_shards import Made, PassFolder, run_pass
+from understudy.parallel.shards import Shard, Shards
+from understudy.parallel.students import StudentOnTables
+from understudy.training.ema import EMA
+
+
+@dataclass(frozen=True)
+class Score:
+    """Probabilities and penultimate features of a shard's rows, and those of the moving average."""
+
+    student: StudentOnTables
+    ema: EMA | None
+    names: tuple[str, ...]
+    """Which of them are kept."""
+
+    def __call__(self, table: Table) -> Made:
+        found = score(self.student.student, self.student.rows(table), ema=self.ema).arrays()
+        same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
+        labelled = len(own_labels(table)[1]) if "label" in table.names else 0
+        kept = {name: found[name].float().numpy() for name in self.names}
+        return Made(kept, {"same": same, "labelled": labelled})
+
+
+@dataclass(frozen=True)
+class Scored:
+    shards: tuple[Shard, ...]
+    """With the files of the scores as their paths."""
+    summaries: Sequence[Mapping[str, Any]]
+
+    @property
+    def rows(self) -> int:
+        return self.shards[-1].first + self.shards[-1].rows
+
+    def homes(self, index: Tensor) -> Tensor:
+        """In which shard each of these rows is."""
+        firsts = torch.tensor([shard.first for shard in self.shards])
+        return torch.searchsorted(firsts, index, right=True) - 1
+
+    def take(self, index: Tensor) -> dict[str, Tensor]:
+        """Some rows, in the order asked for."""
+        homes = self.homes(index)
+        records: Any = None
+        for number in homes.unique().tolist():
+            here, shard = (homes == number).nonzero().squeeze(1), self.shards[number]
+            stored = np.load(str(shard.path), mmap_mode="r", allow_pickle=False)
+            some = np.array(stored[(index[here] - shard.first).numpy()])
+            records = np.empty(len(index), dtype=some.dtype) if records is None else records
+            records[here.numpy()] = some
+        return tensors(records)
+
+    def whole(self, shard: Shard) -> dict[str, Tensor]:
+        return read_scores(shard)
+
+
+def read_scores(shard: Shard) -> dict[str, Tensor]:
+    return tensors(np.load(str(shard.path), allow_pickle=False))
+
+
+def tensors(records: Any) -> dict[str, Tensor]:
+    """A field of records as a tensor of its own."""
+    return {name: torch.from_numpy(np.ascontiguousarray(records[name])) for name in records.dtype.names}
+
+
+def score_shards(
+    function: Score, shards: Shards, folder: Path, *, executor: Executor, columns: Mapping[str, str], progress: bool
+) -> Scored:
+    """A pass over the shards into ``folder``, or what is left of it."""
+    summaries = run_pass(
+        function, shards, folder, executor=executor, columns=columns, title="score", progress=progress, suffix=".npy",
+        named=False,
+    )  # fmt: skip
+    files = PassFolder(folder, shards, ".npy").files()
+    there = (
+        Shard(shard.number, file.resolve(), shard.first, shard.rows) for shard, file in zip(shards, files, strict=True)
+    )
+    return Scored(tuple(there), summaries)

@@ -1,0 +1,151 @@
+"""A pool as Parquet shards: which there are, and where each one's rows stand among all.
+
+    pool = list_shards("pool")                  # reads the files' footers only
+    pool.rows, len(pool)                        # rows of all of them; shards
+    table = pool[3].read({"label": "truth"})    # one shard as a table, a column when it is asked for
+
+Rows are numbered over all shards in the order of the files' names, and these numbers, like the ids, do not depend on
+who works on which shard. Shards without a row are passed over.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from understudy.errors import UnderstudyError
+from understudy.io.readers.parquet import read_footers
+from understudy.io.readers.source import File
+from understudy.io.table import Table, parquet_at, read_table, shards_of
+from understudy.parallel.executors import Executor
+from understudy.store.remote import RemoteFile, address_of
+from understudy.store.settings import fingerprint
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Shard:
+    number: int
+    path: File
+    first: int
+    """The number of its first row among all rows."""
+    rows: int
+
+    def __str__(self) -> str:
+        return f"shard {self.path}"
+
+    def read(self, columns: Mapping[str, str] | None = None) -> Table:
+        table = read_table(str(self.path), columns=columns)
+        if len(table) != self.rows:
+            raise UnderstudyError(
+                f"{self.path} has {len(table)} rows now and had {self.rows}; do not change a pool in use"
+            )
+        return table
+
+
+@dataclass(frozen=True)
+class Shards(Sequence[Shard]):
+    path: Path
+    shards: tuple[Shard, ...]
+    names: tuple[str, ...]
+    """Of the columns."""
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+        return self.shards[number]
+
+    @property
+    def rows(self) -> int:
+        return self.shards[-1].first + self.shards[-1].rows
+
+    def fingerprint(self) -> str:
+        """Changes where a file does: by name, size and time of change, not by a look into it."""
+        return fingerprint([_seen(shard.path) for shard in self])
+
+    def check_unchanged(self, before: str) -> None:
+        """Whether the files still are what this fingerprint was taken of."""
+        try:
+            now = [shard.path.again() if isinstance(shard.path, RemoteFile) else shard.path for shard in self]
+            same = fingerprint([_seen(file) for file in now]) == before
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise UnderstudyError(
+                f"{self.path} was changed while it was passed over, so that shards of two states are mixed; pass over "
+                "it again into a new folder"
+            )
+
+
+def _seen(file: File) -> tuple[str, int, int | str]:
+    if isinstance(file, RemoteFile):
+        return file.name, file.size, file.tag
+    stat = file.stat()
+    return file.name, stat.st_size, stat.st_mtime_ns
+
+
+def is_sharded(path: Path) -> bool:
+    """Whether this is a folder of .parquet files, here or at an address."""
+    if remote := parquet_at(path):
+        return remote[0].address != address_of(path)
+    return path.is_dir() and bool(shards_of(path))
+
+
+def list_shards(path: str | Path) -> Shards:
+    """A folder of .parquet files with the same columns, or one such file."""
+    files: Sequence[File]
+    remote = parquet_at(path)
+    path = Path(path)
+    if remote:
+        files = remote
+    elif path.is_file() and path.suffix.lower() == ".parquet":
+        files = [path]
+    elif path.is_dir():
+        files = shards_of(path)
+    else:
+        files = []
+    if not files:
+        raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
+    counts, kinds = read_footers(files)
+    shards: list[Shard] = []
+    first = 0
+    for file, count in zip(files, counts, strict=True):
+        if count:
+            shards.append(Shard(len(shards), file, first, count))
+            first += count
+    if not shards:
+        raise UnderstudyError(f"{path}: no shard holds a row; check how they were written")
+    return Shards(path, tuple(shards), tuple(kinds))
+
+
+def gathered(
+    executor: Executor, function: Callable[[Shard], Result], shards: Sequence[Shard]
+) -> Iterator[tuple[Shard, Result]]:
+    """What a function makes of every shard, in the order of the shards whoever is first: what is added up in floating
+    point adds up to the same. What comes early waits, so results should be small."""
+    early: dict[int, Result] = {}
+    place = 0
+    with closing(executor.map(function, shards)) as results:
+        for number, result in results:
+            early[number] = result
+            while place in early:
+                yield shards[place], early.pop(place)
+                place += 1
+
+
+@dataclass(frozen=True)
+class OnTable:
+    """A function of a table, asked about a shard."""
+
+    function: Callable[[Table], Any]
+    columns: Mapping[str, str]
+
+    def __call__(self, shard: Shard) -> Any:
+        return self.function(shard.read(self.columns))

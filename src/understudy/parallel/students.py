@@ -1,0 +1,173 @@
+"""A trained student at work on tables: what is sent, once, to whoever works on shards.
+
+    student = StudentOnTables(run.student, featuriser)
+    student.probabilities(table)                           # (n, C)
+
+Predictions, the word of a teacher, features and the scores of a selection are each one function of a table, the same
+for a whole file and for a shard:
+
+    Predict(student, names)(table)                         # label, confidence, probabilities
+    Teach(student, names)(table)                           # the table's own columns, and teacher_probs
+    Encode(featuriser)(table)                              # x
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from understudy.data.rows import Rows
+from understudy.errors import UnderstudyError
+from understudy.features.featuriser import Featuriser
+from understudy.inference.passes import BATCH_SIZE, predict
+from understudy.io.labelling import ClassNames, Labelling
+from understudy.io.read import features_of
+from understudy.io.table import Table
+from understudy.labels.forms import Labels, Soft, TopK, named_columns
+from understudy.parallel.map_shards import Columns, Made
+from understudy.store.arrow import Array
+
+
+@dataclass(frozen=True)
+class StudentOnTables:
+    student: nn.Module
+    featuriser: Featuriser
+    batch_size: int = BATCH_SIZE
+
+    def rows(self, table: Table) -> Rows:
+        return features_of(table, self.featuriser)
+
+    def probabilities(self, table: Table) -> Tensor:
+        return predict(self.student, self.rows(table), batch_size=self.batch_size)
+
+
+class NoTruth(UnderstudyError):
+    """A column ``label`` that holds something else."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the classes of a run are called, and how labels of files are read."""
+
+    names: tuple[str, ...] | None = None
+    places: bool = False
+    """Whether numbers in files are places in the order of the names, because the user gave it."""
+
+    def labels(self, table: Table, column: str = "label") -> Array | None:
+        """A file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
+        if column not in table.names:
+            return None
+        names = None if self.names is None else ClassNames(self.names)
+        return Labelling(names, ordered=self.places).numbers(table, column, missing=True)
+
+    def truth(self, table: Table, classes: int) -> Array | None:
+        """The true classes where the file has them, −1 where a row has none; ``NoTruth`` where they cannot be read."""
+        kind = table.columns["label"].dtype.kind if "label" in table.names else ""
+        if kind == "b" and classes > 2:
+            raise UnderstudyError(
+                f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
+            )
+        if kind in ("b", "i", "u", "f") and self.names is not None:
+            # Numbers beside names: to compare them with places in the order would be a guess.
+            return self.labels(table)
+        try:
+            return self.labels(table)
+        except UnderstudyError as error:
+            raise NoTruth(error) from error
+
+    def named(self, labels: Array) -> Array:
+        """Class numbers as the names they stand for."""
+        return labels if self.names is None else np.array(self.names, dtype=object)[labels]
+
+    def by_name(self, probs: Array) -> Array:
+        """Probabilities as records by class, where the classes have names."""
+        if self.names is None:
+            return probs
+        record = np.empty(len(probs), dtype=[(name, probs.dtype) for name in self.names])
+        for number, name in enumerate(self.names):
+            record[name] = probs[:, number]
+        return record
+
+
+@dataclass(frozen=True)
+class Predict:
+    """``label``, ``confidence`` and ``probabilities`` of every row; and how many are right where that can be told."""
+
+    student: StudentOnTables
+    classes: Classes
+
+    def __call__(self, table: Table) -> Made:
+        probs = self.student.probabilities(table)
+        confidence, label = probs.max(-1)
+        columns = {
+            "label": self.classes.named(label.numpy()),
+            "confidence": confidence.numpy(),
+            "probabilities": self.classes.by_name(probs.numpy()),
+        }
+        try:
+            truth = self.classes.truth(table, probs.shape[1])
+        except NoTruth as error:
+            # Predictions do not need it: a file may hold anything under this name.
+            return Made(columns, {"problem": str(error)})
+        if truth is None:
+            return Made(columns, {})
+        known = truth >= 0
+        return Made(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
+
+
+@dataclass(frozen=True)
+class Teach:
+    """A pool's own columns as they are stored, and beside them what the teacher says of each row.
+
+    ``top``: only the so many most likely classes, as ``teacher_topk_index`` and ``teacher_topk_prob``.
+    ``labels_only``: without the other columns.
+    """
+
+    student: StudentOnTables
+    classes: Classes
+    top: int | None = None
+    labels_only: bool = False
+
+    def __call__(self, table: Table) -> Columns:
+        # A new teacher's word takes the place of an old one's.
+        own = [] if self.labels_only else [name for name in table.names if name not in table.teacher]
+        kept = _stored(table, own)
+        _ = table.ids  # checked, whoever reads them next
+        probs = self.student.probabilities(table)
+        labels: Labels = Soft(probs, where="the teacher's word")
+        if self.top is not None:
+            best = probs.topk(min(self.top, probs.shape[1]), dim=1)
+            labels = TopK(best.indices, best.values, classes=probs.shape[1])
+        return kept | (labels.to_columns() if self.classes.names is None else named_columns(labels, self.classes.names))
+
+
+@dataclass(frozen=True)
+class Encode:
+    """The features of every row, as the student takes them, in one column ``x``: text or images once, not every epoch.
+
+    Columns that are no features stay (labels, what a teacher said)."""
+
+    featuriser: Featuriser
+
+    def __call__(self, table: Table) -> Columns:
+        rows = features_of(table, self.featuriser)
+        x = rows.take(torch.arange(len(rows)))
+        if not isinstance(x, Tensor):
+            raise UnderstudyError(f"{table.path}: rows of this kind are no list of numbers each; nothing to encode")
+        kept: Sequence[str] = [name for name in table.names if name not in self.featuriser.names and name != "x"]
+        return _stored(table, kept) | {"x": x.numpy()}
+
+
+def _stored(table: Table, names: Sequence[str]) -> dict[str, Any]:
+    """Columns as the file has them, under their names there; text as text, however it was packed."""
+    columns = {table.theirs.get(name, name): table.stored(name) for name in names}
+    return {name: _unpacked(column) for name, column in columns.items()}
+
+
+def _unpacked(column: Any) -> Any:
+    packed = isinstance(column, pa.ChunkedArray) and pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if packed else column

@@ -1,1 +1,0 @@
-"""Readers: one module per kind of file, each giving a ``Source`` of named columns. ``tables/table.py`` picks one."""

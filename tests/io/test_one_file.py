@@ -1,0 +1,87 @@
+"""One file that is gold and pool at once reads as the two files it could have been."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import understudy as us
+from understudy.errors import UnderstudyError
+from understudy.io.one_file import is_one_file
+from understudy.io.read import Examples
+
+ROWS = [(0.0, "neg", "neg"), (1.0, "pos", ""), (2.0, "", "pos"), (3.0, "pos", ""), (4.0, "neg", "")]
+
+
+def csv_of(rows: list[tuple[float, str, str]], *, ids: bool = False) -> str:
+    header, start = ("id,size,llm,checked\n", "r") if ids else ("size,llm,checked\n", None)
+    lines = [f"{size},{llm},{checked}" for size, llm, checked in rows]
+    return header + "".join(f"{start}{row},{line}\n" if ids else f"{line}\n" for row, line in enumerate(lines))
+
+
+def read(gold: object, pool: object) -> Examples:
+    columns = {"label": "checked", "teacher_label": "llm"}
+    return us.read_examples(gold=gold, pool=pool, columns=columns, classes=["neg", "pos"])
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_rows_with_a_label_are_gold_and_leave_the_pool(tmp_path: Path, ids: bool) -> None:
+    (tmp_path / "mine.csv").write_text(csv_of(ROWS, ids=ids))
+    (tmp_path / "gold.csv").write_text("id,checked\nr0,neg\nr2,pos\n")
+    (tmp_path / "pool.csv").write_text(csv_of([(size, llm, "") for size, llm, _ in ROWS], ids=True))
+    one, two = (
+        read(tmp_path / gold, str(tmp_path / pool)) for gold, pool in (("mine.csv",) * 2, ("gold.csv", "pool.csv"))
+    )
+    assert one.gold is not None and one.pool is not None and two.gold is not None and two.pool is not None
+    assert one.gold.y.tolist() == [0, 1] and len(one.pool) == 3
+    assert torch.equal(one.gold.x, two.gold.x)
+    assert torch.equal(one.pool.rows.take(torch.arange(3)), two.pool.rows.take(torch.arange(3)))
+    assert one.gold.teacher is not None and one.pool.teacher is not None and two.pool.teacher is not None
+    # The teacher said nothing of the row labelled pos.
+    assert one.gold.teacher.top1().tolist() == [0]
+    assert torch.equal(one.pool.teacher.top1(), two.pool.teacher.top1())
+    assert one.pool.ids is not None and one.pool.ids.tolist() == (["r1", "r3", "r4"] if ids else [1, 3, 4])
+
+
+def test_gaps_of_every_kind_of_file(tmp_path: Path) -> None:
+    sizes, llm = [row[0] for row in ROWS], [0, 1, -1, 1, 0]
+    checked: list[int | None] = [0, None, 1, None, None]
+    records = [{"size": size, "llm": said, "checked": own} for size, said, own in zip(sizes, llm, checked, strict=True)]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "mine.parquet")
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    lines = [f"{r['size']},{r['llm']},{'' if r['checked'] is None else r['checked']}\n" for r in records]
+    (tmp_path / "mine.csv").write_text("size,llm,checked\n" + "".join(lines))
+    np.savez(tmp_path / "mine.npz", size=sizes, llm=llm, checked=[-1 if own is None else own for own in checked])
+    for name in ("mine.parquet", "mine.jsonl", "mine.csv", "mine.npz"):
+        found = us.read_examples(
+            gold=tmp_path / name, pool=tmp_path / name, columns={"label": "checked", "teacher_label": "llm"}
+        )
+        assert found.gold is not None and found.pool is not None, name
+        assert found.gold.y.tolist() == [0, 1] and found.pool.ids is not None, name
+        assert found.pool.ids.tolist() == [1, 3, 4] and found.class_names is None, name
+
+
+def test_what_cannot_be_parted_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(csv_of([(size, llm, "") for size, llm, _ in ROWS]))
+    with pytest.raises(UnderstudyError, match="column 'checked' is empty in every row; label some"):
+        read(path, path)
+    path.write_text(csv_of([(size, llm, "neg") for size, llm, _ in ROWS]))
+    with pytest.raises(UnderstudyError, match="every row also serves as gold"):
+        read(path, path)
+    with pytest.raises(UnderstudyError, match=r"has no column 'label' for your own labels .* --column label=NAME"):
+        us.read_examples(gold=path, pool=path, columns={"teacher_label": "llm"})
+
+
+def test_one_file_is_known_however_its_name_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert is_one_file("mine.csv", tmp_path / "mine.csv") and is_one_file("./a/../mine.csv", "mine.csv")
+    frame = {"label": ["a", "b"]}
+    assert is_one_file(frame, frame) and not is_one_file(frame, dict(frame))
+    assert (
+        not is_one_file("mine.csv", "other.csv") and not is_one_file(None, None) and not is_one_file("mine.csv", frame)
+    )
