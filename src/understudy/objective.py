@@ -240,7 +240,7 @@ class Context:
     @cached_property
     def estimates(self) -> tuple[Gold, Labels]:
         """The gold rows that measure the teacher, and its word on them; an error where there are too few."""
-        rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.estimates()
+        rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
             raise UnderstudyError(
                 f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: pass teacher= to us.Gold for "

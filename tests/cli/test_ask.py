@@ -63,7 +63,7 @@ def test_labels_that_train_takes(folder: Path) -> None:
     assert examples.gold is not None and examples.pool is not None
     # Those that were shown train and never estimate; nobody had to say so.
     assert examples.gold.chosen.tolist() == saw[:12].tolist() and len(examples.gold.training_rows()) == 12
-    assert len(examples.gold.estimate_rows()) == 8 and len(examples.pool) == ROWS - 12
+    assert len(examples.gold.calibration_rows()) == 8 and len(examples.pool) == ROWS - 12
     with pytest.raises(us.UnderstudyError, match="was shown to the teacher with its label"):
         read_examples(test="gold.csv", pool="asked/pool.parquet", features=_text())
     call("train --gold gold.csv --pool asked/pool.parquet --text message --method vanilla --epochs 1 --out run --quiet")
@@ -85,7 +85,7 @@ def test_gold_of_its_own_is_asked_about_too(folder: Path) -> None:
         assert server.stats.requests == ROWS + 6 - 3 and "--gold asked/gold.parquet" in shown
     examples = read_examples(gold="asked/gold.parquet", pool="asked/pool.parquet", features=_text())
     assert examples.gold is not None and int(examples.gold.chosen.sum()) == 3
-    assert len(examples.gold) == 12 and len(examples.gold.estimate_rows()) == 9
+    assert len(examples.gold) == 12 and len(examples.gold.calibration_rows()) == 9
 
 
 def test_a_dry_run_sends_nothing(folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_single_seed_decides_nothing() -> None:
 def test_rows_are_dealt_once_each() -> None:
     situation = deal(0, TINY)
     assert (len(situation.gold), len(situation.pool), len(situation.test)) == (40, 200, 1797 - 300)
-    assert len(situation.gold.estimate_rows()) == 40
+    assert len(situation.gold.calibration_rows()) == 40
     dealt = torch.cat([situation.gold.x, situation.pool.x, situation.test.x])
     assert len(dealt.unique(dim=0)) == len(dealt) == 1797 - 60
     again = deal(0, TINY)

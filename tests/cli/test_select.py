@@ -89,12 +89,12 @@ def test_answers_train_as_chosen_gold(folder: Path) -> None:
     examples = read_examples(gold="gold.parquet", pool="pool.parquet", chosen=["batch.csv"])
     assert examples.gold is not None and examples.pool is not None
     assert len(examples.gold) == 34 and examples.gold.chosen.tolist() == [False] * 30 + [True] * 4
-    assert len(examples.gold.estimate_rows()) == 30
+    assert len(examples.gold.calibration_rows()) == 30
     assert [truth[name] for name in examples.gold.ids[30:]] == examples.gold.y[30:].tolist()
     # A skipped row stays in the pool, with the teacher's word.
     assert len(examples.pool) == ROWS - 34 and batch[2]["id"] in examples.pool.ids
     train("second", "--gold", "+batch.csv")
-    assert us.Run.load("second").facts["gold_rows"] == 34 and us.Run.load("second").facts["estimate_rows"] == 30
+    assert us.Run.load("second").facts["gold_rows"] == 34 and us.Run.load("second").facts["calibration_rows"] == 30
     further = call("select second pool.parquet -n 5 --labelled gold.parquet --labelled batch.csv --out next.csv")
     assert "5 rows to label" in further.output
     assert not {line["id"] for line in lines("next.csv")} & {line["id"] for line in batch}

@@ -108,7 +108,7 @@ def test_the_teacher_is_estimated_once(select: float, fits: int, monkeypatch: py
     methods = ["slam", "slam:k=2", "slam:lower_bound=0.6"]
     found = us.compare(student, gold, pool, methods, test=test, select=select, **SMALL)
     assert len(fitted) == fits
-    assert gold.answers is None, "the user's gold stays as it was"
+    assert gold.cache is None, "the user's gold stays as it was"
     if select == 0:
         options: Any = {"epochs": 2, "lr": 0.01, "batch_size": 32, "seed": 1, "progress": False}
         alone = us.train(student, gold, pool, us.slam(lower_bound=0.6), test=test, **options)

@@ -24,7 +24,7 @@ def test_folds_test_every_gold_row_once() -> None:
         train, select, test = numbers(parts.gold), numbers(parts.select), numbers(parts.test)
         assert not (train & select or train & test or select & test) and len(train | select | test) == 60
         assert (len(select), len(test)) == (12, 12) and set(parts.rows.tolist()) == test
-        assert parts.gold.estimate_rows().tolist() == list(range(len(parts.gold)))
+        assert parts.gold.calibration_rows().tolist() == list(range(len(parts.gold)))
         tested += parts.rows.tolist()
     assert sorted(tested) == list(range(60))
     # The next round of seeds cuts anew; the same seed never does.

@@ -17,24 +17,24 @@ def test_gold_keeps_what_it_was_given() -> None:
     assert len(gold) == 5
     assert gold.x.equal(X)
     assert gold.y.equal(Y)
-    assert gold.estimate_rows().tolist() == [0, 1, 2, 3, 4]
-    assert us.Gold(X, Y).estimate_rows().tolist() == []
+    assert gold.calibration_rows().tolist() == [0, 1, 2, 3, 4]
+    assert us.Gold(X, Y).calibration_rows().tolist() == []
     assert "5 rows" in repr(gold)
     assert "5 rows" in repr(us.Pool(X, PROBS))
 
 
 def test_rows_without_the_teachers_word_do_not_estimate() -> None:
     gold = us.Gold(X, Y, [0, -1, 2, -1, 2])
-    rows, said = gold.estimates()
+    rows, said = gold.calibration()
     assert rows.tolist() == [0, 2, 4]
     assert said is not None
     assert said.top1().tolist() == [0, 2, 2]
 
 
 def test_chosen_rows_never_estimate() -> None:
-    assert us.Gold(X, Y, PROBS, chosen=True).estimates()[0].tolist() == []
+    assert us.Gold(X, Y, PROBS, chosen=True).calibration()[0].tolist() == []
     gold = us.Gold(X[:3], Y[:3], PROBS[:3]) + us.Gold(X[3:], Y[3:], PROBS[3:], chosen=True)
-    rows, said = gold.estimates()
+    rows, said = gold.calibration()
     assert rows.tolist() == [0, 1, 2]
     assert said is not None
     assert len(said) == 3
@@ -50,7 +50,7 @@ def test_take_keeps_everything_aligned() -> None:
     assert part.teacher_rows.tolist() == [0, 2]
     assert part.teacher is not None
     assert part.teacher.top1().tolist() == [2, 1]
-    rows, said = part.estimates()
+    rows, said = part.calibration()
     assert rows.tolist() == [0]
     assert said is not None
     assert said.top1().tolist() == [2]
@@ -62,7 +62,7 @@ def test_concatenation_keeps_everything_aligned() -> None:
     assert both.x.equal(X)
     assert both.y.equal(Y)
     assert both.teacher_rows.tolist() == [2, 3, 4]
-    rows, said = both.estimates()
+    rows, said = both.calibration()
     assert rows.tolist() == [2, 3, 4]
     assert said is not None
     assert said.dense(torch.arange(3), 3).equal(PROBS[2:])
@@ -116,7 +116,7 @@ def test_digits() -> None:
 def test_rows_that_estimate_only() -> None:
     marked = torch.tensor([1, 0, 0, 1, 0]).bool()
     gold = us.Gold(X, Y, PROBS, None, torch.tensor([0, 1, 0, 0, 0]).bool(), estimate_only=marked)
-    assert gold.estimate_rows().tolist() == [0, 2, 3, 4] and gold.training_rows().tolist() == [1, 2, 4]
+    assert gold.calibration_rows().tolist() == [0, 2, 3, 4] and gold.training_rows().tolist() == [1, 2, 4]
     assert gold.training() is not None and gold.training().y.tolist() == [1, 2, 0]  # type: ignore[union-attr]
     assert gold.take(torch.tensor([4, 3])).estimate_only.tolist() == [False, True]
     both = us.Gold(X, Y, PROBS) + gold

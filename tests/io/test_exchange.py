@@ -139,7 +139,7 @@ def test_a_random_batch_estimates_unless_a_suggestion_was_shown(pool: Path, tmp_
         tasks.write_text(json.dumps(content))
         run("import", tasks, "--from", "label-studio", "--classes", "neg,pos", "--out", out)
         gold = read_examples(pool=pool, chosen=[out], classes=NAMES, features=SIZE).gold
-        assert gold is not None and gold.estimate_rows().tolist() == ([] if flags else [0])
+        assert gold is not None and gold.calibration_rows().tolist() == ([] if flags else [0])
 
 
 def opinion(id: str, who: str, *labels: str, **more: Any) -> Opinion:

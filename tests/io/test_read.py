@@ -106,7 +106,7 @@ def test_gold_with_features_takes_the_teachers_word_from_the_pool(save: Any) -> 
     pool = save("p.npz", id=IDS, x=X, teacher_probs=PROBS)
     examples = read_examples(gold=gold, pool=pool)
     assert examples.gold is not None and len(examples.gold) == 2
-    rows, said = examples.gold.estimates()
+    rows, said = examples.gold.calibration()
     assert examples.gold.y[rows].tolist() == [1]
     np.testing.assert_array_equal(said.probs.numpy(), PROBS[[5]])  # type: ignore[union-attr]
     assert len(examples.pool) == 5  # type: ignore[arg-type]
@@ -284,7 +284,9 @@ def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> Non
     marks = {"label": [0, 1, 1], "suggestion_shown": [True, False, False]}
     found = read_examples(gold=save("gold.csv", id=["a", "b", "c"], **marks), pool=pool).gold
     assert (
-        found is not None and found.estimate_rows().tolist() == [1, 2] and found.training_rows().tolist() == [0, 1, 2]
+        found is not None
+        and found.calibration_rows().tolist() == [1, 2]
+        and found.training_rows().tolist() == [0, 1, 2]
     )
     # Rows with features of their own are put in another order: those that the pool knows come first.
     own = save("own.parquet", id=["z", "a", "b"], x=np.concatenate([X[:1] + 9, X[[1, 3]]]), **marks)

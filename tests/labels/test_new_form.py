@@ -110,4 +110,4 @@ def test_it_is_read_from_files(tmp_path: Path) -> None:
     examples = read_examples(gold=tmp_path / "gold.parquet", pool=tmp_path / "pool.parquet")
     assert examples.pool is not None and isinstance(examples.pool.teacher, Candidates)
     assert examples.pool.teacher.allowed.equal(labels.allowed[30:])
-    assert examples.gold is not None and len(examples.gold.estimate_rows()) == 28
+    assert examples.gold is not None and len(examples.gold.calibration_rows()) == 28

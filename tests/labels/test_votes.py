@@ -59,7 +59,7 @@ def test_gold_and_pool_of_one_model_train() -> None:
     assert silent > 0
     assert run.facts["pool_rows_without_label"] == silent
     assert int(run.columns["slam.alpha"].isnan().sum()) == silent
-    assert run.facts["estimate_rows"] == 100 - int((votes[:100] < 0).all(1).sum())
+    assert run.facts["calibration_rows"] == 100 - int((votes[:100] < 0).all(1).sum())
 
 
 @pytest.mark.parametrize("by", ["dawid_skene", "majority"])

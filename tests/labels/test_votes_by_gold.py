@@ -194,4 +194,4 @@ def test_one_line_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     result = CliRunner().invoke(cli.app, line.split())
     assert result.exit_code == 0, result.output
-    assert us.Run.load(Path("run")).facts["estimate_rows"] == int((votes[:80] >= 0).any(1).sum())
+    assert us.Run.load(Path("run")).facts["calibration_rows"] == int((votes[:80] >= 0).any(1).sum())

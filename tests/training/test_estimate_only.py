@@ -50,7 +50,7 @@ def test_no_student_is_fitted_to_rows_that_estimate_only(method: Any) -> None:
     for one, other in zip(first.student.parameters(), second.student.parameters(), strict=True):
         assert torch.equal(one, other)
     assert first.facts["gold_rows"] == 40 and first.facts["estimate_only_rows"] == 10
-    assert first.facts["estimate_rows"] == 40
+    assert first.facts["calibration_rows"] == 40
 
 
 def test_batches_hold_every_other_row_by_its_number_in_gold() -> None:
@@ -67,7 +67,7 @@ def test_gold_that_only_estimates_serves_a_pool_and_nothing_else() -> None:
     gold, pool, _ = problem(marked=True)
     run = us.train(net(), gold, pool, us.slam(), epochs=1, progress=False)
     alone = us.train(net(), None, pool, us.slam(alpha=run.columns["slam.alpha"], k=2), epochs=1, progress=False)
-    assert run.facts["estimate_rows"] == 40 and len(alone.history) == 1
+    assert run.facts["calibration_rows"] == 40 and len(alone.history) == 1
     with pytest.raises(UnderstudyError, match="estimate_only"):
         us.train(net(), gold, None, us.vanilla(), epochs=1, progress=False)
     with pytest.raises(UnderstudyError, match=r"pretrain_epochs.*estimate_only"):

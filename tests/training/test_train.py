@@ -429,7 +429,7 @@ def test_compiling_changes_nothing_that_matters() -> None:
 
 def test_the_facts_of_a_run() -> None:
     run = _train(objective=us.slam())
-    assert run.facts["gold_rows"] == run.facts["estimate_rows"] == 20
+    assert run.facts["gold_rows"] == run.facts["calibration_rows"] == 20
     assert 0 <= run.facts["slam.share_at_lower_bound"] <= 1
     assert run.facts["train_seconds"] > 0
     assert run.config["objective"] == "slam"

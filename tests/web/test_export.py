@@ -63,7 +63,7 @@ def test_train_obeys_what_the_page_kept(pool: Path, tmp_path: Path) -> None:
         gold = read_examples(gold=tmp_path / "gold.csv", pool=pool, chosen=[tmp_path / name]).gold
         assert gold is not None and gold.ids is not None
         assert {"01", "02", "04"} <= set(gold.ids.tolist()) and "03" not in gold.ids.tolist()
-        assert {"01", "02", "04"} & set(gold.ids[gold.estimate_rows()].tolist()) == {"02"}
+        assert {"01", "02", "04"} & set(gold.ids[gold.calibration_rows()].tolist()) == {"02"}
 
 
 def test_votes_are_a_pool(pool: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def read_record(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None
     """Gold rows that may estimate the teacher, and the pool rows it labelled."""
     if not isinstance(gold, Gold):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y, teacher=…)")
-    rows, on_gold = gold.estimates()
+    rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
         raise UnderstudyError(
             "no gold row carries the teacher's word, so nothing tells how good its labels are; give gold rows it "
@@ -76,7 +76,7 @@ def record_of(
     unlabelled: int,
 ) -> Record:  # fmt: skip
     """Gold beside the answers about a pool, of which the form is known."""
-    rows, on_gold = gold.estimates()
+    rows, on_gold = gold.calibration()
     assert on_gold is not None
     plain = on_gold if ranks else on_gold.simplest()
     if plain.title != title:

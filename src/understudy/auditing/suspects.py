@@ -260,7 +260,7 @@ def find_suspects(
 def _alpha_on_gold(gold: Gold, record: Record) -> Floats:
     """Every row's by gold rows of other folds; NaN where the folds are too small to tell."""
     fit = partial(Reliability.fit, lower_bound=0.0, classes=record.classes)
-    plain = gold.take(gold.estimate_rows())
+    plain = gold.take(gold.calibration_rows())
     # As the audit reads them: one-hot rows are hard labels in every fold, or in none.
     plain.teacher = record.gold.labels
     try:
@@ -271,7 +271,7 @@ def _alpha_on_gold(gold: Gold, record: Record) -> Floats:
 
 def _likeness_on_gold(panel: Panel, gold: Gold, record: Record) -> Floats:
     """NaN where gold's features are of another kind than the pool's."""
-    x = panel.features.read(gold.rows, gold.estimate_rows())
+    x = panel.features.read(gold.rows, gold.calibration_rows())
     return np.full(len(record.truth), np.nan) if x is None else panel.judge(x, record.gold.named)[0]
 
 

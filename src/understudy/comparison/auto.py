@@ -283,7 +283,7 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
     choice = choose(judged, reference, caution=caution)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
-        rows, labels = gold.estimates()
+        rows, labels = gold.calibration()
         teacher = 1.0
         if labels is not None and len(rows):
             teacher = float((labels.top1() == gold.y[rows]).double().mean())

@@ -119,11 +119,11 @@ def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
     names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
     if can_rank(pool):
         names.append("confident")
-    if len(gold.estimate_rows()) >= FEWEST_ROWS:
+    if len(gold.calibration_rows()) >= FEWEST_ROWS:
         names += ["slam", "weighted:refresh_every=5"]
         known = pool.teacher.classes or int(max(gold.y.max(), pool.teacher.top1().max())) + 1
         # Every fold must hold every class.
-        if bool((torch.bincount(gold.y[gold.estimate_rows()], minlength=known) > 1).all()):
+        if bool((torch.bincount(gold.y[gold.calibration_rows()], minlength=known) > 1).all()):
             names.append("forward")
     return {**({GOLD_ONLY: METHODS["vanilla"]()} if len(gold.training_rows()) else {}), **from_text(names)}
 
@@ -222,7 +222,7 @@ class Job:
 
     def parts(self, seed: int) -> Parts:
         parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
-        parts.gold.answers = self.answers.setdefault(None if parts.gold is self.gold else seed, {})
+        parts.gold.cache = self.answers.setdefault(None if parts.gold is self.gold else seed, {})
         return parts
 
     def estimate(self, seeds: Iterable[int]) -> None:
@@ -269,7 +269,7 @@ class Job:
     def _cross_fits(self, cell: Cell, gold: Gold) -> bool:
         """Whether the method pretrains by itself: it asks the student about gold rows that this one has trained on, so
         copies must be pretrained without them."""
-        trained_on = (~gold.estimate_only[gold.estimate_rows()]).any()
+        trained_on = (~gold.estimate_only[gold.calibration_rows()]).any()
         asks = cell.method != GOLD_ONLY and self.objectives[cell.method].asks_student
         return asks and bool(trained_on)
 
@@ -289,8 +289,8 @@ class Job:
     @cached_property
     def teacher_seen_on(self) -> str:
         """Where the teacher's own accuracy can be seen: on the "test" rows, on "gold", or nowhere ("")."""
-        if self.test is None or len(self.test.estimate_rows()) == 0:
-            return "gold" if len(self.gold.estimate_rows()) else ""
+        if self.test is None or len(self.test.calibration_rows()) == 0:
+            return "gold" if len(self.gold.calibration_rows()) else ""
         return "test"
 
     @cached_property
@@ -310,7 +310,7 @@ class Job:
             examples = self.weighed_gold.take(torch.from_numpy(parts.rows))
         else:
             examples = weighed(self.test, self.gold) if on_test else self.weighed_gold
-        rows, labels = examples.estimates()
+        rows, labels = examples.calibration()
         if labels is None or not len(rows):
             return None
         right = (labels.top1() == examples.y[rows]).numpy()

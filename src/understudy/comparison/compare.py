@@ -301,8 +301,8 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
         del comparison.outcomes[TEACHER]
     if TEACHER not in comparison.outcomes:
         comparison.notes.append("The teacher's own accuracy is not known: no gold or test row has its word.")
-    elif job.test is not None and len(job.test.estimate_rows()) < len(job.test) and job.teacher_seen_on == "test":
-        known = f"{len(job.test.estimate_rows()):,} of {len(job.test):,} test rows"
+    elif job.test is not None and len(job.test.calibration_rows()) < len(job.test) and job.teacher_seen_on == "test":
+        known = f"{len(job.test.calibration_rows()):,} of {len(job.test):,} test rows"
         comparison.notes.append(f"The teacher is known on {known}, and is held against the students there.")
     elif job.test is not None and job.teacher_seen_on == "gold":
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")

@@ -22,7 +22,7 @@ from understudy.labels.forms import Labels
 from understudy.labels.naming import Naming, check_same_naming, joint_naming, read_named
 
 Ids = np.ndarray[Any, Any]
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 class Gold:
@@ -39,12 +39,12 @@ class Gold:
     same one, because gold and pool rows of a batch are collated together.
     """
 
-    derived = ("answers", "naming")
+    derived = ("cache", "naming")
     """What follows from the rest, and is no part of a fingerprint."""
     naming: Naming | None = None
     """How the classes are called; None in a set that our own code made of numbers."""
-    answers: dict[Hashable, Any] | None = None
-    """What was estimated from these rows, for trainings that share them; None: every training estimates anew."""
+    cache: dict[Hashable, Any] | None = None
+    """Estimates from these rows that trainings share; None: every training estimates anew."""
     # Set only where there are such rows: gold without them has the fingerprint it always had.
     _estimate_only: Tensor | None = None
 
@@ -120,7 +120,7 @@ class Gold:
 
     def __repr__(self) -> str:
         only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these estimate only"
-        return f"Gold({len(self)} rows, {len(self.estimate_rows())} with the teacher's word{only})"
+        return f"Gold({len(self)} rows, {len(self.calibration_rows())} with the teacher's word{only})"
 
     @property
     def x(self) -> Any:
@@ -131,8 +131,8 @@ class Gold:
         """In the order of the class numbers; None where there are numbers alone."""
         return None if self.naming is None else self.naming.names
 
-    def estimate_rows(self) -> Tensor:
-        """Rows that may estimate the teacher: it labelled them unseen, and they were not chosen."""
+    def calibration_rows(self) -> Tensor:
+        """Numbers of the rows that measure the teacher: it labelled them unseen, and they were not chosen."""
         return self.teacher_rows[~self.chosen[self.teacher_rows]]
 
     def training_rows(self) -> Tensor:
@@ -144,21 +144,21 @@ class Gold:
         rows = self.training_rows()
         return self if len(rows) == len(self) else self.take(rows) if len(rows) else None
 
-    def estimates(self) -> tuple[Tensor, Labels | None]:
-        """Those rows, and what the teacher said of them."""
+    def calibration(self) -> tuple[Tensor, Labels | None]:
+        """The calibration rows' numbers and the teacher's labels of them."""
         if self.teacher is None or not bool(self.chosen.any()):
             return self.teacher_rows, self.teacher
         keep = (~self.chosen[self.teacher_rows]).nonzero().squeeze(1)
         return self.teacher_rows[keep], self.teacher.take(keep)
 
-    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """``answer()``, kept for the next who asks where ``answers`` is a dict."""
-        if self.answers is None:
-            return answer()
-        if question not in self.answers:
-            self.answers[question] = answer()
-        known: Answer = self.answers[question]
-        return known
+    def cached(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """``compute()``, remembered under ``key`` where ``cache`` is a dict."""
+        if self.cache is None:
+            return compute()
+        if key not in self.cache:
+            self.cache[key] = compute()
+        value: Value = self.cache[key]
+        return value
 
     def take(self, index: Tensor) -> "Gold":
         """Some rows of this set, with what the teacher said of them."""
@@ -177,7 +177,7 @@ class Gold:
     def without_teacher(self) -> "Gold":
         """The same rows as if the teacher had said nothing of them, and nothing were known of it."""
         silent = copy.copy(self)
-        silent.teacher, silent.teacher_rows, silent.answers = None, self.teacher_rows[:0], None
+        silent.teacher, silent.teacher_rows, silent.cache = None, self.teacher_rows[:0], None
         return silent
 
     def _keep_marks(self, estimate_only: Tensor) -> None:

@@ -123,7 +123,7 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], FittedTrust], fo
     for estimate, held_out in fold_rows(gold.y, folds, seed):
         part, judged = gold.take(estimate), gold.take(held_out)
         part, judged = weighed(part, part), weighed(judged, part)
-        rows, labels = part.estimates()
+        rows, labels = part.calibration()
         if labels is None or len(rows) < 2:
             raise UnderstudyError(
                 f"a fold leaves {len(rows)} gold rows to estimate the teacher, at least 2 are needed: pass teacher= to "

@@ -43,7 +43,7 @@ def weighed(part: Part, gold: Gold | None) -> Part:
     # What is no set at all is refused where it is read.
     if not isinstance(part, Gold | Pool) or part.teacher is None or not part.teacher.needs_gold:
         return part
-    rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+    rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or not len(rows):
         raise UnderstudyError(
             'votes by="gold" need gold rows with votes (us.Gold(x, y, teacher=us.Votes(…, by="gold"))); give some, or '

@@ -86,7 +86,7 @@ class CoTeachingScorer:
 
     def _teacher_error(self) -> float:
         gold = self.learner.gold
-        rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+        rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
         if gold is None or labels is None or not len(rows):
             raise UnderstudyError(
                 "co_teaching must know how many labels are wrong: pass forget_rate=, or gold rows with teacher="

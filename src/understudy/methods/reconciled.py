@@ -102,7 +102,7 @@ def default_members(gold: Gold, pool: Pool, classes: int, recipe: Recipe) -> dic
 
 def speaks_of_every_class(gold: Gold, classes: int) -> bool:
     """Whether every fold will hold, of every class, a gold row that the teacher spoke of."""
-    rows = gold.estimate_rows()
+    rows = gold.calibration_rows()
     return len(rows) >= FEWEST_ROWS and bool((torch.bincount(gold.y[rows], minlength=classes) > 1).all())
 
 

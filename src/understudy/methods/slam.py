@@ -106,7 +106,7 @@ class SlamLink(Link):
             estimator=self.estimator, classes=context.classes,
         )  # fmt: skip
         assert context.gold is not None  # else there were no estimates
-        trust = context.gold.once(("reliability", *fit.keywords.values()), lambda: fit(teacher, gold.y))
+        trust = context.gold.cached(("reliability", *fit.keywords.values()), lambda: fit(teacher, gold.y))
         context.fits[self.name] = trust
         return trust
 

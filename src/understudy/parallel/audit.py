@@ -68,7 +68,7 @@ def audit_shards(
 ) -> Audit:
     """``us.audit(gold, pool, rows_wrong=0)`` of the pool in these shards."""
     check_numbers(0, flows, target)
-    rows, on_gold = gold.estimates()
+    rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
         raise UnderstudyError("no gold row carries the teacher's word; pass us.Gold(x, y, teacher=…)")
     parts = [said for _, said in gathered(executor, OnTable(Answered(how), columns), shards)]

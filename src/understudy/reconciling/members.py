@@ -150,7 +150,7 @@ class Neighbours:
 
 def worth(labels: Labels, gold: Gold, classes: int) -> Tensor:
     """Labels as the chances of each class ``(N, C)`` float64: soft ones as they are, answers as gold weighs them."""
-    rows, on_gold = gold.estimates()
+    rows, on_gold = gold.calibration()
     soft = labels.simplest().ranks and labels.answers().shape[1] == 1 and not labels.needs_gold
     if soft or on_gold is None or len(rows) < 2 * classes:
         return labels.dense(torch.arange(len(labels)), classes).double()

@@ -206,7 +206,7 @@ def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[s
 
     Zero, which says nothing, on rows without a label. A teacher that said nothing of gold cannot be weighed.
     """
-    rows, on_gold = gold.estimates()
+    rows, on_gold = gold.calibration()
     teacher = pool.teacher
     assert teacher is not None
     if on_gold is None or len(rows) < 2 * classes:

@@ -105,7 +105,7 @@ def _teacher(examples: Gold, gold: Gold | None, rows: str) -> tuple[Share | None
     """Where the teacher spoke of the rows; else on gold."""
     for part, where in ((examples, rows), (gold, "gold rows")):
         known = None if part is None else weighed(part, gold)
-        at, labels = (torch.empty(0), None) if known is None else known.estimates()
+        at, labels = (torch.empty(0), None) if known is None else known.calibration()
         if known is not None and labels is not None and len(at):
             return exact(float((labels.top1() == known.y[at]).sum()), len(at)), where
     return None, ""

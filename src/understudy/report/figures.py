@@ -60,7 +60,7 @@ def measure_teacher(
     ``reliability``: the estimate a training used (``run.fits``); without one, it is fitted as ``us.slam()`` does.
     """
     gold, pool = weigh_by_gold(gold, pool)
-    rows, labels = (torch.empty(0), None) if gold is None else gold.estimates()
+    rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or len(rows) < 2:
         return None
     y, named = gold.y[rows], labels.top1()

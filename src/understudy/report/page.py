@@ -24,7 +24,7 @@ from understudy.training.run import Run
 
 FACT_NAMES = {
     "gold_rows": "Gold rows",
-    "estimate_rows": "Gold rows that measure the teacher",
+    "calibration_rows": "Gold rows that measure the teacher",
     "pool_rows": "Pool rows with a teacher label",
     "pool_rows_without_label": "Pool rows without a label (left out)",
     "slam.mean_alpha": "Teacher's accuracy on the pool, as estimated from gold (mean α)",

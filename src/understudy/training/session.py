@@ -458,7 +458,7 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
     facts: dict[str, float] = {}
     if gold is not None:
         facts["gold_rows"] = len(gold)
-        facts["estimate_rows"] = len(gold.estimate_rows())
+        facts["calibration_rows"] = len(gold.calibration_rows())
         if only := int(gold.estimate_only.sum()):
             facts["estimate_only_rows"] = only
         missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))

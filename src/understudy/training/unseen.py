@@ -29,7 +29,7 @@ MEMORISED = 0.95
 
 def copies_for(gold: Gold) -> int:
     """How many copies of a student pretrained on gold it takes to ask about its rows; 0 where all estimate only."""
-    seen = int((~gold.estimate_only[gold.estimate_rows()]).sum())
+    seen = int((~gold.estimate_only[gold.calibration_rows()]).sum())
     return min(FOLDS, seen) if seen > 1 else 0
 
 
@@ -40,7 +40,7 @@ def ask_unseen(
 
     ``student`` was pretrained on gold; ``pretrained_on(part)`` is a copy that was pretrained on that part alone.
     """
-    rows, training = gold.estimate_rows(), gold.training_rows()
+    rows, training = gold.calibration_rows(), gold.training_rows()
     said = predict(student, SubsetRows(gold.rows, rows), batch_size=batch_size)
     seen = (~gold.estimate_only[rows]).nonzero().squeeze(1)
     copies = copies_for(gold)
