@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from experiments.theory import BackwardHalfspace, NoisyHalfspace, SlamHalfspace, noisy_halfspace
 from understudy.comparison.interval import Interval
-from understudy.theory import BackwardHalfspace, NoisyHalfspace, SlamHalfspace, noisy_halfspace
 
 Predictor = Callable[[np.ndarray], np.ndarray]
 

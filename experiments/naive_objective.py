@@ -29,8 +29,7 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from understudy.comparison.interval import Interval
-from understudy.theory import (
+from experiments.theory import (
     NoisyRows,
     advised,
     best_iterate,
@@ -42,6 +41,7 @@ from understudy.theory import (
     single_pass_sgd,
     unweighted,
 )
+from understudy.comparison.interval import Interval
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 

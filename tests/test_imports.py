@@ -18,7 +18,7 @@ LAYERS = [
     "store",
     "samples",
     "maths",
-    "data.checks data.memory models theory",
+    "data.checks data.memory models",
     "labels",
     "data",
     "llm",

@@ -33,7 +33,7 @@ WORDS = {
     r"exact to \u00b1": "95% CI ±",
     r"only (?:ever )?looked at|pick(?:s)? an epoch": "test set; validation set",
     r"bears? wrong|memory of gold|knows them": "robust to label noise; memorised",
-    r"can say|can tell|is gold$|worth [\d,{]+ clean": "unknown; treated as ground truth; effective clean labels",
+    r"can say|can tell|worth [\d,{]+ clean": "unknown; treated as ground truth; effective clean labels",
     r"who answered what": "label history",
 }
 # In code alone: words that are good English elsewhere.
@@ -48,7 +48,7 @@ MODULES = "words answers standing bought effect length unseen packed parted suit
 
 
 def _patterns(path: Path) -> dict[str, str]:
-    words = {rf"(?<![^\W_]){word}(?![^\W_])" if not word.endswith("$") else word: cure for word, cure in WORDS.items()}
+    words = {rf"(?<![^\W_])(?:{word})(?![^\W_])": cure for word, cure in WORDS.items()}
     return words | (CODE if path.suffix == ".py" else {})
 
 

@@ -178,4 +178,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from understudy.methods import PUBLIC
 
-    return sorted({*__all__, *PUBLIC, "active", "theory"})
+    return sorted({*__all__, *PUBLIC, "active"})

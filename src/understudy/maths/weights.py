@@ -8,7 +8,7 @@ where p(x) is the chance that the teacher is wrong and distortion(x) the ratio o
 the loss on the true one: the loss the student is trained by, at its temperature. Both are means over the nearest gold
 rows in the plane of (teacher, student) confidence.
 Here the weights are clipped and never differentiated; the paper's Appendix E, which differentiates through smooth
-weights, is in ``understudy.theory``.
+weights, is in ``experiments.theory``.
 
 *Nearest-neighbour means that do not depend on the order of the rows.* Plain k-nearest-neighbour code picks whichever of
 several equally distant rows comes first. Confidences tie often (an LLM gives few distinct ones), so here every row tied

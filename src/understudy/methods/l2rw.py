@@ -11,7 +11,7 @@ makes no step.
 
 Gold rows steer, augmented as the pool is, and do not train: so does the code that the authors released. Their §3.1 has
 them in the training set as well: ``gold_in_pool=True`` puts them among the rows of the batches, weighed together with
-the pool's (n counts both). Lemma 1 and Theorem 2 need that; ``tests/theory/test_reweighting.py`` holds both.
+the pool's (n counts both). Lemma 1 and Theorem 2 need that (``tests/experiments/theory/test_reweighting.py``).
 ``train_on_gold=True`` lets them train at full weight instead.
 
     us.train(student, us.Gold(x_few, y_few), us.Pool(x, noisy_labels), us.l2rw(), epochs=30)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from understudy.theory import debias_weight, debiased_mse, unweighted_is_closer, unweighted_mse
+from experiments.theory import debias_weight, debiased_mse, unweighted_is_closer, unweighted_mse
 
 
 def test_by_hand() -> None:

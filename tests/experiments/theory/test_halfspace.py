@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiments.theory.halfspace import _agreement, mix, sigmoid, step
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from experiments.theory import BackwardHalfspace, SlamHalfspace, noisy_halfspace
 from understudy.errors import UnderstudyError
-from understudy.theory import BackwardHalfspace, SlamHalfspace, noisy_halfspace
-from understudy.theory.halfspace import _agreement, mix, sigmoid, step
 
 
 def one_update(model: SlamHalfspace | BackwardHalfspace, w: Any, x: Any, y: float, alpha: float) -> np.ndarray:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from understudy.errors import UnderstudyError
-from understudy.theory import (
+from experiments.theory import (
     NoisyRows,
     advised,
     advised_weight,
@@ -26,6 +25,7 @@ from understudy.theory import (
     single_pass_sgd,
     unweighted,
 )
+from understudy.errors import UnderstudyError
 
 
 def both_labels(x: Tensor, clean: Tensor, corrupted: Tensor, flip: Tensor) -> tuple[NoisyRows, Tensor]:

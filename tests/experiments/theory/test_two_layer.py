@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from understudy.errors import UnderstudyError
-from understudy.theory.two_layer import (
+from experiments.theory.two_layer import (
     Descent,
     clusterable,
     descend,
@@ -16,6 +14,8 @@ from understudy.theory.two_layer import (
     trust_labels,
     two_layer,
 )
+
+from understudy.errors import UnderstudyError
 
 RHO = 0.25
 
