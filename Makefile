@@ -82,19 +82,19 @@ reproduce: .venv/.installed
 
 # The longer experiments on the data at hand: some hours on one core.
 results: .venv/.installed
-	$(BIN)/python -m experiments.fashion_mnist --out docs/results/fashion_mnist.md
-	$(BIN)/python -m experiments.distillation_methods --setting honest --out docs/results/distillation_honest.md
-	$(BIN)/python -m experiments.distillation_methods --setting paper --out docs/results/distillation_paper.md
-	$(BIN)/python -m experiments.air_fashion_mnist --out docs/results/air_fashion_mnist.md
-	$(BIN)/python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
-	$(BIN)/python -m experiments.noisy_labels --out docs/results/noisy_labels.md
-	$(BIN)/python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
-	$(BIN)/python -m experiments.weighted_page --out docs/results/weighted.md
+	$(BIN)/python -m experiments.fashion_mnist --out 'docs/results/distillation.md#fashion_mnist'
+	$(BIN)/python -m experiments.distillation_methods --setting honest --out 'docs/results/distillation.md#distillation_honest'
+	$(BIN)/python -m experiments.distillation_methods --setting paper --out 'docs/results/distillation.md#distillation_paper'
+	$(BIN)/python -m experiments.air_fashion_mnist --out 'docs/results/noisy_labels.md#air_fashion_mnist'
+	$(BIN)/python -m experiments.reweight_mnist --out 'docs/results/noisy_labels.md#reweight_mnist'
+	$(BIN)/python -m experiments.noisy_labels --out 'docs/results/noisy_labels.md#noisy_labels'
+	$(BIN)/python -m experiments.heteroskedastic --out 'docs/results/active_learning.md#heteroskedastic'
+	$(BIN)/python -m experiments.weighted_page --out 'docs/results/distillation.md#weighted'
 	$(BIN)/python -m experiments.results
 
 # Ours beside logistic regression, cleanlab and Snorkel; experiments/frozen.py says how to get the frozen nets.
 alternatives: .venv/.installed .peers/.installed
-	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m experiments.alternatives --workers 2 --out docs/results/alternatives.md
+	UNDERSTUDY_PEERS=$(PEERS) $(BIN)/python -m experiments.alternatives --workers 2 --out 'docs/results/alternatives.md#alternatives'
 
 clean:
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

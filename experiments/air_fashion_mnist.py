@@ -1,6 +1,6 @@
 """Self-distillation against plain training on noisy Fashion-MNIST (Dong et al. 2019, Table 1, at a reduced scale).
 
-    OMP_NUM_THREADS=1 python -m experiments.air_fashion_mnist --out docs/results/air_fashion_mnist.md
+    OMP_NUM_THREADS=1 python -m experiments.air_fashion_mnist --out docs/results/noisy_labels.md#air_fashion_mnist
 
 10,000 rows, symmetric noise, MLP 784-512-512-10, batch 128, 40 epochs, cosine, no early stopping and no gold: the
 last epoch counts. Three seeds (rows, noise, initialisation, order), paired. Then, at 40% uniform flips, how well the

@@ -1,6 +1,6 @@
 """Does it pay? Ours beside what a user would pick instead: same features, same gold, same rows tested.
 
-    python -m experiments.alternatives --out docs/results/alternatives.md --workers 2      # goes on where it stopped
+    python -m experiments.alternatives --out docs/results/alternatives.md#alternatives --workers 2
     python -m experiments.alternatives --only rivals --settings "SMS, rules" --seeds 3
     python -m experiments.alternatives --methods auto --again                              # these are run anew
 

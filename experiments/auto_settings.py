@@ -1,6 +1,6 @@
 """Reconciled labels and ``us.auto`` beside every method of its short list: ten settings of images, text, rules, an LLM.
 
-    python -m experiments.auto_settings --work runs/auto --out docs/results/auto.md     # goes on where it stopped
+    python -m experiments.auto_settings --work runs/auto --out docs/results/auto.md#auto     # goes on where it stopped
 
 Per setting and seed: each candidate of ``us.auto`` is trained in full and tested, so is ``us.reconciled()``, and
 ``us.auto`` runs its pilot on gold and trains what it chose. The best method of a setting is the one with the best mean,

@@ -1,6 +1,6 @@
 """Campaigns beside random labelling at the same budget, with an annotator who knows the truth.
 
-    python -m experiments.campaign --out docs/results/campaign.md                     about 4 minutes of one core
+    python -m experiments.campaign --out docs/results/active_learning.md#campaign  about 4 minutes of one core
 
 What ``understudy campaign`` does (``us.active.Loop`` with its defaults: 50 rows at random, then rounds of 50 picked by
 their margin) on TREC questions, YouTube comments and Fashion-MNIST, to 400 labels (YouTube: 250, of 1,706 rows). Random

@@ -1,6 +1,6 @@
 """Which strategies spend their labels on noise: the S-Badge paper's benchmark on Fashion-MNIST, at a reduced scale.
 
-    OMP_NUM_THREADS=1 python -m experiments.heteroskedastic --out docs/results/heteroskedastic.md
+    OMP_NUM_THREADS=1 python -m experiments.heteroskedastic --out docs/results/active_learning.md#heteroskedastic
     … --kinds noisy_blank noisy_diverse --strategies random confidence badge s_badge       the main claims alone
     … --model resnet18 --seeds 2 --kinds noisy_diverse --strategies random badge s_badge   a small ResNet-18 beside it
     … --epochs 50 --kinds noisy_diverse --strategies random confidence                     trained longer
@@ -145,7 +145,7 @@ def main() -> None:
     sections = []
     for folder in sorted(options.work.iterdir(), key=lambda folder: folder.name):
         if any(folder.glob("*.json")):
-            picture = options.out and options.out.with_name(f"{options.out.stem}_{folder.name.replace('-', '_')}.png")
+            picture = options.out and options.out.with_name(f"heteroskedastic_{folder.name.replace('-', '_')}.png")
             sections.append(section(folder, picture))
     text = "\n\n".join([SETTING, *sections])
     print(text)

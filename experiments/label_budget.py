@@ -1,6 +1,6 @@
 """Who should label what: a planned budget beside asking one source for everything at the same price.
 
-    python -m experiments.label_budget --out docs/results/label_budget.md             about 12 minutes of one core
+    python -m experiments.label_budget --out docs/results/active_learning.md#label_budget  about 12 minutes of one core
 
 Three sets, 100 gold rows for everybody, three sources at 1, 10 and 100 an answer. *small* is a classifier of few rows
 of its own, whose mistakes depend on class and place as those of models do; *big* is an LLM's real answers (movie
@@ -293,7 +293,7 @@ def tables(names: Sequence[str], budgets: Sequence[int], seeds: int, workers: in
         *both("accuracy", settings, alone),
         "**Right labels in the pool** (in %, the same seeds):",
         *both("labels", settings, alone),
-        "What the plan bought of 4,000 rows (mean answers; new gold is part of the human's):",
+        "Labels of 4,000 rows by source (mean answers; new gold is part of the human's):",
         markdown(
             ["set", "budget", *PRICES, "new gold"], [[*map(str, key), *mix(cells)] for key, cells in settings.items()]
         ),

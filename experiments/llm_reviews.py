@@ -1,6 +1,6 @@
 """A real LLM as the teacher, from files to predictions: movie reviews labelled by ChatGPT, through the command line.
 
-    OMP_NUM_THREADS=1 python -m experiments.llm_reviews --out docs/results/llm_reviews.md
+    OMP_NUM_THREADS=1 python -m experiments.llm_reviews --out docs/results/texts.md#llm_reviews
 
 8,662 sentences of the movie-review data set of Pang and Lee (2005) with the LLM's answers (93.7% right, errors lean
 from positive to negative; rows without a usable answer have none), 200 of them as gold, 2,000 test rows. For each
@@ -108,7 +108,7 @@ def main() -> None:
     ]
     without = "" if missing(MINILM) is None else f" MiniLM was left out: {missing(MINILM)}."
     text = (
-        f"The LLM itself is right on {100 * teacher:.1f}% of the training rows it answered. {options.seeds} seeds, "
+        f"Accuracy of the LLM's labels: {100 * teacher:.1f}% of the training rows it answered. {options.seeds} seeds, "
         f"mean ± half of the 95% interval, in %; the last epoch.{without}\n\n"
         f"{markdown(['features', 'method', 'test accuracy', 'minus vanilla'], rows)}"
     )

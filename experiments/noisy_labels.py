@@ -1,6 +1,6 @@
 """Every noisy-label method on Fashion-MNIST with flipped labels, ten gold rows per class (as Ren et al. 2018, 4.2).
 
-    OMP_NUM_THREADS=1 python -m experiments.noisy_labels --out docs/results/noisy_labels.md
+    OMP_NUM_THREADS=1 python -m experiments.noisy_labels --out docs/results/noisy_labels.md#noisy_labels
 
 10,000 pool rows, of which 40% of the labels move to class 0 (background flip) or to any other class (uniform flip); MLP
 784-256-10, Adam 1e-3 cosine, batch 128, 40 epochs. The 100 gold rows estimate, steer and select; they train only in

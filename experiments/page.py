@@ -171,7 +171,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def record(finished: Finished) -> dict[str, Any]:
-    """The same as data, for the results page and for whoever wants the numbers."""
+    """The same as data, for the papers' pages and for other readers of the numbers."""
     experiment = finished.experiment
     return {
         "name": experiment.name,

@@ -1,6 +1,6 @@
 """How often the recommendation of a comparison is right: real comparisons of many seeds, resampled as small ones.
 
-    python -m experiments.recommendation --work runs/recommendation --out docs/results/recommendation.md
+    python -m experiments.recommendation --work runs/recommendation --out docs/results/auto.md#recommendation
 
 Four settings of ``experiments.auto_data`` are compared over 12 seeds on all of their test rows. The truth is each
 option's mean over all of that. A resampled comparison has 5 of the seeds and 200 of the test rows, and makes a
@@ -177,8 +177,8 @@ def page(found: dict[str, Comparison], draws: int) -> str:
         + "\nThe resampled seeds and rows are among those that the truth is the mean of, which flatters every rule"
         " alike; data and splits are those of one draw per setting. Where the teacher is known on gold only (digits,"
         " MNIST), its own labels are no option here. Reconciled labels, which take ten times as long, are compared on"
-        " digits alone. Three of the settings have a winner that whoever looks at means must find: what the decision"
-        " adds to them is the chance, and that students at chance are left out.\n"
+        " digits alone. In three of the settings the highest mean finds the winner too: what the recommendation"
+        " adds there is the probability, and that students at chance level are left out.\n"
     )
 
 
@@ -190,7 +190,7 @@ def _cells(one: Tally, count: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--work", type=Path, default=Path("runs/recommendation"))
-    parser.add_argument("--out", type=Path, default=Path("docs/results/recommendation.md"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results/auto.md#recommendation"))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--draws", type=int, default=DRAWS)
     given = parser.parse_args()

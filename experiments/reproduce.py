@@ -6,8 +6,9 @@
     python -m experiments.reproduce --scale full slam_table1 # the paper's setting: its data, and a GPU, are needed
 
 All of them get three seeds; then those with open claims get more, until all jobs together, earlier ones included, took
---minutes of CPU time. Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves a page and
-its numbers in docs/results/reproduce; at the end docs/results.md and docs/results/claims.md are put together anew.
+--minutes of CPU time. Finished jobs are kept in runs/reproduce and never run again. Each experiment leaves its numbers
+and its picture in docs/results/reproduce; at the end ``experiments.results`` writes the papers' pages from them. With
+--out FOLDER each experiment gets a detailed page of its own there.
 """
 
 import argparse
@@ -27,13 +28,19 @@ OUT = Path(__file__).parents[1] / "docs" / "results" / "reproduce"
 MINUTES = 300.0
 
 
-def write(finished: Finished, out: Path) -> Path:
-    """The page and, beside it, the numbers and the picture."""
-    path = out / f"{finished.experiment.name}.md"
+def write_numbers(finished: Finished, out: Path) -> Path:
+    """The numbers and, for a figure, the picture."""
+    path = out / f"{finished.experiment.name}.json"
     if is_drawn(finished):
         draw(path.with_suffix(".png"), finished)
+    write_json(path, record(finished))
+    return path
+
+
+def write(finished: Finished, out: Path) -> Path:
+    """A page with every detail and, beside it, the numbers and the picture."""
+    path = write_numbers(finished, out).with_suffix(".md")
     write_text(path, page(finished))
-    write_json(path.with_suffix(".json"), record(finished))
     return path
 
 
@@ -49,7 +56,8 @@ def main() -> None:
     options = parser.parse_args()
 
     def done(finished: Finished) -> None:
-        print(f"finished {finished.experiment.name}: {write(finished, options.out)}", flush=True)
+        written = (write_numbers if options.out == OUT else write)(finished, options.out)
+        print(f"finished {finished.experiment.name}: {written}", flush=True)
 
     try:
         chosen = [find(name) for name in options.names] or list(all_experiments().values())

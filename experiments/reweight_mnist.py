@@ -1,6 +1,6 @@
 """Learning to reweight on imbalanced MNIST, 4 against 9 (Ren et al. 2018, Figure 2's setting).
 
-    OMP_NUM_THREADS=1 python -m experiments.reweight_mnist --out docs/results/reweight_mnist.md
+    OMP_NUM_THREADS=1 python -m experiments.reweight_mnist --out docs/results/noisy_labels.md#reweight_mnist
     … --model lenet --seeds 1                                       the paper's net and schedule, slow
 
 5,000 rows of which 9s are the many, 10 balanced gold rows taken out of training, batch 100, plain SGD without momentum;

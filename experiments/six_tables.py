@@ -1,6 +1,6 @@
 """Six real tables, and no option but the files: what `understudy train` and `understudy compare` make of them.
 
-    python -m experiments.six_tables --out docs/results/six_tables.md          some 15 minutes on one core
+    python -m experiments.six_tables --out docs/results/auto.md#six_tables          some 15 minutes on one core
 
 Movie-review sentences labelled by an LLM; questions, comments and messages labelled by rules; the census table Adult
 with 30% of its labels flipped; pictures of clothes labelled by a small net that saw 300 others. Each is written as a

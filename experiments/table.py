@@ -2,6 +2,7 @@
 
 import math
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ import torch
 
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
+from understudy.errors import UnderstudyError
 from understudy.parallel.executors import Processes
 from understudy.store.files import write_text
 
@@ -69,7 +71,7 @@ def publish(text: str, out: Path | None) -> None:
 
 
 def save(path: Path | None, content: str) -> None:
-    """The tables with where and when they were made."""
+    """Write the tables with their provenance; ``page.md#name`` replaces the page's section of that name."""
     if path is None:
         return
     minutes = (time.perf_counter() - _STARTED) / 60
@@ -77,4 +79,20 @@ def save(path: Path | None, content: str) -> None:
         f"*{time.strftime('%Y-%m-%d')}, commit {_COMMIT or 'unknown'}, torch {torch.__version__}, "
         f"{platform.machine()}, one thread, {minutes:.0f} minutes.*"
     )
-    write_text(path, f"{content.rstrip()}\n\n{made}\n")
+    page, _, section = str(path).partition("#")
+    if section:
+        write_text(
+            Path(page), replaced(Path(page).read_text(encoding="utf-8"), section, f"{content.rstrip()}\n\n{made}")
+        )
+    else:
+        write_text(path, f"{content.rstrip()}\n\n{made}\n")
+
+
+def replaced(page: str, section: str, content: str) -> str:
+    """The page with new content between ``<!-- section -->`` and ``<!-- /section -->``, its headings a level lower."""
+    opening, closing = f"<!-- {section} -->", f"<!-- /{section} -->"
+    if opening not in page or closing not in page:
+        raise UnderstudyError(f"the page has no section {section!r}: add the lines {opening} and {closing} to it")
+    before, _, rest = page.partition(opening)
+    inside = re.sub(r"^#(?=#+ )", "##", re.sub(r"^# .*\n+", "", content), flags=re.MULTILINE)
+    return f"{before}{opening}\n\n{inside}\n\n{closing}{rest.partition(closing)[2]}"

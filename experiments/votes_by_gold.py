@@ -1,6 +1,6 @@
 """Votes of rules, weighed four ways: by majority, by Dawid–Skene, by gold, and by EM anchored in gold.
 
-    python -m experiments.votes_by_gold --out docs/results/votes_by_gold.md          about a minute on one core
+    python -m experiments.votes_by_gold --out docs/results/auto.md#votes_by_gold          about a minute on one core
 
 YouTube comments (10 rules, 2 classes), TREC questions (68 rules, 6 classes) and SMS (73 rules, 2 classes). A seed draws
 50, 100 or 200 of the rows with a vote as gold; counted is how often the other rows' labels are right, and their

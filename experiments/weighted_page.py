@@ -1,6 +1,6 @@
 """What Weighted Distillation estimates and what it brings, where the truth is known: weights, distortions, the effect.
 
-    python -m experiments.weighted_page --seeds 12 --out docs/results/weighted.md     # about 4 minutes on two cores
+    python -m experiments.weighted_page --seeds 12 --out docs/results/distillation.md#weighted  # 4 minutes, 2 cores
 
 The pool's true labels are hidden from the methods, not from this page: the distortions of the validation rows stand
 beside those of the pool, and in each tenth of the pool, cut by the distortion that the method estimates, beside what it
@@ -185,7 +185,7 @@ def main() -> None:
     setting = fig05.REDUCED
     looked = list(in_processes(partial(look, setting), range(options.seeds), options.workers))
     if options.out is not None:
-        draw(options.out.with_suffix(".png"), looked)
+        draw(options.out.with_name("weighted.png"), looked)
     publish(page(looked, setting), options.out)
 
 

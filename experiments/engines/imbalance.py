@@ -1,6 +1,6 @@
 """Two classes of MNIST, one of them rare: methods × imbalance ratios (Ren et al. 2018, 4.1). Values are test errors.
 
-Everybody has the same ``rows``: ten of them, five of each class, are split off to steer ``l2rw``, which trains on the
+All methods have the same ``rows``: ten, five of each class, are split off to steer ``l2rw``, which trains on the
 rest; the others train on all of them, and "Clean only" on the ten alone. The test rows are balanced.
 """
 

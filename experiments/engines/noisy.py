@@ -7,7 +7,7 @@ Ren et al. (2018), 4.2. Reported is the last epoch, after fine-tuning where ther
 A method is trained once: +ES takes one of its epochs, and +FT goes on from there on gold alone at the small constant
 ``finetune_lr``, which is what ``us.train(finetune_epochs=…, finetune_lr=…)`` does in one call. "S-Model +Conf" starts
 from the confusion of the pre-trained baseline, as the paper has it: the classes it predicts for the ``watched`` rows
-against the labels they were given. On its training rows a baseline that has learned them by heart confuses nothing.
+against the labels they were given. On its training rows a baseline that has memorised them confuses nothing.
 """
 
 from collections.abc import Callable

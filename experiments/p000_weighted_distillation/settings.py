@@ -25,7 +25,7 @@ THROUGHOUT = Claim("Weighted is above Unweighted almost throughout training", ["
                    measure="average")  # fmt: skip
 FASTER = Claim("Weighted converges faster", ["Weighted"], ["Unweighted"], measure="early")
 KEPT_OUT = (
-    "The validation rows estimate the weights and train nobody, as in the paper's 3.1; gold only is the student "
+    "The validation rows only estimate the weights, as in the paper's 3.1; gold only is the student "
     "trained on the labelled rows alone, for as many steps."
 )
 ABOVE_ITS_TEACHER = (

@@ -54,7 +54,7 @@ EXPERIMENT = Experiment(
     remarks=[
         "The figure prints no numbers; differences of one point count as none.",
         "The paper's labels are clean. Clean labels of an easy set leave a small net little to overfit, so the second "
-        "part gives the teacher something that it should rather not learn: the paper's account of why stopping early "
+        "part gives the teacher something that it should not learn: the paper's account of why stopping early "
         "helps.",
     ],
 )  # fmt: skip

@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
     minutes=1.8,
     remarks=[
         "Values are errors: lower is better.",
-        "Everybody has the same 5,000 rows; ten of them are split off to steer learning to reweight, which trains on "
+        "All methods have the same 5,000 rows; ten are split off to steer learning to reweight, which trains on "
         "the rest.",
         "The paper gives no momentum; 0.9 is used: without any, training without weights stays at one class. "
         "`experiments/reweight_mnist.py` has its LeNet and its steps, without momentum.",

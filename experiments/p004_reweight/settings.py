@@ -57,7 +57,7 @@ FLIP_REMARKS = (
     "Gold rows steer and fine-tune, they are not in the reweighted pool: as in the paper's released code; its 3.1 "
     "counts them among the training rows (`us.l2rw(gold_in_pool=True)`).",
     "S-Model +Conf starts from the confusion of the pre-trained baseline's predictions with the given labels, counted "
-    "on the held-out noisy rows: those of its training rows it knows by heart.",
+    "on the held-out noisy rows: its training rows are memorised.",
 )
 
 

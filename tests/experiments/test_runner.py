@@ -14,7 +14,7 @@ from experiments.sweep import Cell
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from experiments import plot, registry, results, runner
+from experiments import plot, registry, results, runner, table
 from understudy.cli import app
 from understudy.cli import reproduce as command
 from understudy.errors import UnderstudyError
@@ -145,7 +145,7 @@ def test_a_panel_holds_the_means_of_its_cells() -> None:
     assert len(marks["Teacher"].get_ydata()) == 1
 
 
-def test_the_results_page_lists_every_claim(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_list_every_claim(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"made_table1": made(), "made_fig02": made("made_fig02")}
     monkeypatch.setattr(results, "DOCS", tmp_path)
     monkeypatch.setattr(results, "all_experiments", lambda: known)
@@ -154,14 +154,39 @@ def test_the_results_page_lists_every_claim(inline: list[Any], tmp_path: Path, m
         [made()], work=tmp_path / "w", say=lambda line: None, on_finished=lambda done: write(done, folder) and None
     )
     results.main()
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert (
-        "| SLaM: Student-Label Mixing for Distillation with Unlabeled Examples | 2 | 2 | 0 | 0 | 0 | 0% | 0 |" in text
-    )
+    text = (tmp_path / "results" / "claims.md").read_text(encoding="utf-8")
+    assert "Distillation with Unlabeled Examples](reproduce/slam.md) | 2 | 2 | 0 | 0 | 0 | 0% | 0 |" in text
     assert "| all | 2 | 2 |" in text
-    assert "Not run yet: made_fig02." in text
-    assert "[Every claim with its interval](results/claims.md)" in text and "D2L, which is quoted" in text
-    assert "[Table 1](reproduce/made_table1.md)" in (tmp_path / "results" / "claims.md").read_text(encoding="utf-8")
+    assert "Not run yet: made_fig02." in text and "D2L, which is quoted" in text
+    paper = (folder / "slam.md").read_text(encoding="utf-8")
+    assert "`understudy reproduce made_table1` (commit" in paper and "made_fig02" not in paper
+    assert "| SLaM is above Vanilla |  | +2.00 (+2.00 to +2.00) | yes |" in paper
+    assert "| SLaM | 53.00±2.48 | 63.00±2.48 |" in paper
+
+
+def test_cells_that_two_experiments_share_are_shown_once(
+    inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"made_fig01": replace(made("made_fig01"), shows="Figure 1"), "made_table1": made()}
+    monkeypatch.setattr(results, "all_experiments", lambda: known)
+    found: dict[str, Any] = {}
+    runner.run(
+        list(known.values()), work=tmp_path, say=str, on_finished=lambda one: found.update({one.experiment.name: one})
+    )
+    records = {name: json.loads(json.dumps(record(found[name]))) for name in known}
+    page = results.paper_page("001", records)
+    assert page.count("53.00±2.48") == 1 and page.count("Cells: those of `made_table1`.") == 1
+
+
+def test_an_experiment_replaces_its_section_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\nlead\n\n<!-- one -->\n\nold\n\n<!-- /one -->\n\n<!-- two -->\nkept\n<!-- /two -->\n")
+    table.save(Path(f"{page}#one"), "# Title\n\n## Part\n\nnew\n")
+    text = page.read_text(encoding="utf-8")
+    assert "old" not in text and "# Title" not in text and "### Part\n\nnew\n" in text
+    assert text.startswith("# Page\n\nlead\n") and "<!-- two -->\nkept\n<!-- /two -->" in text
+    with pytest.raises(UnderstudyError, match="no section 'three'"):
+        table.save(Path(f"{page}#three"), "new")
 
 
 def test_the_command_lists_runs_and_writes(inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

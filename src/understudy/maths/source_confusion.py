@@ -15,7 +15,7 @@ smoothed apart: one pseudo-count over all answers would be hardly any for a sour
 Sources copy each other, so their sum is too sure of itself: the posterior is softmax(b · (log P(votes | c) + log π_c)),
 with one sharpness 0 < b ≤ 1. ``fit_votes`` chooses b and m together by the log-loss of cross-fitted gold rows. EM over
 the pool (Dawid–Skene anchored in gold) is not done: on rules it explains how they depend on each other, not the truth,
-and loses 8 to 12 points (docs/results/votes_by_gold.md).
+and loses 8 to 12 points (docs/results/auto.md).
 
     sources = fit_sources(votes, y, classes=6)                   # votes (N, A), −1 abstains; y (N,)
     sources.log_likelihood(other_votes)                          # (n, C) float64
