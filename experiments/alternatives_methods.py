@@ -25,7 +25,7 @@ from experiments.alternatives_data import EPOCHS, C, linear_recipe
 from experiments.auto_data import Situation
 from understudy.comparison.cells import alone
 from understudy.data.rows import Rows
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 Array = np.ndarray[Any, Any]
 FOLDS, STEPS = 5, 300
@@ -173,11 +173,11 @@ def on_truth(case: Case) -> float | None:
 
 def trained(case: Case, objective: us.Objective, *, pool: us.Pool | None, linear_student: bool = False) -> float:
     given = case.given
-    student, recipe = given.student, Recipe(epochs=given.epochs, seed=case.seed, refine=False, **given.recipe)
+    student, recipe = given.student, TrainingOptions(epochs=given.epochs, seed=case.seed, refine=False, **given.recipe)
     if linear_student:
         rows = len(given.gold) + int(case.labelled.sum() if pool is not None else 0)
         student = partial(us.models.linear, inputs=case.gold.shape[1], classes=case.classes)
-        recipe = Recipe(epochs=EPOCHS, seed=case.seed, refine=False, **linear_recipe(rows, case.classes))
+        recipe = TrainingOptions(epochs=EPOCHS, seed=case.seed, refine=False, **linear_recipe(rows, case.classes))
     elif pool is None:
         recipe = alone(recipe, given.gold, given.pool)
     run = us.train(student, given.gold, pool, objective, progress=False, **recipe.arguments())
@@ -199,7 +199,7 @@ def auto(case: Case) -> float:
     given = case.given
     student, options = given.student, {"epochs": given.epochs, **given.recipe}
     if not case.shows_pictures:
-        student, options = us.suitable_student(given.pool, case.classes, frozen=True)
+        student, options = us.default_student(given.pool, case.classes, frozen=True)
     run = us.auto(student, given.gold, given.pool, seed=case.seed, progress=False, workers=1, **options)
     return float(us.evaluate(run.student, given.test)["accuracy"])
 

@@ -32,7 +32,7 @@ from understudy.comparison.interval import Interval, percent, signed
 from understudy.comparison.outcome import GOLD_ONLY
 from understudy.parallel.executors import Processes
 from understudy.store.files import read_json, write_json
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 SEEDS = 5
 OURS = ("reconciled", "auto")
@@ -59,7 +59,7 @@ def run_cell(setting: str, seed: int) -> Cell:
     common: Any = {"epochs": given.epochs, "seed": seed, "progress": False, **given.recipe}
     tested = {}
     for name, objective in candidates(given.gold, given.pool).items():
-        recipe, pool = Recipe(epochs=given.epochs, seed=seed, refine=False, **given.recipe), given.pool
+        recipe, pool = TrainingOptions(epochs=given.epochs, seed=seed, refine=False, **given.recipe), given.pool
         if name == GOLD_ONLY:
             recipe, pool = alone(recipe, given.gold, given.pool), None
         run = us.train(given.student, given.gold, pool, objective, progress=False, **recipe.arguments())

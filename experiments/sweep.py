@@ -20,7 +20,7 @@ from torch import nn
 import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest
-from understudy.training.recipe import find_schedule
+from understudy.training.options import find_schedule
 
 GOLD_ROWS = ("Gold only", "Clean only")
 """What a student learns from the trusted rows alone; every table whose setting has gold shows it."""

@@ -22,7 +22,7 @@ LAYERS = [
     "labels",
     "data",
     "llm",
-    "objective options features",
+    "objective method_options features",
     "leaks",
     "io",
     "inference web parallel.executors parallel.ray_tasks",

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 CLASSES = 3
-RECIPE = Recipe(epochs=3, lr=0.02, batch_size=64)
+RECIPE = TrainingOptions(epochs=3, lr=0.02, batch_size=64)
 FAST: dict[str, Any] = {"epochs": 3, "lr": 0.02, "batch_size": 64, "progress": False}
 
 

@@ -21,7 +21,7 @@ from experiments.engines.distil_methods import KINDS, Dealt, Method
 from experiments.kept import kept
 from experiments.sweep import Cell, Training, curve_of, facts_of, known, net
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import find_schedule
+from understudy.training.options import find_schedule
 
 __all__ = ["Dealt", "Distillation", "Method", "deal"]
 

@@ -23,7 +23,7 @@ from understudy.data.noise import background_flip, symmetric, uniform_flip
 from understudy.inference.passes import predict
 from understudy.methods.s_model import SModelLink, TransitionLayer
 from understudy.objective import Context, Objective, TeacherTarget
-from understudy.training.recipe import find_schedule
+from understudy.training.options import find_schedule
 
 
 @dataclass(frozen=True)

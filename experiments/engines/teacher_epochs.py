@@ -15,7 +15,7 @@ import understudy as us
 from experiments.datasets import LOADERS, load, rows
 from experiments.sweep import Cell, Training, curve_of, known, net
 from understudy.data.noise import symmetric
-from understudy.training.recipe import find_schedule
+from understudy.training.options import find_schedule
 
 HARD = "Student of the labels themselves"
 

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from understudy.parallel.ray_tasks import ray
     from understudy.store.remote_lock import unlock
     from understudy.training.callbacks import Callback
-    from understudy.training.defaults import suitable_student
+    from understudy.training.defaults import default_student
     from understudy.training.ema import EMA
     from understudy.training.l2 import l2_of_c
-    from understudy.training.loop import train
     from understudy.training.run import Run
     from understudy.training.session import Session
     from understudy.training.trackers import LogTo, MLflow, TensorBoard, WandB
+    from understudy.training.train import train
 
 __version__ = "0.1.0"
 
@@ -83,6 +83,7 @@ __all__ = [
     "compare",
     "cross_fit",
     "cross_fitted_alpha",
+    "default_student",
     "digits",
     "evaluate",
     "export",
@@ -103,7 +104,6 @@ __all__ = [
     "select",
     "split",
     "stochastic_passes",
-    "suitable_student",
     "teach",
     "teacher_features",
     "text",
@@ -146,10 +146,10 @@ _HOMES = {
     "store.remote_lock": "unlock",
     "io.read": "read_examples",
     "training.callbacks": "Callback",
-    "training.defaults": "suitable_student",
+    "training.defaults": "default_student",
     "training.ema": "EMA",
     "training.l2": "l2_of_c",
-    "training.loop": "train",
+    "training.train": "train",
     "training.run": "Run",
     "training.session": "Session",
     "training.trackers": "LogTo MLflow TensorBoard WandB",

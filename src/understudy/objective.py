@@ -50,7 +50,7 @@ Held = dict[str, Tensor]
 """What is made once for a batch that is seen many times, by name."""
 
 
-def once(held: Held | None, name: str, make: Callable[[], Tensor]) -> Tensor:
+def cached(held: Held | None, name: str, make: Callable[[], Tensor]) -> Tensor:
     """``make()``; where values are held, that of the first time. What has a derivative is made anew."""
     if held is None:
         return make()
@@ -217,7 +217,7 @@ class Context:
     """Student probabilities ``(n, C)`` for any rows."""
     features: Callable[[Any], Tensor]
     """Student penultimate features ``(n, d)`` for any rows."""
-    on_estimates: Callable[[], Tensor] | None = None
+    predict_calibration: Callable[[], Tensor] | None = None
     """What students that were not fitted to them say of the estimate rows, where the student itself was."""
     loss: Loss = cross_entropy
     """What the objective scores a prediction by."""
@@ -238,7 +238,7 @@ class Context:
         self.pool_size = self.pool_size or len(self.pool)
 
     @cached_property
-    def estimates(self) -> tuple[Gold, Labels]:
+    def calibration(self) -> tuple[Gold, Labels]:
         """The gold rows that measure the teacher, and its word on them; an error where there are too few."""
         rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
@@ -259,9 +259,9 @@ class Context:
         return self.pool.teacher
 
     @cached_property
-    def student_on_estimates(self) -> Tensor:
-        gold, _ = self.estimates
-        return self.predict(gold.rows) if self.on_estimates is None else self.on_estimates()
+    def student_on_calibration(self) -> Tensor:
+        gold, _ = self.calibration
+        return self.predict(gold.rows) if self.predict_calibration is None else self.predict_calibration()
 
     @cached_property
     def student_on_pool(self) -> Tensor:
@@ -275,7 +275,7 @@ class Slot(ABC):
     wants_features: bool = False
     """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
     asks_student: bool = False
-    """Whether ``prepare`` asks the student about gold (``context.student_on_estimates``): one that was pretrained on
+    """Whether ``prepare`` asks the student about gold (``context.student_on_calibration``): one that was pretrained on
     these rows has copies made that were not."""
 
     @property
@@ -387,7 +387,8 @@ class Relabelled(NamedTuple):
 class Relabel(Protocol):
     """Makes a pool's labels anew before a student is trained on them.
 
-    ``recipe`` is the training's (``training/recipe.Recipe``), ``folder`` where finished parts are kept until it ends.
+    ``recipe``: the training's resolved options (``TrainingOptions``); ``folder``: where finished parts are kept until
+    it ends.
     """
 
     def __call__(
@@ -491,7 +492,7 @@ class Objective:
         return self._with_terms(self.loss(log_prediction, self._target(step)), step)
 
     def _target(self, step: Step) -> Tensor:
-        return once(step.held, "target", lambda: self.target(step))
+        return cached(step.held, "target", lambda: self.target(step))
 
     def all_losses(self, logits: Tensor, labels: Tensor, step: Step) -> Tensor:
         """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
@@ -499,7 +500,7 @@ class Objective:
         golds = len(labels)
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
             return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step)])
-        targets = once(step.held, "targets", lambda: torch.cat([labels, self._target(step)]))
+        targets = cached(step.held, "targets", lambda: torch.cat([labels, self._target(step)]))
         losses = self.gold_losses(logits, targets)
         if not self.terms and not (self.temperature_scale and self.temperatures[1] != 1.0):
             return losses
@@ -521,14 +522,14 @@ class Objective:
             return None
         weight = self.weight
         step = replace(step, alignment=alignment, gold_alignment=gold_alignment)
-        return once(step.held, "weights", lambda: weight(losses.detach(), step).detach())
+        return cached(step.held, "weights", lambda: weight(losses.detach(), step).detach())
 
     def gold_weights(self, losses: Losses, held: Held | None = None) -> Tensor | None:
         """The same of the batch's gold rows; of a batch that is scored again, those ``held`` from the first time."""
         if losses.gold_alignment is None:
             return None if held is None else held.get("gold weights")
         factors = [slot.of_gold(losses) for slot in self._weights if slot.weighs_gold]
-        return once(held, "gold weights", lambda: torch.stack(factors).prod(0).detach())
+        return cached(held, "gold weights", lambda: torch.stack(factors).prod(0).detach())
 
     @property
     def _weights(self) -> list[Weight]:

@@ -29,16 +29,16 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, as_labels
+from understudy.method_options import parameters, spelled_out
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.options import parameters, spelled_out
 from understudy.store.arrow import Array
 from understudy.store.frames import as_column, as_frame
 from understudy.training.callbacks import Callback
 from understudy.training.defaults import LINEAR, NET, row_shape, suits_linear
 from understudy.training.keywords import NAMED
-from understudy.training.loop import train
-from understudy.training.recipe import Recipe, RecipeOptions
+from understudy.training.options import RecipeOptions, TrainingOptions
+from understudy.training.train import train
 
 __all__ = ["UnderstudyClassifier"]
 
@@ -46,7 +46,7 @@ __all__ = ["UnderstudyClassifier"]
 # which for some options depends on the student.
 RECIPE = {
     each.name: each.replace(default=None)
-    for each in parameters(Recipe, RecipeOptions, NAMED)
+    for each in parameters(TrainingOptions, RecipeOptions, NAMED)
     if each.name not in ("ema", "checkpoint_every")
 }
 

@@ -11,7 +11,7 @@ from understudy import cli
 from understudy.comparison import executors
 from understudy.reconciling.crossfit import CrossFit
 from understudy.store.files import locked
-from understudy.training.state import Checkpoints
+from understudy.training.checkpoint import Checkpoints
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monk
 
     line = "train --gold animals.csv --epochs 3 --student mlp:8 --ema --method vanilla"
     understudy(f"{line} --out whole")
-    monkeypatch.setattr(sys.modules["understudy.training.loop"], "drop_checkpoints", die)
+    monkeypatch.setattr(sys.modules["understudy.training.train"], "drop_checkpoints", die)
     understudy(f"{line} --out killed", code=130)
     monkeypatch.undo()
     monkeypatch.chdir(folder)

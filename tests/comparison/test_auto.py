@@ -16,7 +16,7 @@ from understudy.comparison.cells import alone
 from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
 
@@ -229,7 +229,7 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, Recipe(epochs=1), 4, 300, False, tmp_path)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), 4, 300, False, tmp_path)
     pilot.run(InProcess())
     (part, *_) = sorted((tmp_path / "pilot" / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
@@ -283,7 +283,7 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
     labels[100:] = -1
     some, few = us.Pool(pool.x, us.Hard(labels)), pool.take(torch.arange(20))
     for repeat, unlabelled, passes in ((1, some, 3), (10, some, 12), (0, few, 1)):
-        assert alone(Recipe(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
+        assert alone(TrainingOptions(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
 
 
 def test_votes_may_be_weighed_by_gold() -> None:
@@ -307,7 +307,7 @@ def test_good_labels_stay_with_vanilla() -> None:
 def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() -> None:
     gold, pool, _ = blobs(0.3)
     gold.chosen[:12] = True
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, Recipe(epochs=1), 4, 300, False)
+    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), 4, 300, False)
     assert pilot.run(InProcess())[0]["vanilla"].rows == 48
     folds = [pilot.members.fold(number) for number in range(4)]
     assert sum(len(fold.held_out) for fold in folds) == 48 and (pilot.members.gold_fold[:12] == -1).all()

@@ -23,7 +23,7 @@ from understudy.comparison.compare import CompareFolder
 from understudy.comparison.outcome import Comparison
 from understudy.parallel.executors import Executor, InProcess, Processes
 from understudy.store.files import locked
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 NET = us.models.mlp
 
@@ -228,7 +228,7 @@ def test_workers_write_nothing_themselves(tmp_path: Path, monkeypatch: pytest.Mo
     """One that outlives its parent would write into whatever has come since."""
     gold, pool, test = data()
     monkeypatch.chdir(tmp_path)
-    job = Job(student, gold, pool, ["slam"], Recipe(epochs=1, pretrain_epochs=1, lr=0.01), test, 0.0)
+    job = Job(student, gold, pool, ["slam"], TrainingOptions(epochs=1, pretrain_epochs=1, lr=0.01), test, 0.0)
     outcome, warned = job.train(Cell("slam", 0, start=job.pretrain(0)))
     assert 0 <= outcome.last <= 1 and warned == [] and not list(tmp_path.iterdir())
     with pytest.raises(us.UnderstudyError, match=r"slam, seed 0: .* remove starts/0.safetensors"):

@@ -31,7 +31,7 @@ from understudy.active import Loop
 from understudy.inference.passes import predict
 from understudy.io.read import rows_for
 from understudy.io.table import read_table
-from understudy.training.state import Checkpoints
+from understudy.training.checkpoint import Checkpoints
 
 GENERATOR = torch.Generator().manual_seed(0)
 Y = torch.randint(3, (90,), generator=GENERATOR)

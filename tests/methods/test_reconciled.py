@@ -14,9 +14,9 @@ from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.reconcile import reconciled_pool
 from understudy.store.settings import fingerprint
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
-RECIPE = Recipe(epochs=3, lr=0.02, batch_size=64)
+RECIPE = TrainingOptions(epochs=3, lr=0.02, batch_size=64)
 
 
 def test_it_trains_as_vanilla_would_on_the_reconciled_labels() -> None:

@@ -14,7 +14,7 @@ from three_blobs import CLASSES, RECIPE, student, world
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Fold, Trained
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 HERE = InProcess()
 
@@ -95,7 +95,7 @@ def test_memorised_labels_reach_nobody_who_is_asked_about_them() -> None:
     y = torch.randint(CLASSES, (300,), generator=draw)
     gold = us.Gold(x[:150], y[:150], us.Hard(y[:150], classes=CLASSES))
     pool = us.Pool(x[150:], us.Hard(y[150:], classes=CLASSES))
-    recipe = Recipe(epochs=2, optimizer="lbfgs")
+    recipe = TrainingOptions(epochs=2, optimizer="lbfgs")
     members = {"gold only": Trained(us.vanilla(), alone=True), "vanilla": Trained(us.vanilla())}
     fitted = CrossFit(us.models.linear(100, CLASSES), gold, pool, members, recipe, CLASSES)
     said = fitted.run(HERE)

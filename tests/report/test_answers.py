@@ -10,7 +10,7 @@ import understudy as us
 from understudy.report.answers import answers, standing
 from understudy.report.page import WITNESSES, curves_read, name_facts, write_run_report
 from understudy.training.held_out import ask_held_out
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 
 def a_run(accuracy: float | None = None, **config: Any) -> us.Run:
@@ -91,7 +91,7 @@ def test_rows_are_asked_of_students_that_did_not_see_them() -> None:
     draw = torch.Generator().manual_seed(0)
     x = torch.eye(40)
     y = torch.randint(2, (40,), generator=draw)
-    gold, recipe = us.Gold(x, y), Recipe(epochs=60, lr=0.1)
+    gold, recipe = us.Gold(x, y), TrainingOptions(epochs=60, lr=0.1)
     build = lambda: us.models.linear(40, 2)  # noqa: E731
     student = us.train(build, gold, None, us.vanilla(), epochs=60, lr=0.1, progress=False).student
     assert us.evaluate(student, gold)["accuracy"] == 1.0

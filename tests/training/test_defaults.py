@@ -30,7 +30,7 @@ def test_epochs_follow_the_number_of_steps():
     ids=["text", "wide", "numbers", "encoder", "images", "wide and many"],
 )
 def test_student_suits_the_features(x, frozen, name):
-    build, options = us.suitable_student(x, 3, frozen=frozen)
+    build, options = us.default_student(x, 3, frozen=frozen)
     assert build.args == (name,)
     assert options == recipe_for(name)
     assert build()(torch.from_numpy(x[:2].toarray() if sparse.issparse(x) else x[:2])).shape == (2, 3)

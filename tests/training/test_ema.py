@@ -6,7 +6,7 @@ from torch import nn
 
 from understudy.errors import UnderstudyError
 from understudy.training.ema import EMA
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 
 class One(nn.Module):
@@ -64,7 +64,7 @@ def test_equation_1_of_the_s_badge_paper_by_hand() -> None:
 
 def test_a_resumed_training_may_not_change_the_warm_up() -> None:
     net = nn.Linear(2, 2)
-    settings = [Recipe(epochs=1, ema=ema).settings()["ema"] for ema in (EMA(net), EMA(net, warmup=False))]
+    settings = [TrainingOptions(epochs=1, ema=ema).settings()["ema"] for ema in (EMA(net), EMA(net, warmup=False))]
     assert settings == [0.999, "0.999 without warm-up"]
 
 

@@ -14,7 +14,7 @@ from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import predict
 from understudy.objective import Context, Weight
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 from understudy.training.unseen import ask_unseen, copies_for, looks_memorised
 
 MARKED = torch.arange(40) % 4 == 0
@@ -75,7 +75,7 @@ def test_gold_that_only_estimates_serves_a_pool_and_nothing_else() -> None:
     with pytest.raises(UnderstudyError, match="gold gradient"):
         us.train(net(), gold, pool, us.l2rw(), epochs=1, progress=False)
     assert "gold only" not in candidates(gold, pool)
-    assert "gold only" not in Job(net(), gold, pool, ["slam"], Recipe(epochs=1), None, 0.0).objectives
+    assert "gold only" not in Job(net(), gold, pool, ["slam"], TrainingOptions(epochs=1), None, 0.0).objectives
 
 
 def test_marked_rows_may_select_and_judge() -> None:
@@ -97,7 +97,7 @@ class Recorded(Weight):
         self.said = []
 
     def prepare(self, context: Context) -> dict[str, Tensor]:
-        self.said.append(context.student_on_estimates)
+        self.said.append(context.student_on_calibration)
         return {"weight": torch.full((len(context.pool),), 0.5)}
 
 

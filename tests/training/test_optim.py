@@ -8,7 +8,7 @@ from torch import nn
 
 from understudy.errors import UnderstudyError
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.recipe import Recipe, find_schedule, piecewise
+from understudy.training.options import TrainingOptions, find_schedule, piecewise
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,15 @@ def test_groups_that_cannot_be_meant(groups: Any, message: str) -> None:
 
 
 def test_the_rate_rises_while_training_warms_up() -> None:
-    recipe = Recipe(epochs=1, lr=0.1, warmup=0.2, schedule="linear")
+    recipe = TrainingOptions(epochs=1, lr=0.1, warmup=0.2, schedule="linear")
     rates = [recipe.lr_at(progress) for progress in (0.0, 0.1, 0.2, 0.6, 1.0)]
     assert rates == pytest.approx([0.0, 0.05, 0.1, 0.05, 0.0])
-    assert Recipe(epochs=1, lr=0.1, warmup=1.0).lr_at(1.0) == 0.1
+    assert TrainingOptions(epochs=1, lr=0.1, warmup=1.0).lr_at(1.0) == 0.1
     # Fine-tuning on gold is at a constant rate from its first step on.
-    tuned = Recipe(epochs=1, lr=0.1, warmup=0.2, schedule="cosine", finetune_epochs=1).finetuning()
+    tuned = TrainingOptions(epochs=1, lr=0.1, warmup=0.2, schedule="cosine", finetune_epochs=1).finetuning()
     assert tuned.lr_at(0.0) == tuned.lr_at(0.9) > 0
 
 
 def test_options_that_came_later_change_no_settings_at_their_defaults() -> None:
-    assert not {"warmup", "groups", "group_by_length"} & Recipe(epochs=1).settings().keys()
-    assert Recipe(epochs=1, warmup=0.1).settings()["warmup"] == 0.1
+    assert not {"warmup", "groups", "group_by_length"} & TrainingOptions(epochs=1).settings().keys()
+    assert TrainingOptions(epochs=1, warmup=0.1).settings()["warmup"] == 0.1

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.store.files import locked
+from understudy.training.checkpoint import CheckpointFiles, Checkpoints
 from understudy.training.run import read_state
-from understudy.training.state import CheckpointFiles, Checkpoints
 
 CLASSES = 3
 
@@ -155,7 +155,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(damage: str, tmp_path:
 def test_when_every_checkpoint_is_damaged_it_says_so(tmp_path: Path) -> None:
     for path in stopped(tmp_path / "run"):
         path.write_bytes(b"nonsense")
-    with pytest.warns(us.UnderstudyWarning), pytest.raises(us.UnderstudyError, match="is whole; train again"):
+    with pytest.warns(us.UnderstudyWarning), pytest.raises(us.UnderstudyError, match="is intact; train again"):
         train(tmp_path / "run", resume=True)
 
 
@@ -267,7 +267,7 @@ def test_killed_after_the_last_write_nothing_is_missing(tmp_path: Path, monkeypa
         raise Stop
 
     undisturbed, resumed = us.EMA(net()), us.EMA(net())
-    monkeypatch.setattr(sys.modules["understudy.training.loop"], "drop_checkpoints", die)
+    monkeypatch.setattr(sys.modules["understudy.training.train"], "drop_checkpoints", die)
     with pytest.raises(Stop):
         train(tmp_path / "run", ema=undisturbed, notes={"class_names": ["a", "b", "c"]})
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.store.stopping import Stopped
-from understudy.training.state import CheckpointFiles
+from understudy.training.checkpoint import CheckpointFiles
 
 Y = torch.arange(40) % 2
 X = torch.eye(2)[Y] + torch.randn(40, 2, generator=torch.Generator().manual_seed(0))

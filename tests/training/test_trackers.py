@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy import cli
 from understudy.training.callbacks import TrainingView
-from understudy.training.phases import Training
+from understudy.training.fit import Training
 
 from ..three_blobs import FAST, student, world
 

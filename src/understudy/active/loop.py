@@ -57,9 +57,9 @@ from understudy.training.ema import EMA
 from understudy.training.held_out import ask_held_out
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.loop import train
-from understudy.training.recipe import AUTO, Recipe, SharedOptions
+from understudy.training.options import AUTO, SharedOptions, TrainingOptions
 from understudy.training.run import Run
+from understudy.training.train import train
 
 
 def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | None = None) -> Scores:
@@ -130,7 +130,7 @@ class Loop:
         told = with_own_options(student, options)
         if told.get("epochs") in (None, AUTO):
             told["epochs"] = suitable_epochs(max(budget, 1), told.get("batch_size") or 128)
-        self.recipe = Recipe.shared(told, "Loop")
+        self.recipe = TrainingOptions.shared(told, "Loop")
         labels: Labels | None = None if teacher is None else as_labels(teacher)
         self.pool, self.objective = Pool(x, labels, ids=ids), vanilla() if objective is None else objective
         self.oracle = as_oracle(oracle, size=len(self.pool))
@@ -301,7 +301,7 @@ class Loop:
         assert rest.teacher is not None
         return rest if bool(rest.teacher.labelled().any()) else None
 
-    def _judged(self, run: Run, gold: Gold, pool: Pool | None, recipe: Recipe) -> str | None:
+    def _judged(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
         """Which rows that did not train it are named rightly (``active/bought.py``)."""
         if self.test is not None:
             return judge(run.student, self.test)

@@ -28,7 +28,7 @@ from understudy.store.files import digest, read_json, write_json
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.trail import TRAIL, Trail
-from understudy.training.recipe import Recipe, known
+from understudy.training.options import TrainingOptions, known
 from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
 from understudy.training.run import FORMAT as RUN_FORMAT
 from understudy.training.run import OLDER as OLDER_RUNS
@@ -164,7 +164,7 @@ _ALWAYS = {
 }  # fmt: skip
 
 
-def training_settings(recipe: Recipe) -> dict[str, Any]:
+def training_settings(recipe: TrainingOptions) -> dict[str, Any]:
     """What a loop's trainings are told, as JSON gives it back; functions by name and fingerprint."""
     options = {}
     for each in fields(recipe):

@@ -10,7 +10,7 @@ from understudy.cli import shared
 from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
 from understudy.methods import NAMES as METHOD_NAMES
-from understudy.training.recipe import AUTO
+from understudy.training.options import AUTO
 
 
 @takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")

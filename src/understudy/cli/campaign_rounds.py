@@ -22,9 +22,9 @@ from understudy.inference.passes import usable_device
 from understudy.io.answers import named_answers
 from understudy.io.labelling import is_number
 from understudy.io.read import Examples
+from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.options import read_options
 from understudy.report.campaign import round_line, write_campaign_report
 from understudy.store.console import collected_warnings
 from understudy.web.answers import AnswerBook

@@ -11,7 +11,7 @@ from understudy.errors import UnderstudyError, shown
 from understudy.store.console import collected_warnings, complain
 from understudy.store.copies import work_folder
 from understudy.store.remote import as_given
-from understudy.training.recipe import AUTO, LBFGS
+from understudy.training.options import AUTO, LBFGS
 
 if TYPE_CHECKING:
     from understudy.comparison.outcome import Comparison

@@ -25,8 +25,8 @@ from understudy.inference.teacher import teach
 from understudy.methods import METHODS
 from understudy.models import mlp
 from understudy.store.console import collected_warnings
-from understudy.training.loop import train
 from understudy.training.run import Run
+from understudy.training.train import train
 
 TEACHER, GOLD_ONLY, VANILLA, WEIGHTED, SLAM = "teacher", "gold only", "vanilla", "weighted", "SLaM"
 

@@ -10,7 +10,7 @@ from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
-from understudy.training.recipe import AUTO
+from understudy.training.options import AUTO
 
 
 @takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")

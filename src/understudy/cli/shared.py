@@ -4,7 +4,7 @@
     def command(out: Annotated[Path, typer.Option(…)], data: DataOptions, **recipe: Any) -> None: ...
 
 A field of such a table is an option of the command line. ``data`` brings what the files' columns are called, the
-classes and the features; ``**recipe`` the options of ``training/recipe.py`` that can be typed, under the names that
+classes and the features; ``**recipe`` the options of ``training/options.py`` that can be typed, under the names that
 ``us.train`` gives them. Help is shown, and a mistake in the arguments refused, before anything that takes time is
 loaded: what a command works with is imported where it works.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import AUTO, Recipe, known
+from understudy.training.options import AUTO, TrainingOptions, known
 
 if TYPE_CHECKING:
     from understudy.io.read import Examples
@@ -247,7 +247,9 @@ class DataOptions:
 SUITED = ("epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast")
 """Options that follow from the student and the number of rows where they are not typed."""
 
-RECIPE_FIELDS = {known(each).flag or each.name: each for each in fields(Recipe) if known(each).typed is not None}
+RECIPE_FIELDS = {
+    known(each).flag or each.name: each for each in fields(TrainingOptions) if known(each).typed is not None
+}
 """The options of a training that can be typed, by the name they are typed as."""
 
 
@@ -294,7 +296,7 @@ def _recipe_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     shown = typer.Option(
         f"--{name.replace('_', '-')}",
         help=text,
-        min=int(option.least) if option.whole and option.least is not None and name != "epochs" else None,
+        min=int(option.least) if option.integer and option.least is not None and name != "epochs" else None,
         show_default=default is not None,
         rich_help_panel=option.panel,
         parser=read_epochs if name == "epochs" else None,

@@ -21,9 +21,9 @@ from understudy.reconciling.members import alone
 from understudy.report.answers import Standing, standing
 from understudy.training.defaults import suitable_epochs
 from understudy.training.held_out import ask_held_out
-from understudy.training.loop import train
-from understudy.training.recipe import LBFGS, Recipe
+from understudy.training.options import LBFGS, TrainingOptions
 from understudy.training.run import Run
+from understudy.training.train import train
 
 Build = Callable[[], nn.Module]
 
@@ -43,7 +43,7 @@ def standing_of(
     if objective is None or objective.relabel is not None:
         return standing(run, gold=gold)  # every part would make its labels anew
     # What was chosen on gold is one number of many rows, through which no row says much of itself.
-    told = Recipe(**given | {"weight_decay": run.config["weight_decay"]})
+    told = TrainingOptions(**given | {"weight_decay": run.config["weight_decay"]})
     held_out = ask_held_out(build, gold, pool, objective, told)
     if held_out is None or pool is None or pool.teacher is None:
         return standing(run, gold=gold, right=held_out)

@@ -14,7 +14,7 @@ from torch import nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.options import read_options
+from understudy.method_options import read_options
 
 if TYPE_CHECKING:
     from understudy.hf.text import TextStudent

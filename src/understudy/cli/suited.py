@@ -18,15 +18,15 @@ from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
 from understudy.training.defaults import LINEAR, NET, fill_in, suited_options, suits_linear
 from understudy.training.lbfgs import ITERATIONS
-from understudy.training.loop import settled
-from understudy.training.recipe import AUTO, LBFGS, Recipe
+from understudy.training.options import AUTO, LBFGS, TrainingOptions
+from understudy.training.train import settled
 
 Build = Callable[[], nn.Module]
 
 
 def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The student by its name, and the recipe: what was typed, else what suits the features; ``epochs`` may be auto."""
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(Recipe) if each.name in SUITED}
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(TrainingOptions) if each.name in SUITED}
     if reads_texts(student):
         suitable = text_student(student, max(examples.classes, 2)).options(recipe["device"])
         return student, fill_in(fill_in(recipe, suitable), defaults)

@@ -10,7 +10,7 @@ from understudy.cli.shared import DataOptions, takes_options
 from understudy.errors import UnderstudyError
 from understudy.methods import NAMES
 from understudy.store.remote import as_given
-from understudy.training.recipe import AUTO
+from understudy.training.options import AUTO
 
 VANILLA = "vanilla"
 

@@ -26,19 +26,19 @@ from understudy.errors import UnderstudyError, shown
 from understudy.features.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
+from understudy.method_options import read_options
 from understudy.methods import METHODS
-from understudy.options import read_options
 from understudy.store.console import collected_warnings
 from understudy.store.copies import known_as
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL
-from understudy.training.distributed import alone, first_goes_ahead, is_first, once
+from understudy.training.distributed import alone, first_goes_ahead, is_first, on_rank_zero
 from understudy.training.ema import EMA
-from understudy.training.loop import train
-from understudy.training.recipe import AUTO
+from understudy.training.options import AUTO
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
 from understudy.training.trackers import tracker
+from understudy.training.train import train
 
 # Requests of format 1 had no seal.
 FORMAT, OLDER = 2, (1,)
@@ -80,7 +80,7 @@ class TrainRequest:
 
     @staticmethod
     def is_there(folder: Path) -> bool:
-        return once((folder / REQUEST).exists)
+        return on_rank_zero((folder / REQUEST).exists)
 
     @classmethod
     def check_there(cls, folder: Path) -> None:
@@ -132,9 +132,9 @@ class TrainRequest:
 
 def begin(request: TrainRequest, *, progress: bool = True) -> None:
     """A training in a new folder."""
-    once(lambda: usable_folder(request.out))
+    on_rank_zero(lambda: usable_folder(request.out))
     with locked(request.out, lend=True) if is_first() else nullcontext():
-        once(lambda: usable_folder(request.out))  # again: somebody may have been here before we had the lock
+        on_rank_zero(lambda: usable_folder(request.out))  # again: somebody may have been here before we had the lock
         run_training(request, progress=progress)
 
 
@@ -142,7 +142,7 @@ def go_on(out: Path, *, progress: bool = True) -> None:
     """The training that was begun there."""
     TrainRequest.check_there(out)
     with locked(out, lend=True) if is_first() else nullcontext():
-        run_training(once(lambda: TrainRequest.load(out)), progress=progress, resume=True)
+        run_training(on_rank_zero(lambda: TrainRequest.load(out)), progress=progress, resume=True)
 
 
 def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:

@@ -48,13 +48,13 @@ from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
-from understudy.training.distributed import is_first, once, together
+from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.loop import settled
-from understudy.training.recipe import Recipe, SharedOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions, plain
 from understudy.training.run import Run, usable_folder
+from understudy.training.train import settled
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
@@ -67,7 +67,7 @@ class Pilot:
     gold: Gold
     pool: Pool
     objectives: dict[str, Objective]
-    recipe: Recipe
+    recipe: TrainingOptions
     folds: int
     rows: int
     """How many pool rows train the candidates."""
@@ -177,10 +177,10 @@ def auto(
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
     told, length = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
-    recipe = replace(Recipe.shared(told, "auto"), seed=seed)
+    recipe = replace(TrainingOptions.shared(told, "auto"), seed=seed)
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
     executor = executor_for(workers, executor)
-    folder = once(lambda: usable_folder(out, resume=resume))
+    folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     known = weighed(labelled, gold)
@@ -191,7 +191,7 @@ def auto(
     short_recipe = replace(recipe, epochs=short, patience=None, refine=False, finetune_epochs=0)
     pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
     relabel = Reconcile(folds, pilot_rows)
-    decision = once(lambda: _earlier(folder, pilot) or _decided(pilot, relabel, executor, progress=progress))
+    decision = on_rank_zero(lambda: _earlier(folder, pilot) or _decided(pilot, relabel, executor, progress=progress))
     choice = decision["choice"]
     if choice not in objectives and choice != RECONCILED:
         raise UnderstudyError(f"the run in {folder} was made with {choice}, which is not among these methods")

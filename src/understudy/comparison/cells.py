@@ -32,17 +32,17 @@ from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import fold_rows, split_rows
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
+from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.models.base import fresh_student
 from understudy.objective import Context, Objective
-from understudy.options import read_options
 from understudy.reconciling.members import alone
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
-from understudy.training.loop import train
-from understudy.training.recipe import Recipe, SharedOptions
+from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
+from understudy.training.train import train
 
 CONFIDENT = "confident"
 FEWEST_ROWS = 20
@@ -181,7 +181,7 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> P
 
 
 def train_method(
-    method: str, student: Student, gold: Gold, pool: Pool, objective: Objective, recipe: Recipe, **options: Any
+    method: str, student: Student, gold: Gold, pool: Pool, objective: Objective, recipe: TrainingOptions, **options: Any
 ) -> Run:
     """``us.train``, without the pool where the method is training on gold only."""
     if method == GOLD_ONLY:
@@ -193,8 +193,8 @@ class Job:
     """Everything a cell needs; in forked processes shared, elsewhere sent once to each."""
 
     def __init__(
-        self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: Recipe, test: Any, select: Any,
-        callbacks: Sequence[Callback] = (),
+        self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: TrainingOptions, test: Any,
+        select: Any, callbacks: Sequence[Callback] = (),
     ) -> None:  # fmt: skip
         if not isinstance(gold, Gold) or not isinstance(pool, Pool):
             raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
@@ -210,8 +210,8 @@ class Job:
         self.select = select if isinstance(select, Gold) else float(select or 0.0)
         if isinstance(self.select, float) and not 0 <= self.select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
-        self.gold = copy.copy(gold)  # it will hold ``answers``, which the user's shall not
-        self.answers: dict[int | None, dict[Hashable, Any]] = {}
+        self.gold = copy.copy(gold)  # it will hold a ``cache``, which the user's shall not
+        self.estimates: dict[int | None, dict[Hashable, Any]] = {}
         """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
         self.student, self.pool, self.recipe, self.callbacks = student, pool, recipe, callbacks
 
@@ -222,7 +222,7 @@ class Job:
 
     def parts(self, seed: int) -> Parts:
         parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
-        parts.gold.cache = self.answers.setdefault(None if parts.gold is self.gold else seed, {})
+        parts.gold.cache = self.estimates.setdefault(None if parts.gold is self.gold else seed, {})
         return parts
 
     def estimate(self, seeds: Iterable[int]) -> None:
@@ -319,7 +319,7 @@ class Job:
         return Outcome(float(right.mean()), judged=Correct(numbers, right))
 
 
-def shared_settings(student: Student, recipe: Recipe, **others: Any) -> dict[str, Any]:
+def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) -> dict[str, Any]:
     """What must be the same for trainings to be compared, as JSON can hold it; where numbers are crunched is not."""
     options = {
         each.name: getattr(recipe, each.name)

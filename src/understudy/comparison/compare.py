@@ -38,8 +38,8 @@ from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
 from understudy.training.keywords import takes
-from understudy.training.loop import settled
-from understudy.training.recipe import Recipe, SharedOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions, plain
+from understudy.training.train import settled
 
 # In format 2 nothing was sealed.
 FORMAT, OLDER = 3, (2,)
@@ -223,7 +223,7 @@ def compare(
     """
     numbers, executor = _seeds(seeds), executor_for(workers, executor)
     told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
-    job = Job(student, gold, pool, methods, Recipe.shared(told, "compare"), test, select, callbacks)
+    job = Job(student, gold, pool, methods, TrainingOptions.shared(told, "compare"), test, select, callbacks)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = work_folder(scratch if out is None else out)
         with locked(path):

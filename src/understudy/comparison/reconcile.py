@@ -27,8 +27,8 @@ from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.loop import settled
-from understudy.training.recipe import Recipe, SharedOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions, plain
+from understudy.training.train import settled
 
 
 @takes(SharedOptions)
@@ -57,7 +57,7 @@ def reconcile(
     if not isinstance(gold, Gold) or not isinstance(pool, Pool):
         raise UnderstudyError("reconcile weighs witnesses of a pool on gold; pass us.Gold(x, y, …) and us.Pool(x, …)")
     executor = executor_for(workers, executor)
-    recipe = replace(Recipe.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
+    recipe = replace(TrainingOptions.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
     classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])
     members: dict[str, Member]
     if methods is None:

@@ -231,7 +231,7 @@ class _Fetch(Dataset[Any]):
         return collate_items(self.collate, [item for rows, index in asked for item in rows.items(index)])
 
 
-def plan_whole(
+def plan_full_batch(
     gold_rows: int, pool_rows: int, *, gold_repeat: int = 1, seed: int = 0, sampling: Tensor | None = None
 ) -> Plan:
     """Everything as one batch, in its own order, the same for every epoch; with ``sampling``, as it was drawn once."""

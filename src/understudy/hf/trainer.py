@@ -7,9 +7,8 @@
 
 ``model``: anything that ``us.train`` takes as a student; it is trained in place. Batch size, seed, accumulation,
 workers and the number of epochs are those of ``args``. With the same optimizer, schedule and clipping the model ends
-with the bits of ``us.train``, dropout included; what makes that so is in ``training/steps.py``. Checkpoints hold the
-session too (``session.safetensors``): the modules that a method trains beside the model, and its columns as they were
-last made.
+bit-identical to ``us.train``, dropout included (see ``training/external_loop.py``). Checkpoints hold the
+session too (``session.safetensors``): the modules that a method trains beside the model, and its latest columns.
 """
 
 from pathlib import Path
@@ -27,11 +26,11 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate
 from understudy.objective import Objective
 from understudy.store.files import write_bytes
+from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import LR_SCALE, grouped
 from understudy.training.packed import pack, unpack
 from understudy.training.run import Run
 from understudy.training.session import Session
-from understudy.training.steps import Steps
 
 SESSION = "session.safetensors"
 # What this class hooks into and older versions lack: without them gradients would be scaled or clipped otherwise.
@@ -75,7 +74,7 @@ class Trainer(transformers.Trainer):
             self.session.epochs = args.max_steps * args.gradient_accumulation_steps / self.session.batches_per_epoch
         else:
             self.session.epochs = args.num_train_epochs
-        self.steps = Steps(self.session)
+        self.steps = ExternalLoop(self.session)
 
     def train(
         self,

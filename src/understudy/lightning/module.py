@@ -4,9 +4,9 @@
     L.Trainer(max_epochs=30).fit(module)             # ckpt_path="….ckpt": to the same bits
     module.run().save("runs/slam")                   # as if us.train had made it
 
-The student is trained in place. With the same optimizer, schedule and clipping it ends with the bits of ``us.train``,
-dropout included (``training/steps.py``). Checkpoints hold the session too, so a training goes on in the middle of an
-epoch. For an optimizer of your own override ``configure_optimizers`` and give it ``self.session.parameters()``.
+The student is trained in place. With the same optimizer, schedule and clipping it ends bit-identical to ``us.train``,
+dropout included (``training/external_loop.py``). Checkpoints hold the session too, so a training goes on in the middle
+of an epoch. For an optimizer of your own override ``configure_optimizers`` and give it ``self.session.parameters()``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,11 +20,11 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, forward
 from understudy.objective import Objective
+from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.recipe import LBFGS, Groups, Recipe, Schedules, SessionOptions
+from understudy.training.options import LBFGS, Groups, Schedules, SessionOptions, TrainingOptions
 from understudy.training.run import Run
 from understudy.training.session import Session
-from understudy.training.steps import Steps
 
 STATE = "understudy"
 
@@ -77,15 +77,15 @@ class UnderstudyModule(LightningModule):
         super().__init__()
         self.student, self.select = student, select
         self._given, self._options = (gold, pool, objective), options
-        self._recipe = Recipe(
+        self._recipe = TrainingOptions(
             epochs=1, lr=lr, optimizer=optimizer, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
             warmup=warmup, groups=groups,
         )  # fmt: skip
-        self._steps: Steps | None = None
+        self._steps: ExternalLoop | None = None
         self._loaded: dict[str, Any] | None = None
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> ExternalLoop:
         if self._steps is None:
             raise UnderstudyError("the session begins with L.Trainer(…).fit(module); there is none yet")
         return self._steps
@@ -114,7 +114,7 @@ class UnderstudyModule(LightningModule):
         updates = -(-session.batches_per_epoch // session.recipe.accumulate)
         if trainer.max_steps > 0 and (epochs is None or trainer.max_steps < epochs * updates):
             session.epochs = trainer.max_steps / updates
-        self._steps = Steps(session)
+        self._steps = ExternalLoop(session)
 
     def train_dataloader(self) -> Iterable[int]:
         return _Numbers(self.session.batches_per_epoch)

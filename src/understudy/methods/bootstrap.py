@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.objective import Objective, Step, Target, TeacherTarget
-from understudy.options import Slots, method
 
 __all__ = ["bootstrap", "bootstrap_target"]
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Weight
-from understudy.options import Slots, method
 
 __all__ = ["class_ratio", "class_ratio_weight"]
 
@@ -49,7 +49,7 @@ class ClassRatioWeight(Weight):
         return share
 
     def _on_gold(self, context: Context, labels: Tensor) -> Tensor:
-        gold, teacher = context.estimates
+        gold, teacher = context.calibration
         answers = teacher.top1()
         named = torch.bincount(answers, minlength=context.classes)
         used = torch.bincount(labels, minlength=context.classes) > 0

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.models.base import drawn_parts
-from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, once
-from understudy.options import Slots, method
+from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, cached
 
 __all__ = ["co_teaching"]
 
@@ -103,8 +103,8 @@ class CoTeachingScorer:
         peer = self.peer.losses(self.peer.student, batch)
         rate = forget_rate_at(batch.epoch, self.forget_rate, self.gradual_epochs)
         held = batch.held_by(self)
-        own_weights = once(held, "own", lambda: self._weights(own, chosen_by=peer, rate=rate))
-        peer_weights = once(held, "peer", lambda: self._weights(peer, chosen_by=own, rate=rate))
+        own_weights = cached(held, "own", lambda: self._weights(own, chosen_by=peer, rate=rate))
+        peer_weights = cached(held, "peer", lambda: self._weights(peer, chosen_by=own, rate=rate))
         gold_loss = own_gold + self.peer.gold_weight * peer.gold.sum()
         pool_loss = (own_weights * own.pool).sum() + (peer_weights * peer.pool).sum()
         return Scored(gold_loss + pool_loss, True, own.step.outputs.logits, own_weights)

@@ -19,9 +19,9 @@ from torch import Tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method
 
 __all__ = ["confident", "confident_weight"]
 

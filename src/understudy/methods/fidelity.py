@@ -28,9 +28,9 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths import weights
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Weight
-from understudy.options import Slots, method
 
 __all__ = ["fidelity", "fidelity_weight"]
 

@@ -25,15 +25,15 @@ from torch import Tensor, nn
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
+from understudy.method_options import Slots, method
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
-from understudy.options import Slots, method
 
 __all__ = ["forward", "forward_link", "transition_on_gold"]
 
 
 def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forward") -> Tensor:
     """T (C, C): the teacher's mean label on the gold rows of each class; an error where a class has none."""
-    gold, teacher = context.estimates
+    gold, teacher = context.calibration
     labels = teacher.dense(torch.arange(len(teacher)), context.classes).double()
     if hard:
         labels = nn.functional.one_hot(labels.argmax(-1), context.classes).double()

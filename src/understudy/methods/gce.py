@@ -19,8 +19,8 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
+from understudy.method_options import TemperedSlots, method, with_weight
 from understudy.objective import Loss, Objective, Step, TeacherTarget, Weight
-from understudy.options import TemperedSlots, method, with_weight
 
 __all__ = ["gce", "gce_loss", "truncation_weight"]
 

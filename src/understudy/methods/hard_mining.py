@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
 
 __all__ = ["hard_mining", "hard_mining_weight"]
 

@@ -26,9 +26,9 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Losses, Objective, Share, Step, Weight
-from understudy.options import Slots, method
 
 __all__ = ["l2rw", "l2rw_weight"]
 

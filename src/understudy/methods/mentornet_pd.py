@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Context, Objective, Step, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
 
 __all__ = ["curriculum_weight", "mentornet_pd"]
 

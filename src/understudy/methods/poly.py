@@ -19,9 +19,9 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths import losses
+from understudy.method_options import TemperedSlots, method
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Objective
-from understudy.options import TemperedSlots, method
 
 __all__ = ["poly", "poly_loss"]
 

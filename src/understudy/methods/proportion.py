@@ -13,9 +13,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Weight
-from understudy.options import Slots, method
 
 __all__ = ["proportion", "proportion_weight"]
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from understudy.maths.weights import normalise
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method
 
 __all__ = ["random_weight", "random_weights"]
 

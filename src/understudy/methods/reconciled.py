@@ -18,16 +18,16 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.methods.forward import forward
 from understudy.methods.gce import gce
 from understudy.methods.self_distillation import self_distillation
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Objective, Relabelled, TeacherTarget
-from understudy.options import Slots, method
 from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool, suitable_c
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 __all__ = ["reconciled"]
 
@@ -47,8 +47,8 @@ class Reconcile:
     derived: ClassVar[tuple[str, ...]] = ("made",)
 
     def __call__(
-        self, student: Any, gold: Gold | None, pool: Pool, recipe: Recipe, *, classes: int, folder: Path | None,
-        progress: bool,
+        self, student: Any, gold: Gold | None, pool: Pool, recipe: TrainingOptions, *, classes: int,
+        folder: Path | None, progress: bool,
     ) -> Relabelled:  # fmt: skip
         made = self.made
         if made is None:
@@ -70,8 +70,8 @@ class _Here:
 
 
 def cross_fit(
-    student: Any, gold: Gold, pool: Pool, members: dict[str, Member], recipe: Recipe, *, classes: int, folds: int,
-    rows: int | None, folder: Path | None,
+    student: Any, gold: Gold, pool: Pool, members: dict[str, Member], recipe: TrainingOptions, *, classes: int,
+    folds: int, rows: int | None, folder: Path | None,
 ) -> CrossFit:  # fmt: skip
     """The members' trainings: as long as the student's, without what only its own has."""
     usable = int((~gold.chosen).sum())
@@ -86,14 +86,14 @@ def cross_fit(
     )
 
 
-def default_members(gold: Gold, pool: Pool, classes: int, recipe: Recipe) -> dict[str, Member]:
+def default_members(gold: Gold, pool: Pool, classes: int, recipe: TrainingOptions) -> dict[str, Member]:
     """Gold alone, the labels as they are, ways to bear wrong ones, the noise undone; and what needs no net."""
     plain = vanilla()
     # Where every gold row estimates only, nothing can be trained on gold.
     members: dict[str, Member] = {GOLD_ONLY: Trained(plain, alone=True)} if len(gold.training_rows()) else {}
     members |= {"vanilla": Trained(plain), "gce": Trained(gce())}
     # A minimum has no early predictions to learn from.
-    if not recipe.takes_all_rows:
+    if not recipe.is_full_batch:
         members["self_distillation"] = Trained(self_distillation())
     if speaks_of_every_class(gold, classes):
         members["forward"] = Trained(forward())

@@ -13,10 +13,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from understudy.method_options import Slots, method
 from understudy.methods.proportion import inverse_frequency
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Objective, Step, Weight
-from understudy.options import Slots, method
 
 __all__ = ["balanced_sampling", "resample"]
 

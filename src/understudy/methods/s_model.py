@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.maths.mixing import forward_correction
+from understudy.method_options import Slots, method
 from understudy.methods.forward import transition_on_gold
 from understudy.objective import Context, Link, Objective, Step, TeacherTarget
-from understudy.options import Slots, method
 
 __all__ = ["s_model", "s_model_link"]
 

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.objective import Objective, Step, Target, TeacherTarget
-from understudy.options import Slots, method
 
 __all__ = ["self_distillation", "self_distillation_target"]
 

@@ -27,8 +27,8 @@ from understudy.errors import UnderstudyError
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
+from understudy.method_options import WeightSlots, method
 from understudy.objective import Columns, Context, Link, Loss, Objective, Slot, Step, Target, TeacherTarget
-from understudy.options import WeightSlots, method
 
 __all__ = ["slam", "slam_link"]
 
@@ -100,7 +100,7 @@ class SlamLink(Link):
         return alpha
 
     def _fit(self, context: Context) -> Reliability:
-        gold, teacher = context.estimates
+        gold, teacher = context.calibration
         fit = partial(
             Reliability.fit, lower_bound=self.lower_bound, threshold=self.threshold, covariate=self.covariate,
             estimator=self.estimator, classes=context.classes,

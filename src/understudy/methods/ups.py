@@ -26,8 +26,8 @@ from understudy.data.checks import first_bad, to_tensor
 from understudy.errors import UnderstudyError, warn
 from understudy.maths import losses
 from understudy.maths.weights import normalise
+from understudy.method_options import TemperedSlots, method, with_weight
 from understudy.objective import Columns, Context, Objective, Step, Target, Weight
-from understudy.options import TemperedSlots, method, with_weight
 
 __all__ = ["ups"]
 

@@ -9,8 +9,8 @@ baseline of every paper here. As in them, a temperature T does not multiply the 
 
 from typing import Unpack
 
+from understudy.method_options import Slots, method, with_weight
 from understudy.objective import Objective, TeacherTarget, Weight
-from understudy.options import Slots, method, with_weight
 
 __all__ = ["vanilla"]
 

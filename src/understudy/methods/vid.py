@@ -34,9 +34,9 @@ from torch import Tensor, nn
 from understudy.data.checks import check_finite, to_tensor
 from understudy.data.rows import SubsetRows
 from understudy.errors import UnderstudyError
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import vanilla
 from understudy.objective import Columns, Context, Objective, Step, Term
-from understudy.options import Slots, method
 
 __all__ = ["VidHead", "vid", "vid_term"]
 

@@ -27,9 +27,9 @@ from understudy.errors import UnderstudyError
 from understudy.maths.confidence import MEASURES
 from understudy.maths.losses import cross_entropy
 from understudy.maths.weights import debias_in_plane, distortion_of
+from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
 from understudy.objective import Columns, Context, Loss, Objective, Weight
-from understudy.options import Slots, method
 
 __all__ = ["debias_weight", "debias_weights", "given_weight", "weighted"]
 
@@ -50,15 +50,15 @@ class DebiasWeight(Weight):
             raise UnderstudyError(f"k={self.k}: at least 1 neighbour is needed")
 
     def prepare(self, context: Context) -> Columns:
-        gold, teacher = context.estimates
+        gold, teacher = context.calibration
         measure = MEASURES[self.confidence]
         labels = teacher.dense(torch.arange(len(teacher)), context.classes)
         if self.hard:
             labels = torch.zeros_like(labels).scatter_(1, labels.argmax(1, keepdim=True), 1.0)
         wrong, distortion = distortion_of(
-            labels, gold.y, context.student_on_estimates, loss=context.loss, temperature=context.temperature
+            labels, gold.y, context.student_on_calibration, loss=context.loss, temperature=context.temperature
         )
-        gold_plane = torch.stack([teacher.confidence(self.confidence), measure(context.student_on_estimates)], dim=1)
+        gold_plane = torch.stack([teacher.confidence(self.confidence), measure(context.student_on_calibration)], dim=1)
         pool_plane = torch.stack([context.teacher.confidence(self.confidence), _on_pool(measure, context)], dim=1)
         weight = debias_in_plane(gold_plane, wrong, distortion, pool_plane, self.k)
         context.facts[f"{self.name}.mean_weight"] = float(weight.mean())

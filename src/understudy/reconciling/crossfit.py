@@ -39,8 +39,8 @@ from understudy.store.progress import ProgressBar
 from understudy.store.seal import read_sealed, sealed
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.l2 import EPOCHS_TO_CHOOSE
-from understudy.training.loop import train
-from understudy.training.recipe import AUTO, Recipe
+from understudy.training.options import AUTO, TrainingOptions
+from understudy.training.train import train
 
 Part = tuple[str, int]
 """(member, fold)."""
@@ -68,7 +68,7 @@ class CrossFit:
     gold: Gold
     pool: Pool
     members: Mapping[str, Member]
-    recipe: Recipe
+    recipe: TrainingOptions
     classes: int
     folds: int = 4
     rows: int | None = None

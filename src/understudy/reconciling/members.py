@@ -32,8 +32,8 @@ from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.objective import Objective
 from understudy.training.l2 import l2_of_c, mean_square
-from understudy.training.loop import train
-from understudy.training.recipe import AUTO, Recipe
+from understudy.training.options import AUTO, TrainingOptions
+from understudy.training.train import train
 
 Student = nn.Module | Callable[[], nn.Module]
 # Of more columns a linear student has too many numbers, and of more rows neighbours take too long to find.
@@ -48,7 +48,7 @@ class Fold:
 
     number: int
     student: Student
-    recipe: Recipe
+    recipe: TrainingOptions
     gold: Gold
     """Without the rows held out."""
     held_out: Gold
@@ -157,16 +157,18 @@ def worth(labels: Labels, gold: Gold, classes: int) -> Tensor:
     return fit_votes(on_gold.answers(), gold.y[rows], classes).posterior_of(labels.answers())
 
 
-def alone(recipe: Recipe, gold: Gold, pool: Pool) -> Recipe:
+def alone(recipe: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
     """The recipe for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
     assert pool.teacher is not None
-    if recipe.takes_all_rows:
+    if recipe.is_full_batch:
         return recipe
     passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
     return replace(recipe, gold_repeat=max(1, passes))
 
 
-def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recipe: Recipe) -> dict[str, Member]:
+def flat_members(
+    gold: Gold, pool: Pool, classes: int, vanilla: Objective, recipe: TrainingOptions
+) -> dict[str, Member]:
     """Witnesses that need flat rows: neighbours; and linear students, where the user's own is none."""
     if not is_flat(pool.rows) or not is_flat(gold.rows):
         return {}
@@ -174,7 +176,7 @@ def flat_members(gold: Gold, pool: Pool, classes: int, vanilla: Objective, recip
     if int(np.prod(first.shape[1:])) > MOST_COLUMNS:
         return {}
     members: dict[str, Member] = {"neighbours": Neighbours()}
-    if recipe.takes_all_rows:
+    if recipe.is_full_batch:
         return members
     build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
     told = {"optimizer": "lbfgs", "weight_decay": AUTO, "epochs": 5, "augment": None, "clip": None}

@@ -19,7 +19,7 @@ from understudy.report.answers import Standing, answers, standing
 from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
 from understudy.store.copies import local_path
 from understudy.store.files import write_text
-from understudy.training.recipe import LBFGS
+from understudy.training.options import LBFGS
 from understudy.training.run import Run
 
 FACT_NAMES = {

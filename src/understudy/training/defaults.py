@@ -1,6 +1,6 @@
 """What suits the features: a student, and how it is trained, where nobody said otherwise.
 
-    build, options = us.suitable_student(pool, classes=3)          # rows, a pool, gold, or an array
+    build, options = us.default_student(pool, classes=3)          # rows, a pool, gold, or an array
     run = us.train(build, gold, pool, us.slam(), **options)
 
 On sparse text, on the vectors of a frozen encoder, and on wide vectors of which there are few, a regularised linear
@@ -35,9 +35,9 @@ from understudy import models
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, as_rows
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import AUTO, LBFGS
+from understudy.training.options import AUTO, LBFGS
 
-__all__ = ["suitable_student"]
+__all__ = ["default_student"]
 
 LINEAR, NET = "linear", "mlp:128,128"
 STEPS, FEWEST, MOST = 400, 10, 30
@@ -103,7 +103,7 @@ def recipe_for(student: str, *, optimizer: str | None = None) -> dict[str, Any]:
     return {"epochs": AUTO, "lr": RATE, "schedule": "cosine"}
 
 
-def suitable_student(
+def default_student(
     examples: Any, classes: int, *, frozen: bool = False
 ) -> tuple[Callable[[], nn.Module], dict[str, Any]]:
     """A function that builds a student for these features, and the options of ``us.train`` that suit it.

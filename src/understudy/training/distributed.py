@@ -42,7 +42,7 @@ def current() -> Processes | None:
     return None if isinstance(held, bool) else held
 
 
-def once(make: Callable[[], Result]) -> Result:
+def on_rank_zero(make: Callable[[], Result]) -> Result:
     """``make()``: of one process, or by process 0 for all that train together."""
     processes = current()
     if processes is None:
@@ -52,7 +52,7 @@ def once(make: Callable[[], Result]) -> Result:
         with alone():
             return make()
 
-    return processes.once(by_one)
+    return processes.on_rank_zero(by_one)
 
 
 def is_first() -> bool:
@@ -138,7 +138,7 @@ def same_start(student: nn.Module, recipe: Any, objective: Any, gold: Any, pool:
             **recipe.settings(),
         }
     )
-    student.load_state_dict(once(student.state_dict))
+    student.load_state_dict(on_rank_zero(student.state_dict))
 
 
 def _leave_parents_group() -> None:

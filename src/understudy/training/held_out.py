@@ -19,8 +19,8 @@ from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import predicted
 from understudy.objective import Objective
-from understudy.training.loop import train
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
+from understudy.training.train import train
 
 FOLDS = 4
 LEAST_ROWS, MOST_ROWS = 20, 20_000
@@ -28,7 +28,11 @@ LEAST_ROWS, MOST_ROWS = 20, 20_000
 
 
 def ask_held_out(
-    student: nn.Module | Callable[[], nn.Module], gold: Gold, pool: Pool | None, objective: Objective, recipe: Recipe
+    student: nn.Module | Callable[[], nn.Module],
+    gold: Gold,
+    pool: Pool | None,
+    objective: Objective,
+    recipe: TrainingOptions,
 ) -> Tensor | None:
     """Whether each gold row (but for chosen ones) was named rightly. None where gold is too small, all rows are too
     many, or a part of gold is too little for what the method estimates."""

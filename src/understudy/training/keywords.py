@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from understudy.data.augment import Augment
-from understudy.options import Function, parameters, spelled_out
+from understudy.method_options import Function, parameters, spelled_out
 from understudy.training.ema import EMA
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 
 NAMED: dict[str, Any] = {"torch": torch, "Augment": Augment, "EMA": EMA}
 """What the recipe's file, which loads without PyTorch, only names."""
@@ -21,4 +21,4 @@ NAMED: dict[str, Any] = {"torch": torch, "Augment": Augment, "EMA": EMA}
 
 def takes(options: type) -> Callable[[Function], Function]:
     """Shows, in place of ``**options``, those options of a recipe by name, type and default; refuses any other."""
-    return lambda function: spelled_out(function, parameters(Recipe, options, NAMED), first=True)
+    return lambda function: spelled_out(function, parameters(TrainingOptions, options, NAMED), first=True)

@@ -22,12 +22,11 @@ from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
-from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, once
-from understudy.training.distributed import current
-from understudy.training.distributed import once as once_by_first
-from understudy.training.effect import effect_of, warn_if_idle
-from understudy.training.recipe import Recipe
+from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, cached
+from understudy.training.distributed import current, on_rank_zero
+from understudy.training.options import TrainingOptions
 from understudy.training.unseen import ask_unseen, copies_for, looks_memorised, memorised_warning
+from understudy.training.weight_statistics import effect_of, warn_if_idle
 
 # Pool rows on which a student is held against what it says of gold.
 LOOKED_AT = 2000
@@ -100,7 +99,7 @@ class StudentLearner:
         objective: Objective,
         gold: Gold | None,
         pool: Pool | None,
-        recipe: Recipe,
+        recipe: TrainingOptions,
         *,
         classes: int,
         labelled: Tensor | None = None,
@@ -149,7 +148,7 @@ class StudentLearner:
         """Let every slot look at gold, pool and the student; file what it says under its name."""
         if self.pool is None:
             return
-        columns, modules, facts, fits = once_by_first(lambda: self._prepared(epoch))
+        columns, modules, facts, fits = on_rank_zero(lambda: self._prepared(epoch))
         self.columns, self.fits = columns, fits
         self.facts.update(facts)
         if epoch == 0:
@@ -165,7 +164,7 @@ class StudentLearner:
             classes=self.classes,
             predict=lambda x: predict(self.student, x, batch_size=size),
             features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
-            on_estimates=self._unseen if cross_fits else None,
+            predict_calibration=self._unseen if cross_fits else None,
             loss=self.objective.loss,
             temperature=self.temperature,
             seed=self.seed,
@@ -178,10 +177,10 @@ class StudentLearner:
                 self.columns[f"{slot.name}.{name}"] = column
             if epoch == 0 and (module := slot.module(context)) is not None:
                 self.modules[slot.name] = module
-        if epoch == 0 and "estimates" in vars(context):
+        if epoch == 0 and "calibration" in vars(context):
             # Said only where a slot really measured the teacher on gold.
-            self.facts |= report_estimates(context.estimates[1], context.teacher, self.classes)
-        if "student_on_estimates" in vars(context) and not cross_fits:
+            self.facts |= report_estimates(context.calibration[1], context.teacher, self.classes)
+        if "student_on_calibration" in vars(context) and not cross_fits:
             self._look_for_memory(context)
         self.facts |= context.facts | effect_of(self.objective, self.columns)
         self.fits |= context.fits
@@ -199,9 +198,12 @@ class StudentLearner:
         )
 
     def _look_for_memory(self, context: Context) -> None:
-        gold, teacher = context.estimates
+        gold, teacher = context.calibration
         some = random_rows(len(context.pool), LOOKED_AT, self.seed).sort().values
-        student_pool, student_gold = context.predict(SubsetRows(context.pool.rows, some)), context.student_on_estimates
+        student_pool, student_gold = (
+            context.predict(SubsetRows(context.pool.rows, some)),
+            context.student_on_calibration,
+        )
         right = float((student_gold.argmax(1) == gold.y).double().mean())
         memorised = looks_memorised(student_gold, gold.y, teacher.top1(), student_pool, context.teacher.top1()[some])
         if memorised and self.tells and not self.facts.get("asked_of_memory"):
@@ -293,10 +295,10 @@ class StudentLearner:
         rows, device, held, labels = batch.pool_rows, outputs.logits.device, batch.held_by(self), self.pool.teacher
         return Step(
             outputs=outputs,
-            teacher=once(held, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
+            teacher=cached(held, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
             rows=rows,
             columns={
-                name: once(held, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
+                name: cached(held, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
                 for name, column in self.columns.items()
             },
             modules=self.modules,

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.recipe import OPTIMIZERS, Groups
+from understudy.training.options import OPTIMIZERS, Groups
 
 _NOTE = "_understudy_rates"
 LR_SCALE, WEIGHT_DECAY = "lr_scale", "weight_decay"

@@ -2,7 +2,7 @@
 
     processes = Processes()                           # in every process of torch.distributed's group
     loss, moves = processes.sum_step(parameters, loss, moves)
-    columns = processes.once(estimate)                # process 0 estimates
+    columns = processes.on_rank_zero(estimate)                # process 0 estimates
 
 Messages and the sums of CPU tensors go through a gloo group of our own, in which nobody loses patience while process 0
 works, and which breaks at once, for all, where one process fails or dies. Tensors of a GPU go through the group that
@@ -62,7 +62,7 @@ class Processes:
         with _all_alive():
             dist.barrier(self._group)
 
-    def once(self, make: Callable[[], Result]) -> Result:
+    def on_rank_zero(self, make: Callable[[], Result]) -> Result:
         """``make()``, called by process 0 alone; every process has its value, or its error."""
         if not self.is_first:
             value, error = self._receive()

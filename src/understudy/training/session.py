@@ -21,7 +21,15 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from understudy.data.batches import Plan, count_batches, epoch_seed, fetch_batches, fetch_sparse, plan_epoch, plan_whole
+from understudy.data.batches import (
+    Plan,
+    count_batches,
+    epoch_seed,
+    fetch_batches,
+    fetch_sparse,
+    plan_epoch,
+    plan_full_batch,
+)
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.texts import set_read_by
 from understudy.data.weighing import weigh_by_gold
@@ -33,8 +41,8 @@ from understudy.objective import Batch, Columns, Objective, Scored, Scorer, Shar
 from understudy.training.distributed import current
 from understudy.training.keywords import takes
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
+from understudy.training.options import SessionOptions, TrainingOptions
 from understudy.training.processes import BatchShare, Processes
-from understudy.training.recipe import Recipe, SessionOptions
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.
 MOST_ENTRIES = 100_000_000
@@ -183,9 +191,9 @@ class RandomStates:
 
 class Session:
     """Batches and their losses. ``student``: the bare module, trained in place; ``epochs``: how long training will be,
-    for methods that change on the way; ``whole``: an epoch is one batch of all rows, to be seen as often as its loss
-    is to be minimised. What is made of the student's own word (weights, blended targets) then stays as it was when the
-    batch was first seen, so that there is one function to minimise."""
+    for methods that change on the way; ``full_batch``: an epoch is one batch of all rows, scored as
+    often as the optimizer wants. Weights and targets made of the student's own predictions then stay as they were when
+    the batch was first scored, so that there is one function to minimise."""
 
     @takes(SessionOptions)
     def __init__(
@@ -196,7 +204,7 @@ class Session:
         objective: Objective,
         *,
         epochs: int | None = None,
-        whole: bool = False,
+        full_batch: bool = False,
         **options: Unpack[SessionOptions],
     ) -> None:
         if other := options.keys() - SessionOptions.__annotations__.keys():
@@ -215,16 +223,16 @@ class Session:
             raise UnderstudyError(
                 "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
             )
-        recipe = Recipe(epochs=epochs or 1, **options)
+        recipe = TrainingOptions(epochs=epochs or 1, **options)
         if pool is None and not recipe.gold_repeat:
             raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
         self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
-        if whole and recipe.augment is not None:
-            raise UnderstudyError("augment= changes every batch, and a whole batch stays the same; leave it out")
+        if full_batch and recipe.augment is not None:
+            raise UnderstudyError("augment= changes every batch, and a full batch stays the same; leave it out")
         gold, pool = weigh_by_gold(gold, pool)
         gold, pool = set_read_by(student, gold), set_read_by(student, pool)
         self.epochs: float | None = epochs
-        self.whole, self.options = whole, options
+        self.full_batch, self.options = full_batch, options
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
@@ -292,7 +300,7 @@ class Session:
 
     @property
     def batches_per_epoch(self) -> int:
-        return 1 if self.whole else count_batches(self.rows, self.recipe.batch_size)
+        return 1 if self.full_batch else count_batches(self.rows, self.recipe.batch_size)
 
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
@@ -330,7 +338,7 @@ class Session:
                     step_rows=sum(sizes[step : step + recipe.accumulate]),
                     ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
-                    held={} if self.whole else None,
+                    held={} if self.full_batch else None,
                     share=self._share(plan.golds_in(number), sizes[number]),
                 )
         self.epoch, self.batch = epoch + 1, 0
@@ -342,8 +350,8 @@ class Session:
         recipe, pool, sampling = self.recipe, self.pool, _sampling(self.learner.columns)
         golds = len(self.trains) if self.trains is not None and recipe.gold_repeat else 0
         pools, repeat, seed = 0 if pool is None else pool.size, recipe.gold_repeat, recipe.seed
-        if self.whole:
-            return plan_whole(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
+        if self.full_batch:
+            return plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
         return plan_epoch(
             golds, pools, batch_size=recipe.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
             sampling=sampling, block=None if pool is None else pool.rows.preferred_block,
@@ -361,7 +369,7 @@ class Session:
 
     def _fetch(self, plan: Plan) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
-        if not self.whole:
+        if not self.full_batch:
             yield from fetch_batches(gold, pool, plan, workers=self.recipe.workers)
             return
         if self._kept is None or not self._kept[0].equal(plan.order):
@@ -392,7 +400,9 @@ class Session:
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
         options: SessionOptions = {**self.options, "gold_repeat": 1}
-        alone = Session(self.student, self.trains, None, self.objective, epochs=epochs, whole=self.whole, **options)
+        alone = Session(
+            self.student, self.trains, None, self.objective, epochs=epochs, full_batch=self.full_batch, **options
+        )
         alone.tells = False
         return alone
 

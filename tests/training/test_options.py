@@ -12,15 +12,15 @@ from torch import nn
 
 import understudy as us
 from understudy.training.keywords import NAMED
-from understudy.training.recipe import Recipe, RecipeOptions, SessionOptions, known
+from understudy.training.options import RecipeOptions, SessionOptions, TrainingOptions, known
 
-FIELDS = {each.name: each for each in fields(Recipe)}
+FIELDS = {each.name: each for each in fields(TrainingOptions)}
 
 
 def test_type_checkers_know_the_same_options() -> None:
     told = get_type_hints(RecipeOptions, localns=NAMED)
     assert told.pop("epochs") == int | str | None, "left open, a recipe never sees it"
-    kept = get_type_hints(Recipe, localns=NAMED)
+    kept = get_type_hints(TrainingOptions, localns=NAMED)
     assert kept.pop("epochs") is int and told == kept
     assert set(SessionOptions.__annotations__) < set(FIELDS)
 
@@ -70,13 +70,13 @@ def test_a_session_refuses_what_only_a_loop_can_use() -> None:
 )
 def test_limits(given: dict[str, Any], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
-        Recipe(**given)
+        TrainingOptions(**given)
 
 
 def test_numbers_of_numpy_count_as_numbers() -> None:
-    recipe = Recipe(epochs=np.int64(3), lr=np.float32(0.5))  # type: ignore[arg-type]
+    recipe = TrainingOptions(epochs=np.int64(3), lr=np.float32(0.5))  # type: ignore[arg-type]
     assert type(recipe.epochs) is int and type(recipe.lr) is float
-    assert Recipe(**recipe.arguments()) == recipe
+    assert TrainingOptions(**recipe.arguments()) == recipe
 
 
 def test_what_changes_no_result_may_differ_when_resumed_and_nothing_else(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from understudy.inference.passes import device_of, evaluate, predicted
 from understudy.objective import Batch, Columns
 from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import Callback, TrainingView, show
-from understudy.training.distributed import is_first, once
+from understudy.training.checkpoint import Checkpoints, OptimizerState, Progress
+from understudy.training.distributed import is_first, on_rank_zero
 from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.recipe import Recipe
+from understudy.training.options import TrainingOptions
 from understudy.training.run import Run
 from understudy.training.session import Session
-from understudy.training.state import Checkpoints, OptimizerState, Progress
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Training:
     """One training under way: pretraining on gold, training on gold and pool, fine-tuning on gold."""
 
     session: Session
-    recipe: Recipe
+    recipe: TrainingOptions
     checkpoints: Checkpoints
     config: dict[str, Any]
     callbacks: Sequence[Callback] = ()
@@ -80,10 +80,10 @@ class Training:
                 self.student.load_state_dict(reached.selected_state)
             self._on_gold("finetune", recipe.finetuning())
             if (test := self.test) is not None:
-                measured = once(lambda: evaluate(self.student, test, batch_size=recipe.pass_batch_size))
+                measured = on_rank_zero(lambda: evaluate(self.student, test, batch_size=recipe.pass_batch_size))
                 self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
 
-    def _on_gold(self, phase: str, recipe: Recipe) -> None:
+    def _on_gold(self, phase: str, recipe: TrainingOptions) -> None:
         self._epochs(phase, self.session.on_gold_alone(epochs=recipe.epochs), recipe)
 
     def _pretrained_on(self, gold: Gold) -> nn.Module:
@@ -92,14 +92,14 @@ class Training:
         assert student is not None
         recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, ema=None)
         session = Session(
-            student, gold, None, self.session.objective, epochs=recipe.epochs, whole=recipe.takes_all_rows,
+            student, gold, None, self.session.objective, epochs=recipe.epochs, full_batch=recipe.is_full_batch,
             **recipe.session_options(),
         )  # fmt: skip
         session.tells = False
         Training(session, recipe, Checkpoints(None, {}), {})._epochs("pretrain", session, recipe)
         return student.eval()
 
-    def _epochs(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None = None) -> None:
+    def _epochs(self, phase: str, session: Session, recipe: TrainingOptions, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
         progress = self.progress
         self.ema = recipe.ema if phase == "train" else None
@@ -126,7 +126,7 @@ class Training:
         with self.checkpoints.kept():
             self._go_on(phase, session, recipe, bar)
 
-    def _go_on(self, phase: str, session: Session, recipe: Recipe, bar: EpochProgress | None) -> None:
+    def _go_on(self, phase: str, session: Session, recipe: TrainingOptions, bar: EpochProgress | None) -> None:
         """From the epoch and the batch that ``self.progress`` names to the last."""
         progress = self.progress
         for epoch in range(progress.epoch, recipe.epochs):
@@ -161,9 +161,9 @@ class Training:
             self.session.refined.add_to_first(self.processes)
         self.checkpoints.save(self.parts, self.session)
 
-    def _optimizer(self, session: Session, recipe: Recipe) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
+    def _optimizer(self, session: Session, recipe: TrainingOptions) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
         """What moves the parameters, and the part of a checkpoint that it is."""
-        if recipe.takes_all_rows:
+        if recipe.is_full_batch:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
             add_up = None if self.processes is None else self.processes.sum_function
@@ -183,7 +183,7 @@ class Training:
         changes = session.pool is not None and any(slot.wants_progress for slot in objective.slots())
         return not changes and (session.pool is None or every is None or epoch % every == 0)
 
-    def _epoch(self, epoch: int, session: Session, recipe: Recipe) -> float:
+    def _epoch(self, epoch: int, session: Session, recipe: TrainingOptions) -> float:
         """One pass over the rows, or some steps on all of them at once; the mean loss."""
         progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
         if isinstance(optimizer, LBFGS):
@@ -241,7 +241,7 @@ class Training:
     def _look(self, record: dict[str, float]) -> None:
         """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
         progress = self.progress
-        record |= once(lambda: record | self._measured())
+        record |= on_rank_zero(lambda: record | self._measured())
         progress.history.append(record)
         if self.select is not None and record["select_accuracy"] > progress.best:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
@@ -290,7 +290,7 @@ class Training:
         progress, refined = self.progress, self.session.refined
         if self.processes is not None and refined is not None:
             refined.add_to_first(self.processes)
-            refined.load_state_dict(once(refined.state_dict))
+            refined.load_state_dict(on_rank_zero(refined.state_dict))
         run = finished(self.session, progress.history, self.config)
         run.facts |= self.facts | {"train_seconds": time.perf_counter() - started}
         run.selected_epoch, run.selected_state = progress.selected_epoch or None, progress.selected_state

@@ -1,4 +1,4 @@
-"""``Steps``: a session's losses one by one, for loops that look ahead, draw numbers, or are left in the middle."""
+"""``ExternalLoop``: losses one by one, for loops that look ahead, draw numbers, or are left in the middle."""
 
 import gc
 
@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import understudy as us
+from understudy.training.external_loop import ExternalLoop
 from understudy.training.packed import pack, unpack
-from understudy.training.steps import Steps
 
 from ..front_ends import SEED, assert_same, build, net, trained, world
 
 
-def open_steps(objective: us.Objective | None = None) -> Steps:
+def open_steps(objective: us.Objective | None = None) -> ExternalLoop:
     student = net()
-    return Steps(us.Session(student, *world(student), objective or us.slam(), batch_size=8, seed=SEED, epochs=3))
+    return ExternalLoop(us.Session(student, *world(student), objective or us.slam(), batch_size=8, seed=SEED, epochs=3))
 
 
 def test_the_random_state_of_the_loop_is_its_own() -> None:

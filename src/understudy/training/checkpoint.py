@@ -30,8 +30,8 @@ from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
 from understudy.store.settings import check_same, fingerprint
 from understudy.store.stopping import Stopped, deferred, stop_asked
-from understudy.training.distributed import current, is_first, once
-from understudy.training.recipe import Recipe, known
+from understudy.training.distributed import current, is_first, on_rank_zero
+from understudy.training.options import TrainingOptions, known
 from understudy.training.run import nested, state_from_bytes, state_to_bytes, write_history
 from understudy.training.session import Session
 
@@ -44,8 +44,8 @@ _HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | 
     "student": "layers or sizes", "method": "its loss, parts or their code", "augment": "function or settings",
 }  # fmt: skip
 # Older versions wrote down some options that change no result, and left out some that do.
-_MAY_DIFFER = {each.name for each in fields(Recipe) if known(each).may_differ}
-_DEFAULTS = {each.name: each.default for each in fields(Recipe) if each.default is not MISSING}
+_MAY_DIFFER = {each.name for each in fields(TrainingOptions) if known(each).may_differ}
+_DEFAULTS = {each.name: each.default for each in fields(TrainingOptions) if each.default is not MISSING}
 
 
 @dataclass
@@ -126,8 +126,8 @@ class CheckpointFiles:
         write_named(self.folder / f"{serial:06d}-{{digest}}.safetensors", state_to_bytes({**tensors, _JSON: text}))
         self._columns_in_use = [*self._columns_in_use, state.get("columns", "")][-NEWEST:]
         # One that is damaged must not take the place of one that could be needed.
-        whole = [path for path in self._files() if path not in self._damaged]
-        for old in (*self._damaged, *whole[:-NEWEST]):
+        intact = [path for path in self._files() if path not in self._damaged]
+        for old in (*self._damaged, *intact[:-NEWEST]):
             old.unlink(missing_ok=True)
         if len(self._columns_in_use) == NEWEST:
             for path in self.folder.glob("columns-*.safetensors"):
@@ -156,7 +156,7 @@ class CheckpointFiles:
                 continue
             return tensors, state, columns
         if files:
-            raise UnderstudyError(f"no checkpoint in {self.folder} is whole; train again in a new folder")
+            raise UnderstudyError(f"no checkpoint in {self.folder} is intact; train again in a new folder")
         return None
 
     def _files(self) -> list[Path]:
@@ -184,7 +184,7 @@ class Checkpoints:
 
     def find(self) -> str | None:
         """Look for the latest; returns the phase it was taken in."""
-        self._stored = None if self.run is None else once(self._latest)
+        self._stored = None if self.run is None else on_rank_zero(self._latest)
         if self._stored is None:
             return None
         phase: str = self._stored[1]["progress"]["phase"]
@@ -275,7 +275,7 @@ def _in_parts(
 
 
 def settings_of(
-    recipe: Recipe, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
+    recipe: TrainingOptions, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
     slots = {

@@ -5,7 +5,7 @@ option is a field here and its line in ``RecipeOptions`` (for type checkers), an
 default, a line of help, the limits of its value, how it is typed on a command line, and whether a training that is
 resumed may differ in it. The command line shows the table before anything is trained: this file loads without PyTorch.
 
-    recipe = Recipe(epochs=30, lr=0.01)
+    recipe = TrainingOptions(epochs=30, lr=0.01)
     recipe.lr_at(0.5)                       # half-way through training
     recipe.arguments()                      # as keyword arguments again
 """
@@ -76,7 +76,7 @@ TRAINING = "Training"
 
 
 class BatchOptions(TypedDict, total=False):
-    """The fields of ``Recipe`` that say what a batch is and costs."""
+    """The fields of ``TrainingOptions`` that say what a batch is and costs."""
 
     batch_size: int
     gold_repeat: int
@@ -145,7 +145,7 @@ class Option:
     least: float | None = None
     above: float | None = None
     most: float | None = None
-    whole: bool = False
+    integer: bool = False
     word: str | None = None
     """What it may be instead of a number."""
     may_differ: bool = False
@@ -159,18 +159,18 @@ def option(default: Any = MISSING, **known: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingOptions:
     epochs: int = option(
         "auto", help="Passes over gold and pool; auto: as many steps as gold left out says.", typed=int, panel=None,
-        least=1, whole=True,
+        least=1, integer=True,
     )  # fmt: skip
-    """A recipe has a number; ``training/loop.settled`` puts it in the place of what was left open."""
-    batch_size: int = option(128, help="Rows per step.", typed=int, least=1, whole=True)
+    """A recipe has a number; ``training/train.settled`` puts it in the place of what was left open."""
+    batch_size: int = option(128, help="Rows per step.", typed=int, least=1, integer=True)
     lr: float = option(1e-3, help="Learning rate.", typed=float, above=0)
     seed: int = option(0, help="Same seed, same result.", typed=int, panel=None)
     patience: int | None = option(
         None, help="Stop after so many epochs that are not better on the select rows.", typed=int | None, least=1,
-        whole=True,
+        integer=True,
     )  # fmt: skip
     until_accuracy: float | None = option(
         None, help="Stop once so large a share of the training rows' own labels is predicted.", typed=float | None,
@@ -198,20 +198,20 @@ class Recipe:
     )  # fmt: skip
     gold_repeat: int = option(
         1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
-        whole=True,
+        integer=True,
     )  # fmt: skip
     gold_weight: float = option(1.0, help="Multiplies the loss of gold rows.", typed=float, least=0)
     pretrain_epochs: int = option(
-        0, help="Epochs on gold alone, first.", typed=int, flag="pretrain", least=0, whole=True
+        0, help="Epochs on gold alone, first.", typed=int, flag="pretrain", least=0, integer=True
     )
     finetune_epochs: int = option(
-        0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, whole=True
+        0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, integer=True
     )
     finetune_lr: float | None = option(
         None, help="Its constant learning rate; the rate that the schedule ends with.", typed=float | None, above=0
     )
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
-    accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, whole=True)
+    accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, integer=True)
     group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool, later=True)
     sync_batchnorm: bool = option(
         False, help="Where processes train together: BatchNorm sees the batch of all, not each one's part.", typed=bool,
@@ -226,15 +226,15 @@ class Recipe:
         None, help="Mixed precision on a GPU: bfloat16; or float16, whose losses are not scaled.", typed=str | None
     )
     compile: bool = option(False, help="Run the student through torch.compile.")
-    workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, whole=True, may_differ=True)
+    workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, integer=True, may_differ=True)
     pass_batch_size: int = option(
-        1024, help="Rows per batch where rows are only looked at.", least=1, whole=True, may_differ=True
+        1024, help="Rows per batch where rows are only looked at.", least=1, integer=True, may_differ=True
     )
     refine: bool = option(True, help="Keep, per pool row, what training said of its label.")
     ema: "EMA | None" = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
     checkpoint_every: int | None = option(
         None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
-        whole=True, may_differ=True,
+        integer=True, may_differ=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -253,10 +253,10 @@ class Recipe:
         if isinstance(self.autocast, str):
             object.__setattr__(self, "autocast", _dtype(self.autocast))
         for name in ("augment", "clip", "groups"):
-            if self.takes_all_rows and getattr(self, name) is not None:
+            if self.is_full_batch and getattr(self, name) is not None:
                 raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
 
-        if self.weight_decay == AUTO and not self.takes_all_rows:
+        if self.weight_decay == AUTO and not self.is_full_batch:
             raise UnderstudyError("weight_decay='auto' is chosen for optimizer='lbfgs'; pass a number for any other")
 
     @property
@@ -266,7 +266,7 @@ class Recipe:
         return self.weight_decay
 
     @property
-    def takes_all_rows(self) -> bool:
+    def is_full_batch(self) -> bool:
         """Whether a step is made on all rows at once, so that ``batch_size``, ``lr`` and ``schedule`` say nothing."""
         return self.optimizer == LBFGS
 
@@ -277,7 +277,7 @@ class Recipe:
         rest = 1 - self.warmup
         return self.lr * find_schedule(self.schedule)((progress - self.warmup) / rest if rest else 1.0)
 
-    def finetuning(self) -> "Recipe":
+    def finetuning(self) -> "TrainingOptions":
         """For the epochs on gold alone at the end."""
         return self.on_gold(self.finetune_epochs, lr=self.finetune_rate, schedule="constant", warmup=0.0)
 
@@ -286,12 +286,12 @@ class Recipe:
         """By default the rate that training ended with; of a schedule that ends at 0 (cosine), that at nine tenths."""
         return self.finetune_lr or self.lr_at(1.0) or self.lr_at(0.9)
 
-    def on_gold(self, epochs: int, **changes: Any) -> "Recipe":
+    def on_gold(self, epochs: int, **changes: Any) -> "TrainingOptions":
         """For so many epochs on gold alone, which nothing but their number ends."""
         return replace(self, epochs=epochs, gold_repeat=1, patience=None, until_accuracy=None, **changes)
 
     @classmethod
-    def shared(cls, options: Mapping[str, Any], function: str) -> "Recipe":
+    def shared(cls, options: Mapping[str, Any], function: str) -> "TrainingOptions":
         """What the trainings of a ``function`` share; each of them has its own seed."""
         if other := options.keys() - SharedOptions.__annotations__.keys():
             raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
@@ -380,9 +380,9 @@ def _check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
     if option.least is None:
         return
-    if option.whole and not (is_number and isinstance(value, int) and value >= option.least):
+    if option.integer and not (is_number and isinstance(value, int) and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
-    if option.whole and value > MOST:
+    if option.integer and value > MOST:
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at most {MOST:,}{or_none}")
     if not (is_number and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")

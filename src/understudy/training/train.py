@@ -1,7 +1,7 @@
 """The one training loop: ``us.train``.
 
 Read from top to bottom: what is asked for is checked, the session prepares the columns, labels and penalty are made
-where the recipe leaves them to gold, then the student trains (``training/phases.py``): each epoch visits every pool row
+where the recipe leaves them to gold, then the student trains (``training/fit.py``): each epoch visits every pool row
 once and every gold row ``gold_repeat`` times, in an order that depends on the seed and the epoch alone.
 What a batch costs is the session's matter (``training/session.py``); losses are per example until it sums them.
 """
@@ -32,18 +32,18 @@ from understudy.objective import Objective, Relabelled
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, check_callbacks
+from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, settings_of
 from understudy.training.defaults import suitable_epochs, suited_options, with_own_options
-from understudy.training.distributed import current, is_first, once, same_start, together
+from understudy.training.distributed import current, is_first, on_rank_zero, same_start, together
 from understudy.training.ema import EMA
+from understudy.training.fit import Training
 from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
 from understudy.training.learner import check_outputs
 from understudy.training.length import LEAST_ROWS, MOST_ROWS, PARTS, choose_epochs, leave_out
-from understudy.training.phases import Training
-from understudy.training.recipe import AUTO, Recipe, RecipeOptions
+from understudy.training.options import AUTO, RecipeOptions, TrainingOptions
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session, seed_torch
-from understudy.training.state import FOLDER, Checkpoints, check_same_training, drop_checkpoints, settings_of
 
 
 @takes(RecipeOptions)
@@ -81,25 +81,27 @@ def train(
     a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
     ``resume=True`` goes on from the latest (from the start where there is none; a finished run is just loaded).
     ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives ``understudy predict`` names.
-    ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/recipe.py``.
+    ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/options.py``.
     """
     started = time.perf_counter()
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
-    folder = once(lambda: usable_folder(out, resume=resume))
+    folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
     naming = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
     test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
     told_options, length = settled(student, gold, pool, options, select=select)
-    recipe = Recipe(**told_options)
+    recipe = TrainingOptions(**told_options)
     _check_request(recipe, gold, select, notes, callbacks)
     device = usable_device(recipe.device)
     with torch.random.fork_rng(), nullcontext() if folder is None else _owned(folder):
-        once(lambda: usable_folder(out, resume=resume))  # again: somebody may have been here before we had the lock
+        on_rank_zero(
+            lambda: usable_folder(out, resume=resume)
+        )  # again: somebody may have been here before we had the lock
         seed_torch(recipe.seed)
         build, student = student, fresh_student(student)
         student = student if device is None else student.to(device)
         told: dict[str, Any] = {
-            "epochs": recipe.epochs, "whole": recipe.takes_all_rows, **recipe.session_options(),
+            "epochs": recipe.epochs, "full_batch": recipe.is_full_batch, **recipe.session_options(),
         }  # fmt: skip
         session = Session(student, gold, pool, objective, **told)
         same_start(student, recipe, objective, gold, pool)
@@ -112,7 +114,7 @@ def train(
         if folder is not None:
             rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
             settings = settings_of(recipe, objective, student, session.classes, rows)
-        if resume and folder is not None and once((folder / "config.json").exists):
+        if resume and folder is not None and on_rank_zero((folder / "config.json").exists):
             return _finished(folder, student, settings, recipe.ema)
         relabelled = None
         if objective.relabel is not None and pool is not None:
@@ -156,13 +158,13 @@ def _shared_labels(relabel: Callable[[], Relabelled], pool: Pool) -> Relabelled:
         light.rows = None  # type: ignore[assignment]
         return made._replace(pool=light)
 
-    made = once(without_rows)
+    made = on_rank_zero(without_rows)
     made.pool.rows = pool.rows
     return made
 
 
 def _check_request(
-    recipe: Recipe, gold: Gold | None, select: Gold | None, notes: Mapping[str, Any] | None,
+    recipe: TrainingOptions, gold: Gold | None, select: Gold | None, notes: Mapping[str, Any] | None,
     callbacks: Sequence[Callback],
 ) -> None:  # fmt: skip
     """What only the arguments together, or nobody else, can tell."""
@@ -197,20 +199,22 @@ def settled(
         return full, {}
     rows = sum(len(part) for part in (gold, pool) if isinstance(part, Gold | Pool))
     start = suitable_epochs(max(rows, 1), full.get("batch_size") or 128)
-    recipe = Recipe(**full | {"epochs": start})
+    recipe = TrainingOptions(**full | {"epochs": start})
     if not isinstance(gold, Gold) or rows > MOST_ROWS:
         return full | {"epochs": start}, {}
     parts = (gold, select) if select is not None else leave_out(gold, recipe.seed)
     if parts is None or len(parts[1]) < LEAST_ROWS // PARTS:
         return full | {"epochs": start}, {}
     try:
-        epochs, losses = once(lambda: choose_epochs(partial(_trained_for, student, pool, recipe), *parts, start))
+        epochs, losses = on_rank_zero(
+            lambda: choose_epochs(partial(_trained_for, student, pool, recipe), *parts, start)
+        )
     except UnderstudyError:
         return full | {"epochs": start}, {}  # whatever is wrong, the training says it
     return full | {"epochs": epochs}, {"length": {"epochs": epochs, "losses": losses}}
 
 
-def _trained_for(student: Any, pool: Pool | None, recipe: Recipe, gold: Gold | None, epochs: int) -> nn.Module:
+def _trained_for(student: Any, pool: Pool | None, recipe: TrainingOptions, gold: Gold | None, epochs: int) -> nn.Module:
     """The student after so many epochs on these gold rows and the pool's labels as they are."""
     plain = replace(
         recipe, epochs=epochs, refine=False, patience=None, until_accuracy=None, pretrain_epochs=0, finetune_epochs=0,
@@ -231,8 +235,8 @@ def _initial(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
 
 
 def _with_chosen_l2(
-    recipe: Recipe, student: nn.Module, gold: Gold | None, pool: Pool | None, session: Session, c: float | None
-) -> tuple[Recipe, dict[str, Any]]:
+    recipe: TrainingOptions, student: nn.Module, gold: Gold | None, pool: Pool | None, session: Session, c: float | None
+) -> tuple[TrainingOptions, dict[str, Any]]:
     """The recipe with its penalty, and what the config tells of the choice; ``c``: where somebody has chosen."""
     objective = session.objective
     losses: dict[str, float] = {}
@@ -241,17 +245,17 @@ def _with_chosen_l2(
         length = mean_square(session.pool.rows if session.pool is not None else cast(Gold, gold).rows)
         told: Any = {"rows": session.rows, "classes": session.classes, "seed": recipe.seed, "length": length}
         try:
-            c, losses = once(lambda: choose_c(partial(fit, objective), gold, **told))
+            c, losses = on_rank_zero(lambda: choose_c(partial(fit, objective), gold, **told))
         except UnderstudyError:
             # Two thirds of gold may be too few for what the method estimates; the labels as they are need no estimate.
             objective = Objective(name="vanilla")
-            c, losses = once(lambda: choose_c(partial(fit, objective), gold, **told))
+            c, losses = on_rank_zero(lambda: choose_c(partial(fit, objective), gold, **told))
     chosen = {"c": c, "losses": losses, "under": objective.name}
     return replace(recipe, weight_decay=l2_of_c(c, session.rows, session.classes)), {"l2": chosen}
 
 
 def _fitted_with(
-    student: nn.Module, pool: Pool | None, recipe: Recipe, objective: Objective, gold: Gold,
+    student: nn.Module, pool: Pool | None, recipe: TrainingOptions, objective: Objective, gold: Gold,
     start: nn.Module | None, weight_decay: float,
 ) -> nn.Module:  # fmt: skip
     """The student as a short training on these gold rows and the pool leaves it."""
@@ -274,8 +278,8 @@ def _check_gold_trains(gold: Gold | None) -> None:
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
     """The run that is in the folder, if it is the one asked for; a kill may have left its checkpoints."""
-    run = once(lambda: replace(Run.load(folder, student=student), student=nn.Identity()))
-    student.load_state_dict(once(student.state_dict))
+    run = on_rank_zero(lambda: replace(Run.load(folder, student=student), student=nn.Identity()))
+    student.load_state_dict(on_rank_zero(student.state_dict))
     run.student = student.eval()
     check_same_training(run.config.get("settings", {}), settings, folder)
     if ema is not None and run.ema is not None:

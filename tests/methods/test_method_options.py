@@ -6,7 +6,7 @@ import pytest
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.options import option_kinds, read_options
+from understudy.method_options import option_kinds, read_options
 
 
 def factory(

@@ -1,6 +1,6 @@
 """A session's losses one at a time, for training loops that are not ours: the Hugging Face Trainer's, Lightning's.
 
-    steps = Steps(session)
+    steps = ExternalLoop(session)
     loss = steps.loss(model, number)                 # of batch ``number`` of the epoch under way
     state = steps.state_dict()                       # between two of them: all it takes to go on later
 
@@ -23,13 +23,13 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of
 from understudy.objective import Batch
 from understudy.store.settings import as_json
-from understudy.training.phases import finished, finite
+from understudy.training.checkpoint import check_same_training, settings_of
+from understudy.training.fit import finished, finite
 from understudy.training.run import Run
 from understudy.training.session import Session, mean_loss
-from understudy.training.state import check_same_training, settings_of
 
 
-class Steps:
+class ExternalLoop:
     """``history`` has a record per finished epoch, as ``run.history``."""
 
     def __init__(self, session: Session) -> None:
