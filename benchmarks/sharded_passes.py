@@ -27,11 +27,12 @@ import torch
 import understudy as us
 from understudy.io.read import load_featuriser
 from understudy.io.table import read_table
+from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import InProcess
 from understudy.parallel.map_shards import Made, run_pass
 from understudy.parallel.ray_tasks import connected
 from understudy.parallel.shards import list_shards
-from understudy.parallel.students import Classes, Predict, StudentOnTables
+from understudy.parallel.students import Predict, StudentOnTables
 from understudy.store.arrow import to_parquet
 
 SHARDS, ROWS, WIDTH, CLASSES = 200, 2_000, 64, 10
@@ -74,7 +75,7 @@ class Measured:
 def predictions_of(run: Path, pool: Path) -> Measured:
     loaded = us.Run.load(run)
     featuriser = load_featuriser(run, loaded.config, read_table(list_shards(pool)[0].path))
-    return Measured(Predict(StudentOnTables(loaded.student, featuriser), Classes()))
+    return Measured(Predict(StudentOnTables(loaded.student, featuriser), ClassNames()))
 
 
 def command(*words: Any) -> None:

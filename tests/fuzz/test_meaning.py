@@ -46,7 +46,7 @@ def _nothing(*_: Any) -> None:
 MISTAKES: dict[str, tuple[str, Callable[..., Any]]] = {
     "a CSV that happens to hold digits is numbers": ("table.as_kind", _as_it_came),
     "ids that differ in spelling are other rows": ("table.misspelt", _nothing),
-    "007 is 7": ("labelling._spelled_number", _loosely),
+    "007 is 7": ("labelling.spelled_number", _loosely),
     "numbers are places among the names": ("labelling.ClassNames._of_numbers", _as_places),
     "gold and pool spell a class in two ways": ("labelling._look_for_near_names", _nothing),
 }

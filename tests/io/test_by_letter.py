@@ -13,10 +13,10 @@ import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions
-from understudy.io.answers import read_chosen, whole_number
-from understudy.io.labelling import ClassNames
+from understudy.io.answers import BY_NUMBER, read_chosen
 from understudy.io.read import Examples, read_examples
 from understudy.io.table import read_table
+from understudy.labels.class_names import ClassNames
 
 Save = Callable[..., Path]
 
@@ -145,7 +145,7 @@ def test_truth_values_beside_names(save: Save) -> None:
     ):
         read_examples(gold=save("gold.parquet", f=[3.0, 4.0], label=[True, False]), pool=pool)
     with pytest.raises(UnderstudyError, match="holds true or false, but the classes are no, yes; write their names"):
-        ClassNames(("no", "yes")).numbers(np.array([True, False]), "here", places=True)
+        ClassNames(("no", "yes"), ordered=True).numbers(np.array([True, False]), "here")
     three = save("three.csv", f=[1.0, 2.0, 3.0], teacher_label=["0", "1", "2"])
     with pytest.raises(UnderstudyError, match="column 'label' holds true or false, but there are 3 classes"):
         read_examples(gold=save("gold.parquet", f=[4.0, 5.0], label=[True, False]), pool=three)
@@ -253,8 +253,8 @@ def test_answers_by_the_letter(save: Save) -> None:
     assert answers.columns["id"].tolist() == [1, 3] and answers.columns["label"].tolist() == [2, 0]
     for text in ("1e3", "007", "1_000", "٣"):
         with pytest.raises(UnderstudyError, match="write a class number from 0"):
-            whole_number(text, "here")
-    assert whole_number("3.0", "here") == 3
+            BY_NUMBER.number(text, "here")
+    assert BY_NUMBER.number("3.0", "here") == 3
     strange = read_chosen(save("batch.csv", id=["1_0", "2"], label=[0, 1]), pool)
     assert strange.rows_in(pool).tolist() == [-1, 1]
 

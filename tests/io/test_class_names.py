@@ -10,9 +10,10 @@ import torch
 
 import understudy as us
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.io.labelling import ClassNames, find_names
+from understudy.io.labelling import find_names
 from understudy.io.read import Examples, read_examples
 from understudy.io.table import Table
+from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Hard, Soft
 from understudy.labels.topk import TopK
 from understudy.labels.votes import Votes

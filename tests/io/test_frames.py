@@ -198,7 +198,7 @@ def test_an_index_that_should_be_a_column_is_named() -> None:
         us.read_examples(gold=frame.set_index("id"))
     with pytest.raises(UnderstudyError, match=r"column 'odd' of the pandas DataFrame is nothing that Arrow can hold"):
         us.read_examples(gold=frame)
-    gold = us.read_examples(gold=frame, features=us.featurise.featuriser.FeatureOptions(columns=("size",))).gold
+    gold = us.read_examples(gold=frame, features=us.features.featuriser.FeatureOptions(columns=("size",))).gold
     assert gold is not None and gold.y.tolist() == [0, 1]  # a column that nobody uses troubles nobody
 
 

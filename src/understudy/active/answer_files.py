@@ -15,8 +15,8 @@ from torch import Tensor
 
 from understudy.active.oracle import CANNOT_LABEL, Question, asked_by_name, write_question
 from understudy.errors import UnderstudyError
-from understudy.io.answers import class_number, is_skipped, text_columns
-from understudy.io.labelling import ClassNames
+from understudy.io.answers import is_skipped, text_columns
+from understudy.labels.class_names import ClassNames
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class AnswerFiles:
         return said
 
     def _number(self, text: str, name: str, classes: int) -> int:
-        names = None if self.names is None else ClassNames(self.names)
+        names = ClassNames(self.names or ())
         if is_skipped(text, names):
             return CANNOT_LABEL
         where = f"the answer to {name}"
-        number = class_number(text, names, where)
+        number = names.number(text, where)
         if number >= classes:
             raise UnderstudyError(f"{where} is {text!r}; write a class number from 0 to {classes - 1}, or skip")
         return number

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.io.answers import SKIPPED, text_columns, whole_number
+from understudy.io.answers import BY_NUMBER, SKIPPED, text_columns
 from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text
@@ -244,7 +244,7 @@ def open_questions(path: Path) -> int:
 def _label(text: str, where: str, classes: int) -> int:
     if text.lower() in SKIPPED:
         return -1
-    label = whole_number(text, where)
+    label = BY_NUMBER.number(text, where)
     if label >= classes:
         raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0 to {classes - 1}, or skip")
     return label

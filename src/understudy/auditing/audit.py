@@ -22,8 +22,8 @@ from understudy.auditing.words import expectations_of, verdict_of, warnings_of
 from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import check_meeting, weighed
 from understudy.errors import UnderstudyError
+from understudy.labels.class_names import joint_names
 from understudy.labels.evidence import class_shift, enough_estimates
-from understudy.labels.naming import joint_naming
 from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import area
 
@@ -49,8 +49,8 @@ def audit(
         raise UnderstudyError(f"audit(pool=<{type(pool).__name__}>) must be a us.Pool, or None")
     check_meeting(gold, pool, "gold", "the pool")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
-    named = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
-    record = read_record(gold, pool, class_names or (None if named is None else named.names))
+    named = joint_names(*(part.class_order if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    record = read_record(gold, pool, class_names or (named.names if named else None))
     return measured(record, gold, pool, rows_wrong=rows_wrong, flows=flows, target=target, seed=seed)
 
 

@@ -20,8 +20,8 @@ from understudy.cli.suited import suited
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.io.answers import named_answers
-from understudy.io.labelling import is_number
 from understudy.io.read import Examples
+from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective

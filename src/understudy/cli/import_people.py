@@ -33,7 +33,7 @@ def import_people(
     check_new_file(out, "answers are", (".csv", ".parquet"))
     from understudy.io.exchange.opinions import Reading, gather
     from understudy.io.exchange.tools import BY_NAME
-    from understudy.io.labelling import ClassNames
+    from understudy.labels.class_names import ClassNames
 
     names = ClassNames(tuple(classes)).names
     where = ", ".join(map(str, files))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from understudy.cli.run_on_file import RunOnFile
 from understudy.errors import UnderstudyError, warn
-from understudy.io.answers import class_number, is_skipped, text_columns
+from understudy.io.answers import is_skipped, text_columns
 from understudy.io.one_file import is_one_file
 from understudy.io.table import Table
 from understudy.store.arrow import Array
@@ -33,9 +33,9 @@ def labelled_rows(
         for number, (row, label) in enumerate(zip(index, answers, strict=True)):
             if row >= 0:
                 text = label.strip()
-                known = text and not is_skipped(text, given.names)
+                known = text and not is_skipped(text, given.classes)
                 where = f"{path}: column 'label' row {number}"
-                taken[row] = class_number(text, given.names, where, places=given.places) if known else -1
+                taken[row] = given.classes.number(text, where) if known else -1
     return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
 
 

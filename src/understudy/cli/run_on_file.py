@@ -17,10 +17,11 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import predict
-from understudy.io.labelling import ClassNames
+from understudy.io.labelling import label_column
 from understudy.io.read import features_of, load_featuriser
 from understudy.io.table import read_table
-from understudy.parallel.students import Classes, StudentOnTables
+from understudy.labels.class_names import ClassNames
+from understudy.parallel.students import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import Run
 
@@ -41,21 +42,15 @@ class RunOnFile:
         self.class_names = self.run.config.get("class_names")
         if self.class_names is not None and not _are_names(self.class_names):
             raise UnderstudyError(f"{folder / 'config.json'}: class_names is no list of names; restore it")
-        self.places = bool(self.run.config.get("class_places"))
-        """Whether numbers in files are places in the order of the names, because the user gave it."""
 
     @cached_property
-    def classes(self) -> Classes:
-        return Classes(None if self.class_names is None else tuple(self.class_names), self.places)
+    def classes(self) -> ClassNames:
+        """The names of the run's classes, to read and write labels with."""
+        return ClassNames(tuple(self.class_names or ()), ordered=bool(self.run.config.get("class_places")))
 
     def labels(self, column: str = "label") -> Array | None:
         """The file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
-        return self.classes.labels(self.table, column)
-
-    @cached_property
-    def names(self) -> ClassNames | None:
-        """The classes by name, where they have names, to read labels with."""
-        return None if self.class_names is None else ClassNames(tuple(self.class_names))
+        return label_column(self.table, self.classes, column)
 
     @cached_property
     def featuriser(self) -> Featuriser:

@@ -10,12 +10,13 @@ from understudy.acquisition.select import strategy_named
 from understudy.cli.labelled import labelled_rows, no_own_labels
 from understudy.cli.run_on_file import RunOnFile
 from understudy.inference.passes import BATCH_SIZE
+from understudy.io.labelling import label_column
 from understudy.io.table import Table
+from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import Executor
 from understudy.parallel.scores import Score
 from understudy.parallel.select import Batch, rows_of_ids, select_batch
 from understudy.parallel.shards import OnTable, Shards, gathered
-from understudy.parallel.students import Classes
 from understudy.store.arrow import Array
 from understudy.training.ema import EMA
 
@@ -24,10 +25,10 @@ from understudy.training.ema import EMA
 class OwnLabels:
     """A shard's own labels as class numbers, −1 where there are none."""
 
-    classes: Classes
+    classes: ClassNames
 
     def __call__(self, table: Table) -> Array:
-        labels = self.classes.labels(table)
+        labels = label_column(table, self.classes)
         if labels is None:
             raise no_own_labels(table.path)
         return labels

@@ -18,8 +18,8 @@ from torch import Tensor
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
 from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows, as_rows, concatenate
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Labels
-from understudy.labels.naming import Naming, check_same_naming, joint_naming, read_named
+from understudy.labels.class_names import ClassNames, check_same_classes, joint_names
+from understudy.labels.forms import Labels, read_labels
 
 Ids = np.ndarray[Any, Any]
 Value = TypeVar("Value")
@@ -39,10 +39,10 @@ class Gold:
     same one, because gold and pool rows of a batch are collated together.
     """
 
-    derived = ("cache", "naming")
+    derived = ("cache", "class_order")
     """What follows from the rest, and is no part of a fingerprint."""
-    naming: Naming | None = None
-    """How the classes are called; None in a set that our own code made of numbers."""
+    class_order: ClassNames | None = None
+    """The names of the classes; None in a set that was built from class numbers internally."""
     cache: dict[Hashable, Any] | None = None
     """Estimates from these rows that trainings share; None: every training estimates anew."""
     # Set only where there are such rows: gold without them has the fingerprint it always had.
@@ -62,14 +62,14 @@ class Gold:
         name: str = "gold",
     ) -> None:
         rows = as_rows(x, f"{name}.x", collate)
-        y, labels, self.naming = read_named(y, teacher, classes, name)
+        y, labels, self.class_order = read_labels(y, teacher, classes, name)
         y = check_labels(y, f"{name}.y")
         check_length(len(y), len(rows), f"{name}.y", f"{name}.x")
         if not len(y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
         ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y), f"{name}.chosen")
-        if self.naming.names is not None and int(y.max()) >= len(self.naming.names):
-            raise UnderstudyError(f"{name}.y holds class {int(y.max())}, but classes= names {len(self.naming.names)}")
+        if self.class_order and int(y.max()) >= len(self.class_order):
+            raise UnderstudyError(f"{name}.y holds class {int(y.max())}, but classes= names {len(self.class_order)}")
         if labels is not None:
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
         self._fill(rows, y, labels, ids, chosen)
@@ -129,7 +129,7 @@ class Gold:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """In the order of the class numbers; None where there are numbers alone."""
-        return None if self.naming is None else self.naming.names
+        return self.class_order.names if self.class_order else None
 
     def calibration_rows(self) -> Tensor:
         """Numbers of the rows that measure the teacher: it labelled them unseen, and they were not chosen."""
@@ -164,7 +164,7 @@ class Gold:
         """Some rows of this set, with what the teacher said of them."""
         part = Gold.__new__(Gold)
         part.rows = SubsetRows(self.rows, index)
-        part.y, part.chosen, part.naming = self.y[index], self.chosen[index], self.naming
+        part.y, part.chosen, part.class_order = self.y[index], self.chosen[index], self.class_order
         part.ids = None if self.ids is None else self.ids[index.numpy()]
         part._keep_marks(self.estimate_only[index])
         position = torch.full((len(self),), -1)
@@ -193,10 +193,11 @@ class Gold:
         """``self + other`` where it is known that they share no ids."""
         if (self.ids is None) != (other.ids is None):
             raise UnderstudyError("one gold set has ids and the other has none; give ids to both or to neither")
-        check_same_naming(self.naming, other.naming, "one gold set", "the other")
+        check_same_classes(self.class_order, other.class_order, "one gold set", "the other")
         ids = None if self.ids is None or other.ids is None else np.concatenate([self.ids, other.ids])
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
-        both.chosen, both.naming = torch.cat([self.chosen, other.chosen]), joint_naming(self.naming, other.naming)
+        both.chosen = torch.cat([self.chosen, other.chosen])
+        both.class_order = joint_names(self.class_order, other.class_order)
         both._keep_marks(torch.cat([self.estimate_only, other.estimate_only]))
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
         if teachers:
@@ -215,8 +216,8 @@ class Pool:
     ``classes``, ``collate``: as for ``Gold``.
     """
 
-    derived: ClassVar[tuple[str, ...]] = ("size", "naming")
-    naming: Naming | None = None
+    derived: ClassVar[tuple[str, ...]] = ("size", "class_order")
+    class_order: ClassNames | None = None
 
     def __init__(
         self,
@@ -228,7 +229,7 @@ class Pool:
         collate: Collate | None = None,
     ) -> None:
         rows = as_rows(x, "pool.x", collate)
-        _, labels, self.naming = read_named(None, teacher, classes, "pool")
+        _, labels, self.class_order = read_labels(None, teacher, classes, "pool")
         if labels is not None:
             check_length(len(labels), len(rows), "pool.teacher", "pool.x")
         self._fill(rows, labels, check_ids(ids, len(rows), "pool"))
@@ -258,7 +259,7 @@ class Pool:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """In the order of the class numbers; None where there are numbers alone."""
-        return None if self.naming is None else self.naming.names
+        return self.class_order.names if self.class_order else None
 
     def __sklearn_clone__(self) -> "Pool":
         """Clones of a classifier share its pool: training changes nothing in it, and copies would be large."""
@@ -268,7 +269,7 @@ class Pool:
         """Some rows of this set, with the teacher's labels."""
         teacher = None if self.teacher is None else self.teacher.take(index)
         part = Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
-        part.naming = self.naming
+        part.class_order = self.class_order
         return part
 
 

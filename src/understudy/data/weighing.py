@@ -13,7 +13,7 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.labels.naming import check_same_naming
+from understudy.labels.class_names import check_same_classes
 
 Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
 
@@ -29,7 +29,7 @@ def check_meeting(one: Gold | Pool | None, other: Gold | Pool | None, what: str,
     if not (isinstance(one, Gold | Pool) and isinstance(other, Gold | Pool)):
         return
     if not isinstance(other, Pool) or other.teacher is not None:
-        check_same_naming(one.naming, other.naming, what, another)
+        check_same_classes(one.class_order, other.class_order, what, another)
     mine, theirs = one.rows.names, other.rows.names
     if mine is not None and theirs is not None and mine != theirs:
         raise UnderstudyError(

@@ -19,21 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.io.labelling import ClassNames, is_number
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.table import Table, read_table
+from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 from understudy.store.copies import local_path
 
 SHOWN = "suggestion_shown"
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 SKIPPED = {"skip", "-1", "−1", "nan"}
+BY_NUMBER = ClassNames()
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
-# Spreadsheets also write 3 as 3.0.
-_CLASS_NUMBER = re.compile(r"(0|[1-9][0-9]{0,17})(\.0*)?")
 
 
-def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) -> Table:
+def read_chosen(path: str | Path, pool: Table, names: ClassNames = BY_NUMBER) -> Table:
     """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
     path = local_path(path)
     given = text_columns(path)
@@ -58,9 +57,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames | None = None) 
         path,
         {
             "id": _like(pool.ids, [given["id"][row] for row in answered]),
-            "label": np.array(
-                [class_number(labels[row], names, f"{path}: column 'label' row {row}") for row in answered]
-            ),
+            "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
             "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
         },
     )
@@ -111,27 +108,8 @@ def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
     return [text in TRUE for text in texts]
 
 
-def is_skipped(text: str, names: ClassNames | None) -> bool:
-    return text.lower() in SKIPPED and not (names is not None and text in names.names)
-
-
-def class_number(text: str, names: ClassNames | None, where: str, *, places: bool = False) -> int:
-    """A class as a person typed it: one of the names, or a number where the classes have none; ``places``: or a place
-    in the order of the names, which the user gave."""
-    if names is None:
-        return whole_number(text, where)
-    if places and is_number(text) and not any(map(is_number, names.names)) and int(text) < len(names):
-        return int(text)
-    if text not in names.names:
-        raise UnderstudyError(f"{where} has label {text!r}; write one of the classes ({names}), or skip")
-    return names.names.index(text)
-
-
-def whole_number(text: str, where: str) -> int:
-    """A class number; spreadsheets also write it as 3.0."""
-    if found := _CLASS_NUMBER.fullmatch(text):
-        return int(found[1])
-    raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0, or skip")
+def is_skipped(text: str, names: ClassNames) -> bool:
+    return text.lower() in SKIPPED and text not in names.names
 
 
 def _like(ids: Array, texts: list[str]) -> Array:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, text_array
 
 # Only such ids have other spellings: numbers, and texts with spaces around them.
 _MAY_DIFFER = r"^\s*[0-9]+(\.0*)?\s*$|^\s|\s$"
@@ -45,16 +45,6 @@ def check_unique(values: Any, where: str) -> None:
         if value in known:
             raise UnderstudyError(f"{where} row {row} repeats {value!r}; ids must be unique")
         known.add(value)
-
-
-def text_array(values: Array, where: str) -> Any:
-    """A column of texts as Arrow has it."""
-    try:
-        return pa.array(values, pa.large_string())
-    except UnicodeEncodeError as error:
-        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
-    except pa.ArrowException as error:
-        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
 
 
 def places(mine: Any, theirs: Any) -> Array:

@@ -1,13 +1,11 @@
 """How a file's labels are read: classes by name become numbers, and the teacher's columns one of the forms of labels.
 
-    names = ClassNames(("neg", "pos"))
-    names.numbers(column, "gold.csv: column 'label'")       # ["pos", "neg"] -> [1, 0]
+    how = find_labelling({"gold": gold}, pool, classes=None, votes="majority")
+    how.numbers(gold, "label"), read_teacher(pool, how)
 
-Labels are read by the letter: ``7`` and ``007`` are two classes, ``1e3`` is not class 1000, and a number in a typed
-file is the class that is spelled like it. The order is the alphabet's, or the one the user gives; it is stored in the
-run. Files whose labels are all whole numbers (``3``; in CSV with gaps also ``3.0``) need no names, unless the numbers
-are codes (``900000`` among three labels). The classes of all files together are found once, before any label is read:
-``find_labelling``.
+Labels match exactly (``labels/class_names.py``); the order of the classes is stored in the run. Files whose labels are
+all whole numbers (``3``; in CSV with gaps also ``3.0``) need no names, unless the numbers are codes (``900000`` among
+three labels). The classes of all files together are found once, before any label is read: ``find_labelling``.
 
 What the teacher said may stand in a file as
 
@@ -26,96 +24,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.data.checks import MAX_CLASSES
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, warn
-from understudy.io.ids import text_array
 from understudy.io.table import Table
 from understudy.labels.base import Column, VoteModel
+from understudy.labels.class_names import (
+    MOST_CLASSES,
+    ClassNames,
+    is_number,
+    spelled,
+    spelled_number,
+    spelled_numbers,
+    without_point,
+)
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, text_array
 
 SAW = "teacher_saw"
 """True or false: whether the teacher was shown the row's own label. No label itself."""
-# Beyond this a column of labels is more likely a column of something else.
-MOST_CLASSES = 10_000
-
-
-@dataclass(frozen=True)
-class ClassNames:
-    names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.names) < 2:
-            raise UnderstudyError(f"there is one class only ({', '.join(self.names)}); two or more are needed")
-        if len(set(self.names)) < len(self.names) or not all(self.names):
-            raise UnderstudyError(f"class names are empty or repeated ({', '.join(self.names)}); name each class once")
-        if len(self.names) > MOST_CLASSES:
-            raise UnderstudyError(
-                f"{len(self.names)} different labels ({self.names[0]!r}, {self.names[1]!r} …) are too many classes; "
-                "is another column the label?"
-            )
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def numbers(self, column: Array, where: str, *, missing: bool = False, places: bool = False) -> Array:
-        """Class numbers of a column of names (or of numbers); ``missing``: empty and −1 mean no label; ``places``:
-        numbers that no class is called by are places in the order, because the user gave it."""
-        if column.dtype.kind not in "OU":
-            return self._of_numbers(column, where, missing, places)
-        values = text_array(column.reshape(-1), where)
-        index = pc.index_in(values, value_set=pa.array(self.names, pa.large_string()))
-        numbers: Array = pc.fill_null(index.cast(pa.int64()), -2).to_numpy(zero_copy_only=False).copy()
-        if missing:
-            empty = pc.is_in(values, value_set=pa.array(["", "-1"], pa.large_string())).to_numpy(False)
-            numbers[empty & (numbers == -2)] = -1
-        if (numbers == -2).any():
-            self._refuse_unknown(numbers, column, where)
-        return numbers.reshape(column.shape)
-
-    def _of_numbers(self, column: Array, where: str, missing: bool, places: bool) -> Array:
-        """Numbers as the names that are spelled like them ("1", "2"); else as places in the order, where that is
-        meant."""
-        if column.dtype.kind == "b":
-            raise UnderstudyError(f"{where} holds true or false, but the classes are {self}; write their names")
-        if column.dtype.kind not in "iuf":
-            raise UnderstudyError(f"{where} holds {column.dtype} values; labels are class names or numbers")
-        distinct, at = np.unique(column, return_inverse=True)
-        place = {name: number for number, name in enumerate(self.names)}
-        if places and not any(map(is_number, self.names)):
-            place = {str(number): number for number in range(len(self.names))}
-        elif column.dtype.kind == "f":
-            self._refuse_two_spellings(distinct, where)
-        known = np.array(
-            [place.get(spelled(value), -1 if missing and value == -1 else -2) for value in distinct.tolist()]
-        )
-        numbers: Array = known.astype(np.int64)[at.reshape(-1)].reshape(column.shape)
-        if (numbers == -2).any():
-            self._refuse_unknown(numbers.reshape(-1), column, where)
-        return numbers
-
-    def _refuse_two_spellings(self, values: Array, where: str) -> None:
-        """A fraction 1.0 is spelled "1" or "1.0", which may be two classes."""
-        for value in values.tolist():
-            if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
-                raise UnderstudyError(
-                    f"{where} holds {value!r}, but {spelled(value)!r} and {value!r} are two classes; store text"
-                )
-
-    def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
-        unknown = int((numbers == -2).argmax())
-        row, label = unknown // max(1, column[:1].size), column.reshape(-1)[unknown]
-        if isinstance(label, str) and not label.strip():
-            raise UnderstudyError(f"{where} row {row} is empty; write its class")
-        label = label if isinstance(label, str) else label.item()
-        raise UnderstudyError(f"{where} row {row} is {label!r}, which is not one of the classes ({self}); correct it")
-
-    def __str__(self) -> str:
-        return ", ".join(self.names[:8]) + (" …" if len(self.names) > 8 else "")
 
 
 @dataclass(frozen=True)
@@ -125,8 +54,6 @@ class Labelling:
     names: ClassNames | None = None
     classes: int | None = None
     """How many, where the form needs to know."""
-    ordered: bool = False
-    """Whether the user gave the order of the names, which lists of probabilities then follow."""
     votes: str | VoteModel = "majority"
     sources: tuple[str, ...] = ()
     """The columns of the pool's annotators, whose order a model of them goes by."""
@@ -135,7 +62,7 @@ class Labelling:
         """A column of labels as class numbers."""
         values, where = table.columns[column], table.where(column)
         if self.names is not None:
-            return self.names.numbers(values, where, missing=missing, places=self.ordered)
+            return self.names.numbers(values, where, missing=missing)
         if values.dtype.kind not in "OU":
             return table.numbers(column)
         if missing and not np.any(values != ""):
@@ -152,43 +79,9 @@ class Labelling:
         return numbers
 
 
-_WHOLE = re.compile(r"0|[1-9][0-9]*")
-# Spreadsheets, and data frames with gaps, write 3 as 3.0.
-_WITH_POINT = re.compile(r"(0|[1-9][0-9]*)\.0*")
-_NO_CLASS = re.compile(r"(?i)-[0-9]+(\.[0-9]*)?|-?inf(inity)?|nan")
-
-
-def is_number(name: str) -> bool:
-    """Whether a name is a whole number as numbers are written: 7, not 007."""
-    return name.isascii() and _WHOLE.fullmatch(name) is not None
-
-
-def spelled(value: float) -> str:
-    """A number's own spelling: 3 for 3 and for 3.0."""
-    return str(int(value)) if np.isfinite(value) and value == int(value) else repr(value)
-
-
-def spelled_numbers(values: Array, where: str) -> Array | None:
-    """Class numbers of labels that were read by the letter; −1: none, −2: a number that is no class (NaN, say).
-
-    None where a label is a name.
-    """
-    words = text_array(values.reshape(-1), where).dictionary_encode()
-    numbers = [_spelled_number(word) for word in words.dictionary.to_pylist()]
-    if None in numbers:
-        return None
-    known: Array = np.array(numbers, dtype=np.int64)[words.indices.to_numpy(zero_copy_only=False)]
-    return known.reshape(values.shape)
-
-
-def _spelled_number(word: str) -> int | None:
-    if word in ("", "-1", "-1.0"):
-        return -1
-    found = _WITH_POINT.fullmatch(word)
-    whole = found[1] if found else word
-    if is_number(whole):
-        return int(whole) if len(whole) <= 18 else -2
-    return -2 if _NO_CLASS.fullmatch(word) else None
+def label_column(table: Table, names: ClassNames, column: str = "label") -> Array | None:
+    """A file's labels as class numbers, −1 where there are none; None where it has no such column."""
+    return Labelling(names or None).numbers(table, column, missing=True) if column in table.names else None
 
 
 def find_labelling(
@@ -206,7 +99,7 @@ def find_labelling(
     if names is not None and isinstance(classes, int) and classes != len(names):
         raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
     count = classes if isinstance(classes, int) else _count([*tables.values()], pool, names)
-    return Labelling(names, count, ordered=given is not None, votes=votes)
+    return Labelling(names, count, votes=votes)
 
 
 def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) -> int | None:
@@ -231,7 +124,7 @@ def _letters(table: Table, column: str) -> tuple[set[str], bool]:
     if values.dtype.kind not in "OU":
         return set(), False
     letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
-    numbers = [_spelled_number(letter) for letter in letters]
+    numbers = [spelled_number(letter) for letter in letters]
     if table.by_letter and None not in numbers:
         return {str(number) for number in numbers if number is not None and number >= 0}, False
     return letters, bool(letters)
@@ -251,7 +144,7 @@ def find_names(
     ``counted``: the user said how many classes there are, so that numbers are no codes.
     """
     if given is not None:
-        return ClassNames(tuple(given))
+        return ClassNames(tuple(given), ordered=True)
     texts: set[str] = set()
     numbers: dict[str, set[str]] = {}
     any_text = False
@@ -289,7 +182,7 @@ def find_names(
             f"gold's classes ({gold_says}) and the teacher's ({pool_says}) have none in common; write them alike, or "
             "list them: --classes NAME,NAME"
         )
-    return ClassNames(tuple(sorted(texts)))
+    return ClassNames.found(texts)
 
 
 def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
@@ -312,10 +205,9 @@ def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
     a class in one way and the pool in another, it is a mistake."""
     spellings: dict[str, str] = {}
     for name in sorted(names):
-        found = _WITH_POINT.fullmatch(name)
-        if found and found[1] in names:
+        if (whole := without_point(name)) in names:
             raise UnderstudyError(
-                f"labels hold {found[1]!r} and {name!r} (whole numbers are written so where cells are empty); write "
+                f"labels hold {whole!r} and {name!r} (whole numbers are written so where cells are empty); write "
                 "both alike, or list the classes if they are two: --classes NAME,NAME"
             )
         plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))
@@ -431,7 +323,7 @@ def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Arr
     values = table.columns[column.name]
     if values.dtype.names:
         return _by_class({name: values[name] for name in values.dtype.names}, table, how)
-    if how.names is not None and not how.ordered:
+    if how.names is not None and not how.names.ordered:
         raise UnderstudyError(
             f"{table.where(column.name)} holds lists; say which class comes first: "
             f"--classes {','.join(how.names.names)}"

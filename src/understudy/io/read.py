@@ -33,14 +33,13 @@ from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser, text_alone
 from understudy.features.part import column_kind
 from understudy.features.tabular import Arrays, Numbers
-from understudy.io.answers import SHOWN, named_answers, read_chosen, true_or_false
+from understudy.io.answers import BY_NUMBER, SHOWN, named_answers, read_chosen, true_or_false
 from understudy.io.kinds import declared
 from understudy.io.labelling import SAW, Labelling, declared_classes, find_labelling, read_teacher, sources_of
 from understudy.io.one_file import is_one_file, parted
 from understudy.io.table import Table, read_table
+from understudy.labels.class_names import text_list
 from understudy.labels.forms import Labels
-from understudy.labels.naming import Naming
-from understudy.labels.words import listed_names
 from understudy.store.arrow import Array
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def read_examples(
     if classes is None:
         classes = declared_classes(tables.values())
     elif not isinstance(classes, int):
-        classes = listed_names(classes, "classes=")
+        classes = text_list(classes, "classes=")
     options = features or FeatureOptions()
     _prepare(tables, options)
     pool_table = tables.pop("pool", None)
@@ -146,7 +145,7 @@ def read_examples(
     for number, path in enumerate(chosen):
         if source is None:
             raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
-        answered = read_chosen(path, source.table, how.names)
+        answered = read_chosen(path, source.table, how.names or BY_NUMBER)
         for table in tables.values():
             _check_apart(answered, table)
         # Their labels are numbers already.
@@ -157,7 +156,7 @@ def read_examples(
     pool_set = None if source is None else to_pool(source, without=list(tables.values()))
     for part in (*sets.values(), pool_set):
         if part is not None and how.names is not None:
-            part.naming = Naming(how.names.names, given=True)
+            part.class_order = replace(how.names, ordered=True)
     examples = Examples(
         gold=sets.get("gold"),
         pool=pool_set,

@@ -15,7 +15,7 @@ from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions
-from understudy.labels.words import numbered
+from understudy.labels.class_names import class_numbers
 
 
 class Hard(Labels):
@@ -30,7 +30,7 @@ class Hard(Labels):
     def __init__(
         self, labels: Any, confidence: Any = None, *, classes: int | Sequence[str] | None = None, where: str = "teacher"
     ) -> None:
-        labels, classes, self.names = numbered(labels, classes, where)
+        labels, classes, self.names = class_numbers(labels, classes, where)
         self.labels = check_labels(labels, where, missing_allowed=True)
         self.classes = classes
         if classes is not None and len(self) and int(self.labels.max()) >= classes:

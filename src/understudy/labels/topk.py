@@ -23,8 +23,8 @@ from understudy.arguments import checked
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
+from understudy.labels.class_names import class_numbers
 from understudy.labels.hard import Hard
-from understudy.labels.words import numbered
 from understudy.maths.accuracy_curves import Leading, margins_in_turn
 
 # Rows per look: the float64 and int64 copies of a chunk stay near 20 MB at K = 10.
@@ -50,7 +50,7 @@ class TopK(Ranking):
         self, indices: Any, probs: Any, classes: int | Sequence[str], tail: Any = None, *, where: str = "teacher",
         trusted: bool = False,
     ) -> None:  # fmt: skip
-        indices, count, self.names = numbered(indices, classes, where)
+        indices, count, self.names = class_numbers(indices, classes, where)
         self.classes = classes = check_class_count(count, where)
         given = to_tensor(indices, f"{where} indices"), to_tensor(probs, f"{where} probs")
         masses = None if tail is None else to_tensor(tail, f"{where} tail")

@@ -32,9 +32,9 @@ from understudy.arguments import checked
 from understudy.data.checks import check_class_count, check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, ReadOptions, VoteModel, same_classes
+from understudy.labels.class_names import class_numbers
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
-from understudy.labels.words import numbered
 from understudy.maths import source_confusion
 from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.source_confusion import Sources, cross_posterior
@@ -62,7 +62,7 @@ class Votes(Distribution):
         sources: Sequence[str] | None = None,
         where: str = "teacher",
     ) -> None:
-        votes, count, self.names = numbered(votes, classes, where)
+        votes, count, self.names = class_numbers(votes, classes, where)
         self.classes = self.listed = classes = check_class_count(count, where)
         if not isinstance(by, VoteModel) and by not in _RULES:
             raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or what fit_votes returned")

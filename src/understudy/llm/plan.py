@@ -6,7 +6,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels.llm import FORMS
-from understudy.labels.llm.classes import Classes
+from understudy.labels.llm.matching import AnswerMatcher
 from understudy.llm.endpoint import OPENAI
 from understudy.llm.features import Features
 from understudy.llm.ledger import Price
@@ -77,7 +77,7 @@ def make_plan(
     form: str = "auto",
     aliases: Mapping[str, str] | None = None,
 ) -> Plan:
-    names = Classes(classes, aliases).names
+    names = AnswerMatcher(classes, aliases).names
     if form not in FORMS:
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     _check_known(names, descriptions or {}, [label for _, label in examples])

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
@@ -24,9 +23,10 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import BATCH_SIZE, predict
-from understudy.io.labelling import ClassNames, Labelling
+from understudy.io.labelling import label_column
 from understudy.io.read import features_of
 from understudy.io.table import Table
+from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, Soft, TopK, named_columns
 from understudy.parallel.map_shards import Columns, Made
 from understudy.store.arrow import Array
@@ -49,48 +49,20 @@ class NoTruth(UnderstudyError):
     """A column ``label`` that holds something else."""
 
 
-@dataclass(frozen=True)
-class Classes:
-    """What the classes of a run are called, and how labels of files are read."""
-
-    names: tuple[str, ...] | None = None
-    places: bool = False
-    """Whether numbers in files are places in the order of the names, because the user gave it."""
-
-    def labels(self, table: Table, column: str = "label") -> Array | None:
-        """A file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
-        if column not in table.names:
-            return None
-        names = None if self.names is None else ClassNames(self.names)
-        return Labelling(names, ordered=self.places).numbers(table, column, missing=True)
-
-    def truth(self, table: Table, classes: int) -> Array | None:
-        """The true classes where the file has them, −1 where a row has none; ``NoTruth`` where they cannot be read."""
-        kind = table.columns["label"].dtype.kind if "label" in table.names else ""
-        if kind == "b" and classes > 2:
-            raise UnderstudyError(
-                f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
-            )
-        if kind in ("b", "i", "u", "f") and self.names is not None:
-            # Numbers beside names: to compare them with places in the order would be a guess.
-            return self.labels(table)
-        try:
-            return self.labels(table)
-        except UnderstudyError as error:
-            raise NoTruth(error) from error
-
-    def named(self, labels: Array) -> Array:
-        """Class numbers as the names they stand for."""
-        return labels if self.names is None else np.array(self.names, dtype=object)[labels]
-
-    def by_name(self, probs: Array) -> Array:
-        """Probabilities as records by class, where the classes have names."""
-        if self.names is None:
-            return probs
-        record = np.empty(len(probs), dtype=[(name, probs.dtype) for name in self.names])
-        for number, name in enumerate(self.names):
-            record[name] = probs[:, number]
-        return record
+def _truth(table: Table, names: ClassNames, classes: int) -> Array | None:
+    """The true classes where the file has them, −1 where a row has none; ``NoTruth`` where they cannot be read."""
+    kind = table.columns["label"].dtype.kind if "label" in table.names else ""
+    if kind == "b" and classes > 2:
+        raise UnderstudyError(
+            f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
+        )
+    if kind in ("b", "i", "u", "f") and names:
+        # Numbers beside names: to compare them with positions in the order would be a guess.
+        return label_column(table, names)
+    try:
+        return label_column(table, names)
+    except UnderstudyError as error:
+        raise NoTruth(error) from error
 
 
 @dataclass(frozen=True)
@@ -98,7 +70,7 @@ class Predict:
     """``label``, ``confidence`` and ``probabilities`` of every row; and how many are right where that can be told."""
 
     student: StudentOnTables
-    classes: Classes
+    classes: ClassNames
 
     def __call__(self, table: Table) -> Made:
         probs = self.student.probabilities(table)
@@ -109,7 +81,7 @@ class Predict:
             "probabilities": self.classes.by_name(probs.numpy()),
         }
         try:
-            truth = self.classes.truth(table, probs.shape[1])
+            truth = _truth(table, self.classes, probs.shape[1])
         except NoTruth as error:
             # Predictions do not need it: a file may hold anything under this name.
             return Made(columns, {"problem": str(error)})
@@ -128,7 +100,7 @@ class Teach:
     """
 
     student: StudentOnTables
-    classes: Classes
+    classes: ClassNames
     top: int | None = None
     labels_only: bool = False
 
@@ -142,7 +114,7 @@ class Teach:
         if self.top is not None:
             best = probs.topk(min(self.top, probs.shape[1]), dim=1)
             labels = TopK(best.indices, best.values, classes=probs.shape[1])
-        return kept | (labels.to_columns() if self.classes.names is None else named_columns(labels, self.classes.names))
+        return kept | (named_columns(labels, self.classes.names) if self.classes else labels.to_columns())
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,16 @@ def to_arrow(column: Array | Sequence[Any]) -> Any:
     return pa.FixedSizeListArray.from_arrays(to_arrow(column.reshape(-1, *column.shape[2:])), column.shape[1])
 
 
+def text_array(values: Array, where: str) -> Any:
+    """A column of texts as an Arrow array."""
+    try:
+        return pa.array(values, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise UnderstudyError(f"{where} holds half a character (a lone surrogate); mend the text") from error
+    except pa.ArrowException as error:
+        raise UnderstudyError(f"{where} holds other values than texts; use numbers or text alone") from error
+
+
 def from_arrow(values: Any) -> Array:
     """A column as ``to_arrow`` makes it, structs excepted, in an array of its own."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -25,8 +25,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import check_meeting
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
-from understudy.labels.naming import Naming, joint_naming
-from understudy.labels.words import as_words
+from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.models.base import fresh_student
 from understudy.objective import Objective, Relabelled
 from understudy.store.files import locked
@@ -87,8 +86,8 @@ def train(
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
-    naming = joint_naming(*(part.naming if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
-    test, select = _as_gold(test, "test", naming), _as_gold(select, "select", naming)
+    names = joint_names(*(part.class_order if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
     told_options, length = settled(student, gold, pool, options, select=select)
     recipe = TrainingOptions(**told_options)
     _check_request(recipe, gold, select, notes, callbacks)
@@ -299,11 +298,11 @@ def names_of(gold: Gold | None, pool: Pool | None) -> dict[str, Any]:
     return {name: list(values) for name, values in told.items() if values is not None}
 
 
-def _as_gold(examples: Gold | tuple[Any, Any] | None, name: str, naming: Naming | None = None) -> Gold | None:
+def _as_gold(examples: Gold | tuple[Any, Any] | None, name: str, names: ClassNames | None = None) -> Gold | None:
     if examples is None or isinstance(examples, Gold):
         return examples
     if not (isinstance(examples, tuple) and len(examples) == 2):
         raise UnderstudyError(f"{name} is a {type(examples).__name__}; pass us.Gold(x, y) or a tuple (x, y)")
-    # Words are matched by name; numbers stand in an order that somebody must have said.
-    matched = naming is not None and (naming.given or as_words(examples[1]) is not None)
-    return Gold(*examples, classes=naming.names if naming is not None and matched else None, name=name)
+    # Names are matched by name; numbers need an order that the user gave.
+    matched = names and (names.ordered or as_texts(examples[1]) is not None)
+    return Gold(*examples, classes=names.names if names and matched else None, name=name)

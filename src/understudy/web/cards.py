@@ -20,6 +20,7 @@ from understudy.features.featuriser import FeatureOptions, text_alone
 from understudy.io.answers import SHOWN, true_or_false
 from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table, read_table
+from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 from understudy.web.highlights import Marked, marked
 from understudy.web.pictures import Picture, picture
@@ -148,8 +149,6 @@ class Cards:
         return self._of_teacher()
 
     def _of_teacher(self) -> list[tuple[str, float | None] | None]:
-        from understudy.io.labelling import ClassNames
-
         names = ClassNames(tuple(self.classes))
         # Whole numbers from 0 are places, and the classes are called by them.
         numbered = all(name == str(number) for number, name in enumerate(self.classes))

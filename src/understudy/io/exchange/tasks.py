@@ -17,8 +17,9 @@ from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
 from understudy.io.answers import SHOWN, text_columns, true_or_false
 from understudy.io.exchange import QUESTION, ROW
-from understudy.io.labelling import ClassNames, Labelling, read_teacher
+from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table
+from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -62,7 +63,7 @@ def make_tasks(
     suggest: bool = False,
 ) -> Tasks:
     """Tasks for the rows of a table, or for those that ``batch`` names, in its order."""
-    names = ClassNames(tuple(classes))
+    names = ClassNames(tuple(classes), ordered=True)
     ids = table.ids
     if ids is None:
         raise UnderstudyError(f"{table.path} has no column 'id' to know the answers by; add it")
@@ -127,7 +128,7 @@ def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
 
 def _suggestions(table: Table, names: ClassNames, rows: Array) -> tuple[list[Any], list[Any]]:
     """The teacher's class of each row (None: it gave none), and its probability where the teacher ranks classes."""
-    teacher = read_teacher(table, Labelling(names, len(names), ordered=True))
+    teacher = read_teacher(table, Labelling(names, len(names)))
     if teacher is None:
         raise UnderstudyError(f"{table.path} holds no labels of a teacher to suggest; leave --show-suggestion out")
     said = teacher.take(torch.from_numpy(rows))

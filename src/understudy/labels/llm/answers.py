@@ -26,9 +26,9 @@ import torch
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft, TopK
 from understudy.labels.llm import FORMS, report
-from understudy.labels.llm.classes import Classes
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
+from understudy.labels.llm.matching import AnswerMatcher
 from understudy.store.arrow import Array
 from understudy.store.copies import local_path
 
@@ -89,8 +89,8 @@ def read_answers(
     """
     if form not in FORMS:
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
-    find = Classes(classes, aliases)
-    reader = TokenReader(find.surfaces)
+    match = AnswerMatcher(classes, aliases)
+    reader = TokenReader(match.surfaces)
     account = report.Report()
     answers: list[_Answer] = []
     for where, line in _lines([files] if isinstance(files, str | Path) else files):
@@ -101,7 +101,7 @@ def read_answers(
             if isinstance(reply, UnusableError):
                 account.count(reply.category, where, reply.detail)
             else:
-                answers.append(_judge(reply, find, reader, field, where))
+                answers.append(_judge(reply, match, reader, field, where))
     form = _settled(form, answers, several=account.unit == "answers")
     soft = form in ("topk", "probs")
     if form != "shares":
@@ -112,12 +112,12 @@ def read_answers(
     used = [answer for answer in answers if answer.used]
     if form == "shares":
         account.notes.append("every answer is a vote; a label is the shares of its row's votes")
-        names, labels = _shares(used, len(find.names))
-        return Answers(names, labels, find.names, account)
+        names, labels = _shares(used, len(match.names))
+        return Answers(names, labels, match.names, account)
     if account.counts[report.CONFLICT]:
         account.notes.append("several answers for one id on purpose? form 'shares' takes them as votes")
-    labels = _soft(used, len(find.names), form, account) if soft else _hard(used, len(find.names))
-    return Answers(_ids(used), labels, find.names, account)
+    labels = _soft(used, len(match.names), form, account) if soft else _hard(used, len(match.names))
+    return Answers(_ids(used), labels, match.names, account)
 
 
 def _replies(line: bytes) -> list[Reply | UnusableError]:
@@ -161,9 +161,9 @@ def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
             raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def _judge(reply: Reply, find: Classes, reader: TokenReader, field: str | None, where: str) -> _Answer:
+def _judge(reply: Reply, matcher: AnswerMatcher, reader: TokenReader, field: str | None, where: str) -> _Answer:
     value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
-    match = find(value, cut=reply.cut)
+    match = matcher(value, cut=reply.cut)
     masses = None
     if match.label >= 0 and reply.tokens and start is not None:
         masses = reader.masses(reply.tokens, reply.text, start + match.start, match.label)

@@ -24,8 +24,8 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Columns
+from understudy.labels.class_names import checked_names
 from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
-from understudy.labels.llm.classes import checked_names
 from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.copies import copy_of
 from understudy.store.files import locked, read_json, read_named, write_json, write_named
@@ -142,7 +142,7 @@ def _stored(path: Path) -> dict[str, Any]:
 
 def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None) -> tuple[tuple[str, ...], str]:
     """Classes and form, as they are on the disk or else as given."""
-    given = None if classes is None else checked_names(classes)
+    given = None if classes is None else checked_names(classes, "classes", printable=True)
     if form is not None and form not in FORMS:
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     path = folder / SETTINGS
@@ -155,7 +155,7 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
     stored = _stored(path)
     if stored.get("form") not in FORMS:
         raise UnderstudyError(f"{path} is not the description of a label store; restore it")
-    names = checked_names(stored.get("classes") or [])
+    names = checked_names(stored.get("classes"), f"{path}: classes", printable=True)
     asked = {"classes": list(given or names), "form": form or stored["form"]}
     check_same({"classes": list(names), "form": stored["form"]}, asked, folder)
     return names, stored["form"]

@@ -1,7 +1,7 @@
 """Which class an answer means, if it means one.
 
-    find = Classes(["neg", "pos"], aliases={"good": "pos"})
-    find("The answer is: Pos.")               # Match(label=1, how="one class named in a sentence", start=15)
+    match = AnswerMatcher(["neg", "pos"], aliases={"good": "pos"})
+    match("The answer is: Pos.")               # Match(label=1, how="one class named in a sentence", start=15)
 
 In this order, the first that applies: the name itself; the name but for case, surrounding quotes and punctuation,
 spaces, hyphens and underscores (aliases count like names); a sentence that mentions one class as whole words, and no
@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from understudy.errors import UnderstudyError
+from understudy.labels.class_names import checked_names
 from understudy.labels.llm import report
 
 # Signs belong to numbers and to names such as C++ and are not stripped.
@@ -48,11 +49,11 @@ class Match:
     """Where in the answer the class is named."""
 
 
-class Classes:
+class AnswerMatcher:
     """Call it with an answer; decisions are remembered, as LLMs give few different answers."""
 
     def __init__(self, names: Sequence[str], aliases: Mapping[str, str] | None = None) -> None:
-        self.names = checked_names(names)
+        self.names = checked_names(names, "classes", printable=True)
         self.surfaces = {name: number for number, name in enumerate(self.names)}
         for alias, name in (aliases or {}).items():
             if name not in self.names:
@@ -148,21 +149,6 @@ class Classes:
             if len(begins) == 1 and _SEVERAL not in begins:
                 return Match(begins.pop(), report.PREFIX, len(text) - len(text.lstrip(JUNK)))
         return Match(-1, report.TRUNCATED)
-
-
-def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Class names: two or more, different, none empty, fit for a file and a terminal."""
-    if isinstance(names, str):
-        raise UnderstudyError(f"classes={names!r} is one text; pass a list of names")
-    bad = [name for name in names if not isinstance(name, str) or not name.strip() or not name.isprintable()]
-    if bad:
-        raise UnderstudyError(f"class name {bad[0]!r} is empty, not text, or holds control characters; rename it")
-    twice = [name for name in names if list(names).count(name) > 1] if len(set(names)) < len(names) else []
-    if twice:
-        raise UnderstudyError(f"class {twice[0]!r} is named twice; name every class once")
-    if len(names) < 2:
-        raise UnderstudyError(f"{len(names)} class named; name two or more, e.g. neg,pos")
-    return tuple(names)
 
 
 def edit_distance(one: str, other: str) -> int:

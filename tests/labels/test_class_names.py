@@ -64,7 +64,7 @@ def test_forms_take_words_where_the_classes_are_listed() -> None:
     assert top.indices.tolist() == [[1], [0]]
     assert us.Pool(X[:3], hard).class_names == names
     assert us.Pool(X[:3], us.Hard([0, 1, 1], classes=2)).class_names is None
-    with pytest.raises(UnderstudyError, match=r"holds words; list the classes in their order"):
+    with pytest.raises(UnderstudyError, match=r"holds names; list the classes in their order"):
         us.Hard(["pos", "neg"])
     with pytest.raises(UnderstudyError, match=r"row 1 is 'nge', which is not one of the classes \(pos, neg\)"):
         us.Hard(["pos", "nge"], classes=names)
@@ -75,8 +75,8 @@ def test_forms_take_words_where_the_classes_are_listed() -> None:
 @pytest.mark.parametrize(
     "gold, pool, message",
     [
-        (us.Gold(X, Y), us.Pool(X, PROBS), r"gold names its classes, the pool numbers them.*classes=\('neg', 'pos'\)"),
-        (us.Gold(X, [0, 1] * 3), us.Pool(X, FRAME), r"the pool names its classes, gold numbers them"),
+        (us.Gold(X, Y), us.Pool(X, PROBS), r"gold has class names, the pool class numbers.*classes=\('neg', 'pos'\)"),
+        (us.Gold(X, [0, 1] * 3), us.Pool(X, FRAME), r"the pool has class names, gold class numbers"),
         (
             us.Gold(X, Y),
             us.Pool(X, ["pos", "not", "neg"] * 2),
@@ -96,7 +96,7 @@ def test_an_order_that_was_said_holds_for_bare_numbers() -> None:
     for name, value in plain.student.state_dict().items():
         assert turned.student.state_dict()[name].equal(value)
     assert turned.config["class_names"] == ["pos", "neg"]
-    with pytest.raises(UnderstudyError, match=r"gold names its classes, test numbers them"):
+    with pytest.raises(UnderstudyError, match=r"gold has class names, test class numbers"):
         train(us.Gold(X, Y), None, test=(X, [0, 1] * 3))
 
 
@@ -117,7 +117,7 @@ def test_an_order_that_was_said_holds_for_bare_numbers() -> None:
         (lambda: us.Pool(X, PROBS, classes=("a", "b", "c")), r"pool\.teacher knows 2 classes, 3 are named"),
         (lambda: us.Pool(X, FRAME.append_column("teacher_x", [X[:, 0]])), r"column 'teacher_x'; .*us\.read_examples"),
         (lambda: us.Gold(X, ["a"] * 6), r"two classes or more"),
-        (lambda: us.Gold(X, Y) + us.Gold(X, [0, 1] * 3), r"one gold set names its classes, the other numbers them"),
+        (lambda: us.Gold(X, Y) + us.Gold(X, [0, 1] * 3), r"one gold set has class names, the other class numbers"),
     ],
 )
 def test_what_cannot_be_matched_is_refused_in_one_line(make: Any, message: str) -> None:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from understudy.errors import UnderstudyError
 from understudy.labels.llm import report
-from understudy.labels.llm.classes import Classes, edit_distance
 from understudy.labels.llm.lines import answer_in
+from understudy.labels.llm.matching import AnswerMatcher, edit_distance
 
-SENTIMENT = Classes(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
-SPAM = Classes(["spam", "not spam"])
-NUMBERS = Classes(["1", "2", "10"])
+SENTIMENT = AnswerMatcher(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
+SPAM = AnswerMatcher(["spam", "not spam"])
+NUMBERS = AnswerMatcher(["1", "2", "10"])
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ def test_a_longer_name_hides_those_inside_it() -> None:
 def test_numbers_are_whole() -> None:
     assert [NUMBERS(text).label for text in ("1", " 10.", "Rating: 2")] == [0, 2, 1]
     assert [NUMBERS(text).label for text in ("-1", "1.5", "100", "12", "1 or 2", "3")] == [-1] * 6
-    signed = Classes(["1", "-1"])
+    signed = AnswerMatcher(["1", "-1"])
     assert signed("-1").label == 1 and signed(" -1 ").label == 1 and signed("It is -1.").label == 1
 
 
 def test_near_misses_keep_the_first_letter_and_the_digits() -> None:
-    typical = Classes(["typical", "unusual"])
+    typical = AnswerMatcher(["typical", "unusual"])
     assert typical("atypical").label == -1 and typical("typicl").label == 0
-    numbered = Classes(["class 1", "class 2"])
+    numbered = AnswerMatcher(["class 1", "class 2"])
     assert numbered("class 10").label == -1 and numbered("clas 1").label == 0 and numbered("class 3").label == -1
     # Equally far from two classes; too short a name.
-    assert Classes(["bold", "cold", "gold"])("fold").label == -1
-    assert Classes(["cart", "card"])("care").how == report.AMBIGUOUS
-    assert Classes(["yes", "no"])("yas").label == -1
+    assert AnswerMatcher(["bold", "cold", "gold"])("fold").label == -1
+    assert AnswerMatcher(["cart", "card"])("care").how == report.AMBIGUOUS
+    assert AnswerMatcher(["yes", "no"])("yas").label == -1
 
 
 def test_classes_that_look_alike_need_their_exact_names() -> None:
-    alike = Classes(["C", "C++", "c"])
+    alike = AnswerMatcher(["C", "C++", "c"])
     assert alike("C").label == 0 and alike("c").label == 2 and alike("C++").label == 1 and alike(" c++.").label == 1
     assert alike(" C ").label == -1
 
@@ -92,7 +92,7 @@ def test_an_answer_that_was_cut_off() -> None:
     cut = [SENTIMENT(text, cut=True) for text in ("positive", "Pos", "ne", "neg", "The", "The positive", "")]
     assert [found.label for found in cut] == [2, 2, -1, 0, -1, -1, -1]
     assert [cut[i].how for i in (1, 2, 5, 6)] == [report.PREFIX, report.TRUNCATED, report.TRUNCATED, report.EMPTY]
-    assert Classes(["theft", "fraud"])("The", cut=True).label == -1
+    assert AnswerMatcher(["theft", "fraud"])("The", cut=True).label == -1
     # Not cut off, a beginning is no answer.
     assert SENTIMENT("Pos").label == -1
 
@@ -100,18 +100,18 @@ def test_an_answer_that_was_cut_off() -> None:
 @pytest.mark.parametrize(
     ("names", "aliases", "message"),
     [
-        (["a"], {}, "two or more"),
-        (["a", "a"], {}, "twice"),
-        (["a", " "], {}, "empty"),
+        (["a"], {}, "two classes or more"),
+        (["a", "a"], {}, "each once"),
+        (["a", " "], {}, "blank"),
         (["a", "b\x1b[2J"], {}, "control"),
         ("ab", {}, "list"),
         (["a", "b"], {"x": "c"}, "not among"),
         (["a", "b"], {"a": "b"}, "another class"),
     ],
 )
-def test_refused(names: list[str], aliases: dict[str, str], message: str) -> None:
+def test_unusable_names_and_aliases_are_errors(names: list[str], aliases: dict[str, str], message: str) -> None:
     with pytest.raises(UnderstudyError, match=message):
-        Classes(names, aliases)
+        AnswerMatcher(names, aliases)
 
 
 def test_edit_distance_by_hand() -> None:
