@@ -42,7 +42,7 @@ from understudy.training.train import train
 
 __all__ = ["UnderstudyClassifier"]
 
-# A run without a folder has no checkpoints, and nobody here would ask for a moving average. None: as us.train has it,
+# A run without a folder has no checkpoints, and its moving average would not be used. None: the default of us.train,
 # which for some options depends on the student.
 RECIPE = {
     each.name: each.replace(default=None)
@@ -62,10 +62,10 @@ def _shows_recipe(function: Callable[..., None]) -> Callable[..., None]:
 class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A student trained on gold (X, y) and a pool of imperfect labels.
 
-    ``student``: a module, a function that builds one, a name such as "mlp:64" or "linear"; None: what suits X.
+    ``student``: a module, a function that builds one, a name such as "mlp:64" or "linear"; None: chosen by X's shape.
     ``method``: a name of ``us.METHODS``, whose options are parameters too (``lower_bound=0.7``), or an objective.
     ``pool``: ``us.Pool(x, teacher)``. ``classes``: every label in the order of the teacher's columns; None: those in
-    y, sorted. The other parameters are those of ``us.train``; None: as it has them, or as they suit the student.
+    y, sorted. The other parameters are those of ``us.train``; None: its defaults.
     """
 
     @_shows_recipe
@@ -95,18 +95,18 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def fit(
         self, X: Any, y: Any, *, teacher: Any = None, X_pool: Any = None, teacher_pool: Any = None
     ) -> "UnderstudyClassifier":
-        """``teacher``: what the teacher said of X's rows, where it had not trained on them. ``X_pool`` and
+        """``teacher``: the teacher's labels of X's rows, if it was not trained on them. ``X_pool`` and
         ``teacher_pool``: the pool, where the constructor has none.
 
-        A teacher's word is probabilities in the order of ``classes_``, a frame of them by class name, labels as in y
+        Teacher labels are probabilities in the order of ``classes_``, a frame of them by class name, labels as in y
         (None, NaN or −1: none), or one of ``us.Hard``, ``us.TopK`` and ``us.Votes`` over class numbers.
         """
         objective = self._objective()
         x, y = self._checked(X, y=y)
         check_classification_targets(y)
         self.classes_, numbers = self._numbered(y)
-        said = None if teacher is None else self._labels(teacher, "teacher")
-        gold = Gold(x, numbers, said, classes=tuple(map(str, self.classes_)), name="X")
+        labels = None if teacher is None else self._labels(teacher, "teacher")
+        gold = Gold(x, numbers, labels, classes=tuple(map(str, self.classes_)), name="X")
         pool = self._pool(X_pool, teacher_pool, rows=len(numbers))
         recipe: dict[str, Any] = {name: value for name in RECIPE if (value := getattr(self, name)) is not None}
         self.run_ = train(
@@ -179,7 +179,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             y = column_or_1d(with_y["y"], warn=True)
             check_consistent_length(X, y)
             return list(X), y
-        # Numbers for nets of our own; what somebody else's takes (token ids, say) is theirs to say.
+        # Numbers for our own nets; a user's net may take anything, e.g. token ids.
         ours = self.student is None or isinstance(self.student, str)
         return validate_data(
             self, X, **with_y, reset=bool(with_y), accept_sparse="csr", allow_nd=True,
@@ -205,7 +205,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if self.pool is not None:
             raise BadInput("there is a pool in the constructor and another in fit; give one of them")
         if X_pool is None or teacher_pool is None:
-            raise BadInput("X_pool and teacher_pool go together: the pool's rows and what the teacher said of them")
+            raise BadInput("X_pool and teacher_pool go together: the pool's rows and their teacher labels")
         x = self._checked(X_pool)
         if (count := x.shape[0] if hasattr(x, "shape") else len(x)) == rows:
             raise BadInput(
@@ -230,7 +230,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self.pool
 
     def _labels(self, given: Any, where: str) -> Labels:
-        """A teacher's word over the numbers of ``classes_``."""
+        """Teacher labels over the numbers of ``classes_``."""
         if isinstance(given, Labels):
             return given
         if (frame := as_frame(given)) is not None:

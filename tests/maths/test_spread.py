@@ -126,7 +126,7 @@ def test_farthest_first_with_centres_and_rows_that_are_neither(generator: torch.
         2,
         1,
     ]
-    with pytest.raises(UnderstudyError, match="n = 3 rows asked for, 2 are"):
+    with pytest.raises(UnderstudyError, match="n = 3 rows requested, 2 are"):
         farthest_first(rows, 3, centres=torch.tensor([0]), available=available, generator=generator)
 
 

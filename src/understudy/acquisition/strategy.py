@@ -37,7 +37,7 @@ class Ranked(Strategy):
     """The n rows with the smallest score, ties in random order.
 
     LLM confidences take few distinct values, and a pool often repeats rows: a stable sort would then favour
-    whoever comes first in the file. The seed decides instead, so row order has no influence on the chances.
+    the rows that come first in the file. The seed decides instead, so row order has no influence on the chances.
     """
 
     needs = ("probs",)

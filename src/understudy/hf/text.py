@@ -1,7 +1,7 @@
 """``us.text``: a sequence classifier of transformers as a student, with its tokenizer.
 
     student = us.text("sentence-transformers/all-MiniLM-L6-v2", classes=["neg", "pos"])       # or a folder
-    run = us.train(student, us.Gold(texts, y, teacher=said), us.Pool(pool_texts, said_of_pool), us.slam(), out="runs/a")
+    run = us.train(student, us.Gold(texts, y, teacher=probs), us.Pool(pool_texts, pool_probs), us.slam(), out="runs/a")
     run.predict(["a text"])                                                    # runs/a/model is for transformers
 
 What it returns builds a student whenever it is called: ``us.train`` calls it under the seed of the training, so that
@@ -72,9 +72,9 @@ class TextStudent(StudentBuilder):
         """A student with the pretrained weights; the new last layer is drawn from PyTorch's random state."""
         library, folder = transformers_library(NEEDS), self.source.layout.transformer
         kind = library.AutoModelForSequenceClassification
-        told = {"num_labels": self.classes, "use_safetensors": True, "output_loading_info": True, **SAFE}
+        options = {"num_labels": self.classes, "use_safetensors": True, "output_loading_info": True, **SAFE}
         with quiet(library):
-            model, info = _guarded(self.name, lambda: kind.from_pretrained(folder, **told))
+            model, info = _guarded(self.name, lambda: kind.from_pretrained(folder, **options))
         absent = sorted(key for key in info["missing_keys"] if _is_body(model, key))
         if absent:
             raise UnderstudyError(f"{self.name} lacks the weights {absent[0]!r}; fetch it anew")
@@ -95,12 +95,12 @@ class TextStudent(StudentBuilder):
         return student
 
     def options(self, device: Any = None) -> dict[str, Any]:
-        """What fine-tuning a pretrained net is told where nobody says otherwise (Devlin et al., 2019, section A.3)."""
-        told = {
+        """Default options for fine-tuning a pretrained net (Devlin et al., 2019, section A.3)."""
+        options = {
             "epochs": 3, "batch_size": 32, "lr": 5e-5, "optimizer": "adamw", "schedule": "linear", "warmup": 0.1,
             "clip": 1.0,
         }  # fmt: skip
-        return told | ({"autocast": "bfloat16"} if _has_bfloat16(device) else {})
+        return options | ({"autocast": "bfloat16"} if _has_bfloat16(device) else {})
 
 
 SAFE = {"trust_remote_code": False, "local_files_only": True}
@@ -123,8 +123,8 @@ def text(
     they are, and the embeddings with them; ``"encoder"``: all but the last layer. ``layer_decay``: each layer's
     learning rate is that of the one above it times this; ``head_scale`` multiplies that of the new last layer.
     ``checkpointing`` computes activations again in the backward pass instead of keeping them: less memory, a third
-    more time. ``us.train`` takes from it what suits such a net (3 epochs, batches of 32, AdamW at 5e-5 with a warm-up,
-    bfloat16 on a GPU that has it) where nothing else is asked for.
+    more time. It brings its own defaults for ``us.train``: 3 epochs, batches of 32, AdamW at 5e-5 with a warm-up,
+    bfloat16 on a GPU that has it.
     """
     names = None if isinstance(classes, int) else tuple(map(str, classes))
     count = check_class_count(classes if names is None else len(names), "us.text")
@@ -191,6 +191,6 @@ def _freeze(model: Any, layers: int | str) -> None:
 
 
 def _has_bfloat16(device: Any) -> bool:
-    """Only where a GPU was asked for: on processors without it bfloat16 is slow, or dies."""
+    """Only on a GPU: on processors without it bfloat16 is slow, or dies."""
     wanted = device is not None and torch.device(device).type == "cuda"
     return wanted and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

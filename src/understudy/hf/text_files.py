@@ -107,7 +107,7 @@ def model_card(
         if "accuracy" in found
     ]
     table = ["| rows | epoch | accuracy | worst class | calibration error |", "| --- | --- | --- | --- | --- |", *rows]
-    told = {name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config}
+    options = {name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config}
     trained = [f"{int(count):,} {name.replace('_', ' ')}" for name, count in counted.items() if count]
     return "\n".join(
         [
@@ -126,7 +126,7 @@ def model_card(
             "",
             f"- Classes: {', '.join(f'{number} {name}' for number, name in enumerate(labels))}",
             f"- Texts longer than {made.max_tokens} tokens are cut.",
-            f"- Training: {', '.join(f'{name} {value}' for name, value in told.items())}",
+            f"- Training: {', '.join(f'{name} {value}' for name, value in options.items())}",
             "",
             "## How good it is",
             "",

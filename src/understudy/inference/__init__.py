@@ -1,1 +1,1 @@
-"""Passes over rows: predictions, metrics, the teacher asked, the student exported."""
+"""Passes over rows: predictions, metrics, the teacher's labels, the exported student."""

@@ -1,8 +1,8 @@
 """The kinds of file a student is exported to: how each is written, and how it is read again to be checked.
 
 A format is two functions and a suffix in FORMATS. Writing gives bytes: where a disk is full, PyTorch's own writers
-abort the process, and leave a piece of a file. What is read here was written a moment ago by ``export``; nobody else's
-file is ever loaded.
+abort the process, and leave a piece of a file. Only files that ``export`` has
+just written are loaded.
 """
 
 import contextlib

@@ -213,12 +213,11 @@ def over_rows(
 ) -> list[Tensor]:
     """``function(batch, index)`` of every batch; its ``outputs`` tensors of all rows, in the order of the rows.
 
-    The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` a plain
-    function of the user's is asked, whose batches and modes are left alone. ``index``: the rows to ask about (all), and
-    the place where several processes can take a share each; ``sparse``: whether the function takes batches so, where
-    rows are. Each result lies on the CPU in one tensor of its final
-    size, a large one in a file that vanishes with it (``data/memory.py``): a pass over any pool costs memory for a
-    batch only.
+    The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` the function
+    is the user's own, and batches and modes are left alone. ``index``: the rows to pass over (default: all), so that
+    several processes can take a share each; ``sparse``: whether the function takes sparse batches. Each
+    result lies on the CPU in one tensor of its final size, a large one in a file that vanishes with it
+    (``data/memory.py``): a pass over any pool costs memory for a batch only.
     """
     rows = as_rows(x, "x")
     rows = rows if model is None else read_by(model, rows)
@@ -250,10 +249,10 @@ def _cut(rows: Rows, index: Tensor, batch_size: int) -> Iterator[slice | Tensor]
     if lengths is None:
         yield from (slice(start, start + batch_size) for start in range(0, len(index), batch_size))
         return
-    of_asked = lengths[index]
-    order, start = of_asked.argsort(descending=True, stable=True), 0
+    row_lengths = lengths[index]
+    order, start = row_lengths.argsort(descending=True, stable=True), 0
     while start < len(order):
-        longest = max(1, int(of_asked[order[start]]))
+        longest = max(1, int(row_lengths[order[start]]))
         stop = start + min(batch_size, max(1, BATCH_TOKENS // longest))
         yield order[start:stop]
         start = stop

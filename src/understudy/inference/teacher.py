@@ -1,18 +1,18 @@
-"""Ask the teacher: label rows with any module or function, in batches, and never twice; or several times on purpose.
+"""Label rows with any module or function, in batches, each row once; or several times on purpose.
 
     probs = us.teach(teacher_net, x_pool)                       # (N, C); a module's outputs are taken as logits
     probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, cache="labels.parquet")
     probs = us.teach(ask_llm, x_pool, output="probs", ids=ids, store=us.LabelStore("labels", classes, "dense"))
 
 With ``cache``, answers are stored by id as they come (the file is replaced whole after every ``save_every`` batches),
-and only ids that are not in it are asked for. ``store`` does the same for answers by the million: each ``save_every``
+and only ids that are not in it are labelled. ``store`` does the same for answers by the million: each ``save_every``
 batches are a new shard, and nothing is written twice.
 
     passes = us.stochastic_passes(teacher, x_pool, passes=10)   # how much its answer wavers
     pool = us.Pool(x_pool, passes.mean)
     us.ups(std=passes.std), us.fidelity(beta=2, uncertainty=passes.variance)
 
-``stochastic_passes`` asks the teacher m times, each time a little differently: with its dropout left on (BatchNorm
+``stochastic_passes`` labels every row m times, each time a little differently: with its dropout left on (BatchNorm
 and everything else as in use), or on a freshly augmented batch. UPS reads the standard deviation per class, fidelity
 weights the mean class variance. Means and variances are updated as the passes come (Welford), in float64 and batch by
 batch, so the m × N × C answers never exist and every row is read once.

@@ -30,8 +30,8 @@ STATE = "understudy"
 
 
 class _Numbers:
-    """Of an epoch's batches; what is in them is read where their loss is asked for. How far an epoch is, the session
-    knows; a loader with a state of its own is what Lightning wants to see before it goes on in the middle of one."""
+    """The numbers of an epoch's batches, which are read where their loss is computed. The session knows how far an
+    epoch is; a loader with a state of its own is what Lightning wants to see before it goes on in the middle of one."""
 
     def __init__(self, batches: int) -> None:
         self.batches = batches

@@ -22,7 +22,7 @@ the accuracies of single classes. The rate is read off the bootstrap itself (ban
 bands from all), kept within those limits.
 
     curve = fit_steps(covariate, right)                                  # a StepCurve: call it with covariates
-    curve_bands(covariate, right, asked, lower=0.5, level=0.95, repeats=200, rng=rng).gold_for_width(0.1)
+    curve_bands(covariate, right, queries, lower=0.5, level=0.95, repeats=200, rng=rng).gold_for_width(0.1)
 """
 
 import math
@@ -130,7 +130,7 @@ class StepCurve:
 
     @cached_property
     def _buckets(self) -> tuple[float, float, Tensor, int, Tensor, Tensor] | None:
-        """Exact lookups without binary search: a bucket tells which knots lie surely below, a few comparisons the rest.
+        """Exact lookups without binary search: a bucket, then a few comparisons.
 
         ``_bucket`` never decreases in its argument (also in floating point), so a knot in an earlier bucket is smaller.
         Its low end and scale, the knots in earlier buckets and the most in one; None where these are too many.
@@ -212,7 +212,7 @@ class Bands:
 
     @property
     def width(self) -> float:
-        """The mean over the rows asked about."""
+        """The mean over the queried rows."""
         return float((self.upper - self.lower).nanmean())
 
     def gold_for_width(self, width: float) -> int:
@@ -230,9 +230,9 @@ class Bands:
 
 
 def curve_bands(
-    covariate: Tensor, right: Tensor, asked: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
+    covariate: Tensor, right: Tensor, queries: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
 ) -> Bands:
-    """For an isotonic accuracy curve, at the covariates ``asked`` (NaN where there is none)."""
+    """For an isotonic accuracy curve, at the covariates ``queries`` (NaN where there is none)."""
     from scipy.optimize import isotonic_regression
 
     knots, group = np.unique(covariate.numpy(), return_inverse=True)
@@ -251,8 +251,8 @@ def curve_bands(
             curve[:] = fitted[np.minimum(np.searchsorted(here, np.arange(len(knots))), len(here) - 1)]
         return np.clip(curves, lower, 1)
 
-    knot = torch.searchsorted(torch.from_numpy(knots), asked.double().nan_to_num()).clamp(max=len(knots) - 1)
-    return _bands(redraw, knot, asked.isnan(), len(covariate), level, repeats)
+    knot = torch.searchsorted(torch.from_numpy(knots), queries.double().nan_to_num()).clamp(max=len(knots) - 1)
+    return _bands(redraw, knot, queries.isnan(), len(covariate), level, repeats)
 
 
 def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
@@ -268,7 +268,7 @@ def _laplace(group: NDArray[np.intp], right: Floats) -> Floats:
 
 
 def class_bands(
-    counts: Tensor, correct: Tensor, asked: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
+    counts: Tensor, correct: Tensor, queries: Tensor, *, lower: float, level: float, repeats: int, rng: Generator
 ) -> Bands:
     """For one accuracy per class named, from ``counts (C,)`` of the gold rows by class and of those that were right."""
     share, chance = (counts / counts.sum()).numpy(), ((correct + 1) / (counts + 2)).numpy()
@@ -278,13 +278,13 @@ def class_bands(
         hits = rng.binomial(drawn, chance)
         return class_accuracies(torch.from_numpy(drawn).double(), torch.from_numpy(hits).double(), lower).numpy()
 
-    return _bands(redraw, asked.clamp(min=0), asked < 0, int(counts.sum()), level, repeats)
+    return _bands(redraw, queries.clamp(min=0), queries < 0, int(counts.sum()), level, repeats)
 
 
 def _bands(
     redraw: Callable[[int], Floats], index: Tensor, missing: Tensor, rows: int, level: float, repeats: int
 ) -> Bands:
-    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, of which each row asked about has one."""
+    """``redraw(rows)``: estimates ``(repeats, …)`` from so many rows, one per queried row."""
     if not 0 < level < 1:
         raise UnderstudyError(f"bands(level={level}): the level lies between 0 and 1")
     if repeats < 20:

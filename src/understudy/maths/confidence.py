@@ -1,4 +1,4 @@
-"""How sure a distribution is: margins and entropies, in float64, and whether stated confidence can be believed.
+"""How sure a distribution is: margins and entropies, in float64, and whether stated confidence is calibrated.
 
 Estimators sort and compare these numbers, and LLM confidences lie close together, so everything is computed in
 double precision (in float32, values closer than about 1e-6 would merge). Labels are never tempered here.

@@ -7,11 +7,11 @@ class j with chance π_j; annotator a answers l with chance Θ_a[j, l], independ
     M:  π_j ∝ s + Σ_i T_ij,    Θ_a[j, l] ∝ s + Σ_i T_ij [v_ia = l]
 
 started from the vote shares and run in log space. Decided here: an abstention (−1) says nothing, as in a crowd where
-not everyone was asked. Rules that only ever name one class are another matter: given that such a rule answers, its
-answer is certain and tells nothing; what tells is that it fired. With ``abstentions=True`` abstaining is one more
-answer (YouTube spam rules: 82% right instead of 43%). By default that is done where most votes come from such rules.
-Each cell gets a pseudo-count s (``smoothing``, a Dirichlet prior), so that no answer is impossible; what EM then climbs
-is the log-likelihood plus s · (Σ log π + Σ log Θ), and that is the trace.
+not every annotator saw every row. Rules that only ever name one class are another matter: given that such a rule
+answers, its answer is certain and tells nothing; what tells is that it fired. With ``abstentions=True`` abstaining is
+one more answer (YouTube spam rules: accuracy 82% instead of 43%). By default that is done where most votes come from
+such rules. Each cell gets a pseudo-count s (``smoothing``, a Dirichlet prior), so no answer is impossible; EM climbs
+the log-likelihood plus s · (Σ log π + Σ log Θ), and that is the trace.
 
     fit = fit_dawid_skene(votes, classes=3)
     fit.posterior, fit.prior, fit.confusion[annotator, truth, answer]
@@ -50,7 +50,7 @@ class DawidSkene:
 
 
 def vote_shares(votes: Tensor, classes: int) -> Tensor:
-    """The share of the votes each class got, ``(n, C)`` float64; all zero where nobody voted."""
+    """The share of the votes each class got, ``(n, C)`` float64; all zero where there is no vote."""
     counts = torch.zeros(len(votes), classes + 1, dtype=torch.float64)
     # Abstentions fall into a column of their own, which is cut off.
     answers = torch.where(votes < 0, classes, votes.long())
@@ -167,10 +167,10 @@ def fit_counts(
     abstentions = known.mostly_rules() if abstentions is None else abstentions
     trace: list[float] = []
     converged = False
-    nobody = torch.zeros(0, len(known.prior), dtype=torch.float64)
+    no_rows = torch.zeros(0, len(known.prior), dtype=torch.float64)
     while not converged and len(trace) < most_steps:
         log_prior, log_confusion = known.maximised(smoothing, abstentions)
-        model = DawidSkene(log_prior.exp(), log_confusion.exp(), nobody, trace, False)
+        model = DawidSkene(log_prior.exp(), log_confusion.exp(), no_rows, trace, False)
         known = counted(model)
         trace.append(known.evidence + smoothing * float(log_prior.sum() + log_confusion.sum()))
         converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * known.rows

@@ -1,4 +1,4 @@
-"""What another answer about a row is worth, and what a budget buys of it.
+"""What another answer about a row is worth, and the best use of a labelling budget.
 
 A row whose truth has the chances p is worth so many *clean labels*, its purity:
 
@@ -6,15 +6,15 @@ A row whose truth has the chances p is worth so many *clean labels*, its purity:
 
 For labels that are wrong with chance e, the other classes alike, w = (1 − e C / (C − 1))²: of n labels with errors at
 that rate a learner has as much as of n·w without (Angluin and Laird, 1988, for two classes: (1 − 2e)²). A source that
-says l where the truth is c with chance M_cl answers l with chance q_l = Σ_c p_c M_cl, which leaves p_c M_cl / q_l:
+answers l where the truth is c with chance M_cl answers l with chance q_l = Σ_c p_c M_cl, which leaves p_c M_cl / q_l:
 
     E w = (C Σ_l Σ_c (p_c M_cl)² / q_l − 1) / (C − 1)       never below w(p): an answer can be ignored
 
 The rate of errors, 1 − max p, is blind where w is not: at p = (0.9, 0.1) an answer that is right four times in five
-turns no label, though two of them would. Several sources asked of one row answer independently given the truth.
+turns no label, though two of them would. Several sources that label one row are independent given the truth.
 
-A budget is a *multiple-choice knapsack*: of every row at most one option (a source, or two of them) is bought. Each
-row's options are reduced to the ones on their upper hull, gain against price, and the steps along all hulls are bought
+A budget is a *multiple-choice knapsack*: of every row at most one option (a source, or two of them) is chosen. Each
+row's options are reduced to the ones on their upper hull, gain against price, and the steps along all hulls are taken
 by gain per price. No plan of the same price has more, but for what the last step that did not fit would have brought
 (Sinha and Zoltners, 1979).
 
@@ -58,27 +58,27 @@ def error_after(probs: Tensor, confusion: Tensor) -> Tensor:
 
 
 def answered_together(one: Tensor, other: Tensor) -> Tensor:
-    """The confusion ``(C, L·K)`` of two sources that are both asked."""
+    """The confusion ``(C, L·K)`` of two sources that both label a row."""
     return (one.unsqueeze(2) * other.unsqueeze(1)).flatten(1)
 
 
-def regret(probs: Tensor, believed: Tensor, true: Tensor) -> Tensor:
-    """Clean labels lost, ``(N,)``, by reading the answers of a source ``true`` as if it were ``believed``; (C, L) each.
+def regret(probs: Tensor, assumed: Tensor, true: Tensor) -> Tensor:
+    """Clean labels lost, ``(N,)``, where a source's confusion is ``true`` and taken to be ``assumed``; (C, L) each.
 
     The Brier score lost by chances p' where p are right is |p' − p|², in the units of purity.
     """
     classes = probs.shape[1]
 
     def distances(part: Tensor) -> Tensor:
-        joints = [part.unsqueeze(2) * confusion for confusion in (believed, true)]
+        joints = [part.unsqueeze(2) * confusion for confusion in (assumed, true)]
         wrong, right = (joint / joint.sum(1, keepdim=True).clamp_min(1e-300) for joint in joints)
         return ((wrong - right).square().sum(1) * joints[1].sum(1)).sum(1)
 
-    return classes / (classes - 1) * _by_chunk(distances, probs, believed)
+    return classes / (classes - 1) * _by_chunk(distances, probs, assumed)
 
 
 class Steps(NamedTuple):
-    """What can be bought, the best first."""
+    """Purchasable steps, the best first."""
 
     row: Tensor
     option: Tensor
@@ -95,14 +95,14 @@ def steps_by_worth(gain: Tensor, price: Tensor) -> Steps:
     parts: list[Steps] = []
     now_gain, now_price = torch.zeros(len(gain), dtype=torch.float64), torch.zeros(len(gain), dtype=torch.float64)
     for _ in range(gain.shape[1]):
-        more, dearer = gain - now_gain.unsqueeze(1), price - now_price.unsqueeze(1)
+        more, extra_price = gain - now_gain.unsqueeze(1), price - now_price.unsqueeze(1)
         # What is free is worth any gain; among that, the largest gain.
-        worth = torch.where(dearer > 0, more / dearer, torch.where(dearer == 0, math.inf, -math.inf))
+        worth = torch.where(extra_price > 0, more / extra_price, torch.where(extra_price == 0, math.inf, -math.inf))
         worth = torch.where(more > 0, worth, -math.inf)
         best = worth.amax(1, keepdim=True)
         option = torch.where((worth == best) & (best > 0), more, -math.inf).argmax(1)
         moves = best.squeeze(1) > 0
-        mine = (rows[moves], option[moves], more[rows, option][moves], dearer[rows, option][moves])
+        mine = (rows[moves], option[moves], more[rows, option][moves], extra_price[rows, option][moves])
         parts.append(Steps(*mine))
         now_gain = torch.where(moves, gain[rows, option], now_gain)
         now_price = torch.where(moves, price[option], now_price)
@@ -121,19 +121,19 @@ def best_spending(gain: Tensor, price: Tensor, budget: float) -> Tensor:
 def taken(steps: Steps, rows: int, budget: float) -> Tensor:
     """The steps that fit, the best first; what is left of the budget goes to the best ones that still fit."""
     left = budget + 1e-9 * max(budget, 1.0)  # ten times 0.1 is 1
-    bought = steps.price.cumsum(0) <= left
-    left -= float(steps.price[bought].sum())
+    chosen = steps.price.cumsum(0) <= left
+    left -= float(steps.price[chosen].sum())
     while True:
-        rest = (~bought).nonzero().squeeze(1)
+        rest = (~chosen).nonzero().squeeze(1)
         # A row's steps stand in its own order, and none is skipped.
         following = rest[_firsts(steps.row[rest])].sort().values
         following = following[steps.price[following] <= left]
         following = following[steps.price[following].cumsum(0) <= left]
         if not len(following):
             break
-        bought[following] = True
+        chosen[following] = True
         left -= float(steps.price[following].sum())
-    at = bought.nonzero().squeeze(1)
+    at = chosen.nonzero().squeeze(1)
     last = torch.full((rows,), -1).scatter_reduce(0, steps.row[at], at, "amax")
     return torch.where(last >= 0, torch.cat([steps.option, torch.tensor([-1])])[last], -1)
 

@@ -1,4 +1,4 @@
-"""Links: the student's prediction, rewritten as the noisy labeller would have said it, in log space.
+"""Links: the student's prediction, rewritten as a prediction of the noisy labeller's answer, in log space.
 
 SLaM (Kontonis et al., NeurIPS 2023, Equation 1) mixes the prediction f with the labeller's own favourites,
 

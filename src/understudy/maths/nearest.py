@@ -1,4 +1,4 @@
-"""What a row's nearest neighbours are labelled: a witness that trains nothing and memorises nothing.
+"""What a row's nearest neighbours are labelled: a label source that trains nothing and memorises nothing.
 
 votes_of_neighbours(unit_rows(x), unit_rows(known), labels, [10])[10]     # (n, C): mean label of the 10 most similar
 """

@@ -1,11 +1,11 @@
-"""Several witnesses of one truth, weighed on rows whose truth is known: a logarithmic opinion pool.
+"""Several label sources, weighted on rows whose true label is known: a logarithmic opinion pool.
 
-Each witness m gives log-scores ℓ_m(y | x), log-probabilities or log-likelihoods. The pool's opinion is
+Each source m gives log-scores ℓ_m(y | x), log-probabilities or log-likelihoods. The pool's opinion is
 
     log q(y | x) = Σ_m b_m ℓ_m(y | x) + Σ_m Σ_k D_m[y, k] ℓ_m(k | x) + a_y − log Z(x)
 
-with one weight b_m ≥ 0 per witness and one bias a_y per class, fitted by maximum likelihood with ridges: b around
-1/M, a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every witness speak for every
+with one weight b_m ≥ 0 per source and one bias a_y per class, fitted by maximum likelihood with ridges: b around
+1/M, a around 0, each over n. *Scalar* pools have D = 0; *full* ones let every class of every source count for every
 class (multinomial regression), with a ridge of its own, and need many rows: M·C² numbers. ``fit_opinion_pool`` takes
 whichever has the smaller cross-validated log-loss.
 
@@ -49,10 +49,10 @@ class OpinionPool:
 
 
 def fit_opinion_pool(scores: Tensor, y: Tensor, *, full: bool | None = None) -> OpinionPool:
-    """``full``: whether classes speak for other classes; None: what the cross-validated log-loss says."""
+    """``full``: whether classes count for other classes; None: by the cross-validated log-loss."""
     scores = centred(scores)
-    witnesses, _, classes = scores.shape
-    if full is None and witnesses * classes**2 > MOST_NUMBERS:
+    sources, _, classes = scores.shape
+    if full is None and sources * classes**2 > MOST_NUMBERS:
         full = False
     forms = (False, True) if full is None else (full,)
     unseen = {form: held_out(scores, y, full=form) for form in forms}
@@ -79,18 +79,18 @@ def centred(scores: Tensor) -> Tensor:
 
 
 def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    witnesses, rows, classes = scores.shape
-    start = torch.cat([torch.full((witnesses,), 1 / witnesses, dtype=torch.float64), torch.zeros(classes).double()])
+    sources, rows, classes = scores.shape
+    start = torch.cat([torch.full((sources,), 1 / sources, dtype=torch.float64), torch.zeros(classes).double()])
     truth = torch.nn.functional.one_hot(y, classes).double()
-    own = witnesses + classes
+    own = sources + classes
 
     def parts(flat: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        return flat[:witnesses], flat[witnesses:own], flat[own:].view(witnesses, classes, classes) if full else None
+        return flat[:sources], flat[sources:own], flat[own:].view(sources, classes, classes) if full else None
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
         weights, bias, mixing = parts(torch.from_numpy(values))
         log_q = OpinionPool(weights, bias, mixing)(scores)
-        pull = weights - 1 / witnesses
+        pull = weights - 1 / sources
         error = (log_q.exp() - truth) / rows
         loss = -(truth * log_q).sum() / rows + (RIDGE_WEIGHT * pull @ pull + RIDGE_BIAS * bias @ bias) / rows
         slopes = [
@@ -104,8 +104,8 @@ def _fit(scores: Tensor, y: Tensor, *, full: bool) -> tuple[Tensor, Tensor, Tens
         return float(loss), torch.cat(slopes).numpy()
 
     if full:
-        start = torch.cat([start, torch.zeros(witnesses * classes**2).double()])
-    # A witness may be silent, but not be read backwards: with little gold that is only ever noise.
-    bounds = [(0, None)] * witnesses + [(None, None)] * (len(start) - witnesses)
+        start = torch.cat([start, torch.zeros(sources * classes**2).double()])
+    # Weights are not negative: with little gold a negative one is noise.
+    bounds = [(0, None)] * sources + [(None, None)] * (len(start) - sources)
     found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     return parts(torch.from_numpy(found.x))

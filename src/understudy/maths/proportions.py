@@ -1,4 +1,4 @@
-"""Shares with honest intervals: how often something is so, from few rows, also where their mix is not the wanted one.
+"""Shares with honest intervals: from few rows, also where their class mix differs from the population's.
 
 Intervals are Clopper and Pearson's (1934): they hold the truth *at least* as often as they say, whatever the share and
 however few the rows. Wilson's are some 5% narrower, but fall to 84 to 90% for shares near 0, and a teacher's rare
@@ -7,7 +7,7 @@ mistakes are such shares. ``stratified`` reweights strata to a population's mix 
 
 The area under the ROC curve is such a share too, of pairs: the chance that a row of the kind scores higher than one
 that is not, ties counting half. Its interval is Hanley and McNeil's (1982), from an area that is pulled towards 0.5 by
-one pair, so that a few rows told apart without a miss are not called certain.
+one pair, so that a few perfectly ranked rows are not called certain.
 
     exact(12, 200)                                          # 6.0%, 3.1% to 10.2%
     stratified(hits, rows, weights, population=10_000)      # (S,) each; weights sum to 1

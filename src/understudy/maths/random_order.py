@@ -4,7 +4,7 @@
     rows[random_keys(rows, key).argsort()]            # shuffled
 
 The key of row i is the i-th number of SplitMix64 (Steele, Lea and Flood 2014) after the state ``key``. All differ,
-since each step can be undone, and whoever holds some of the rows knows the keys of these without the others. So parts
+since each step can be undone, and the keys of some of the rows are known without the others. So parts
 of a pool that are shuffled apart, and merged by their keys, are in the order of the whole.
 """
 

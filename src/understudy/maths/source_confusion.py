@@ -82,7 +82,7 @@ def fit_sources(votes: Tensor, y: Tensor, classes: int, *, strength: float = 10.
     accuracy = ((right + strength * overall) / (given + strength)).view(-1, 1, 1)
     same = torch.eye(classes, dtype=torch.float64)
     expected = accuracy * same + (1 - accuracy) / (classes - 1) * (1 - same)
-    # Half a row each way: a source that said nothing on gold may speak on the pool.
+    # Half a row each way: a source that is silent on gold may vote on the pool.
     coverage = (given + 0.5) / (len(y) + 1)
     speaks = ((spoken + strength * coverage.unsqueeze(1)) / (rows + strength)).unsqueeze(2)
     always = (given == len(y)).view(-1, 1, 1)
@@ -116,7 +116,7 @@ def cross_posterior(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLD
 
 
 def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> tuple[Tensor, Tensor]:
-    """Gold rows judged by everybody (column 0) and by everybody but source j (column 1 + j), ``(N, 1 + A)`` each.
+    """Gold rows judged by all sources (column 0) and by all but source j (column 1 + j), ``(N, 1 + A)`` each.
 
     The log-loss, and whether the most likely class is right; cross-fitted. Sharpness and the others stay as they are.
     """
@@ -130,10 +130,10 @@ def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) 
             votes[rows],
             y[rows],
         )
-        everybody, says = fit.log_likelihood(mine), fit.confusion.log().transpose(1, 2)
+        every, says = fit.log_likelihood(mine), fit.confusion.log().transpose(1, 2)
         for column in range(loss.shape[1]):
             left_out = says[column - 1][_answers(mine[:, column - 1], classes)] if column else 0.0
-            posterior = fit.sharpened(everybody - left_out)
+            posterior = fit.sharpened(every - left_out)
             loss[rows, column] = -posterior.gather(1, truth.unsqueeze(1)).squeeze(1)
             right[rows, column] = posterior.argmax(1) == truth
     return loss, right

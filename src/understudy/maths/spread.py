@@ -136,7 +136,7 @@ def _careful_minimum(rows: Factored, centres: Factored) -> Tensor:
     distances = _expanded(rows, centres)
     closest = distances.argmin(1)
     smallest = _paired_squared_distances(rows, centres.take(closest))
-    # A duplicate is settled: nothing is nearer than 0. Others may have several centres within float64's
+    # A duplicate is done: nothing is nearer than 0. Others may have several centres within float64's
     # rounding.
     wrong = (distances < _close(rows)[:, None]) & (smallest > 0)[:, None]
     _repair(distances, rows, centres, wrong)
@@ -290,7 +290,7 @@ class Picking(ABC):
         self.taken: set[int] = set()
         self.pending: list[int] = []
         if not 0 <= n <= left:
-            raise UnderstudyError(f"n = {n} rows asked for, {left} can be picked: ask for 0 to {left}")
+            raise UnderstudyError(f"n = {n} rows requested, {left} can be picked: request 0 to {left}")
 
     @property
     def missing(self) -> int:
@@ -392,7 +392,7 @@ class _InMemory(Picking):
     def start_from(self, centres: Tensor) -> None:
         self.free[centres] = False
         if self.n > int(self.free.sum()):
-            raise UnderstudyError(f"n = {self.n} rows asked for, {int(self.free.sum())} are neither taken nor centres")
+            raise UnderstudyError(f"n = {self.n} rows requested, {int(self.free.sum())} are neither taken nor centres")
         self.pending = centres.tolist()
         self.bound.fill_(torch.inf)
         self.refresh()

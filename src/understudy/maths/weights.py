@@ -115,8 +115,8 @@ def neighbour_means(queries: Array, points: Array, responses: Array, k: int) -> 
     tree = cKDTree(distinct)
     means = np.empty((len(queries), responses.shape[1]))
     for start in range(0, len(queries), _QUERIES):
-        asked, back = np.unique(queries[start : start + _QUERIES], axis=0, return_inverse=True)
-        answers = _answers(asked, tree, counts, sums, k, min(len(distinct), k + 1))
+        distinct_queries, back = np.unique(queries[start : start + _QUERIES], axis=0, return_inverse=True)
+        answers = _answers(distinct_queries, tree, counts, sums, k, min(len(distinct), k + 1))
         means[start : start + _QUERIES] = answers[back.reshape(-1)]
     return means
 

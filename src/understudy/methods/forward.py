@@ -6,7 +6,7 @@ disagree with exactly the labels that T calls wrong. T is
 
     transition=None      the mean label on the gold rows of each class (needs teacher= on gold, and every class)
     transition=matrix    given, (C, C), rows sum to 1
-    transition="anchor"  row i is what is predicted of the pool row most surely labelled i: the row at the 97th
+    transition="anchor"  row i is what is predicted of the pool row most confidently labelled i: the row at the 97th
                          percentile, as in the paper's experiments. Predictions of the *noisy* label are needed: the
                          teacher's soft labels, or ``noisy_probs``, those of a net trained on the labels as they are.
 
@@ -41,7 +41,7 @@ def transition_on_gold(context: Context, *, hard: bool = False, who: str = "forw
     missing = (counts == 0).nonzero().squeeze(1).tolist()
     if missing:
         raise UnderstudyError(
-            f"{who} estimates the noise of every class on gold, but no gold row with the teacher's word is of class "
+            f"{who} estimates the noise of every class on gold, but no gold row with a teacher label is of class "
             f"{missing[0]}; add such rows, or pass the matrix yourself"
         )
     sums = torch.zeros(context.classes, context.classes, dtype=torch.float64).index_add_(0, gold.y, labels)

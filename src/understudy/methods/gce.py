@@ -1,4 +1,4 @@
-"""Generalised cross-entropy: bears wrong labels better than cross-entropy does (Zhang & Sabuncu, NeurIPS 2018).
+"""Generalised cross-entropy: more robust to label noise than cross-entropy (Zhang & Sabuncu, NeurIPS 2018).
 
 Zhang & Sabuncu, "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels" (NeurIPS 2018),
 ``(1 − f_y^g) / g``: cross-entropy as g → 0, mean absolute error at g = 1. ``truncated=True`` is their second form,

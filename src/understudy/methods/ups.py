@@ -1,4 +1,4 @@
-"""UPS: learn what the teacher is sure a row is, and what it surely is not (Rizve et al., ICLR 2021).
+"""UPS: learn the classes a teacher is sure of, and those it rules out (Rizve et al., ICLR 2021).
 
 Rizve et al., "In Defense of Pseudo-Labeling" (ICLR 2021), as SLaM's paper uses it for a baseline. From m stochastic
 teacher passes with mean p and standard deviation u per class, a class is *positive* where p >= τp and u <= κp, and

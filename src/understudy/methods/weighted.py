@@ -8,8 +8,8 @@ the last neighbour are all included, and the weights are computed once before tr
 
 Pretrain the student (``us.train(..., pretrain_epochs=…)``): the weights read its confidence. Algorithm 1 pretrains it
 on rows other than those that estimate: mark these (``us.Gold(..., estimate_only=True)``). Gold that trains as well
-(Remark 2.1) is asked about by copies of the student that were pretrained without it, four more pretrainings in all; at
-a refresh, when all gold has been trained on for a while, the student itself is asked.
+(Remark 2.1) is predicted by copies of the student pretrained without it (cross-fitting, four more pretrainings in all);
+at a refresh, when all gold has been trained on for a while, the student itself predicts it.
 
     us.train(student, gold, pool, us.weighted(refresh_every=5), epochs=30, pretrain_epochs=10)
 """

@@ -50,8 +50,8 @@ def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
         try:
             module = whole(*args, **kwargs)
         except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
-            told = ", ".join(f"{key}={value!r:.60}" for key, value in call.arguments.items())
-            raise UnderstudyError(f"model {name!r} cannot be built with {told}: {first_line(error)}") from error
+            given = ", ".join(f"{key}={value!r:.60}" for key, value in call.arguments.items())
+            raise UnderstudyError(f"model {name!r} cannot be built with {given}: {first_line(error)}") from error
         # A plain attribute: deepcopy carries it along and the state dict does not see it.
         module.__dict__[_NOTE] = {"name": name, "args": _jsonable(name, dict(call.arguments))}
         return module
@@ -185,7 +185,7 @@ def _sizes(inputs: Shape) -> tuple[int, ...]:
 
 
 def stem_for(inputs: Shape, stem: Stem | None) -> Stem:
-    """The stem asked for, or the one that suits the image's size."""
+    """The stem by name, or the default for the image's size."""
     if stem not in (None, "imagenet", "small"):
         raise UnderstudyError(f'stem is "imagenet" or "small" (or left out: by the image\'s size), not {stem!r}')
     _, height, width = image_shape(inputs)

@@ -27,7 +27,7 @@ def linear(inputs: Shape, classes: int) -> nn.Module:
 
 @model
 def mlp(inputs: Shape, classes: int, hidden: Sequence[int] = (128, 128), dropout: float = 0.0) -> nn.Module:
-    """Fully connected layers with ReLU, and dropout after each if asked. The S-Badge paper has one layer of 512."""
+    """Fully connected layers with ReLU, and optional dropout after each. The S-Badge paper has one layer of 512."""
     layers: list[nn.Module] = []
     size = row_size(inputs)
     for width in hidden:
