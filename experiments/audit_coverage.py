@@ -24,7 +24,7 @@ from rich.table import Table
 
 from experiments.data import data_file
 from understudy.auditing.measures import pool_noise
-from understudy.auditing.record import read_record
+from understudy.auditing.teacher_labels import audit_data
 from understudy.data.examples import Gold, Pool
 from understudy.maths.proportions import Share
 
@@ -57,9 +57,9 @@ def coverage(trials: list[Trial]) -> Coverage:
 def trial(truth: np.ndarray, named: np.ndarray, gold: np.ndarray, pool: np.ndarray, noise: float) -> Trial:
     """The audit's noise estimate alone: what it does before it looks at anything else."""
     x = torch.zeros(len(truth), 1)
-    record = read_record(Gold(x[gold], truth[gold], teacher=named[gold]), Pool(x[pool], named[pool]), None)
+    record = audit_data(Gold(x[gold], truth[gold], teacher=named[gold]), Pool(x[pool], named[pool]), None)
     found, _ = pool_noise(record)
-    return Trial(found.pool, found.plain, noise)
+    return Trial(found.pool, found.gold, noise)
 
 
 def reviews(repeats: int, gold_rows: int = 200, seed: int = 0) -> Iterator[Trial]:

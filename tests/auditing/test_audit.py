@@ -1,4 +1,4 @@
-"""The audit's numbers by hand, for every form of labels, and its words."""
+"""The audit's numbers by hand, for every form of labels, and its sentences."""
 
 import io
 import json
@@ -10,22 +10,22 @@ import torch
 from rich.console import Console
 
 import understudy as us
+from understudy.auditing.audit import Audit
 from understudy.auditing.measures import FEWEST, calibration_of, strata_of
-from understudy.auditing.record import read_record
-from understudy.auditing.result import Audit
-from understudy.auditing.terminal import print_audit
+from understudy.auditing.teacher_labels import audit_data
 from understudy.inference.passes import metrics
 from understudy.maths.proportions import exact
+from understudy.report.audit_text import print_audit
 
 
 def rows(*parts: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     """(truth, named, how often) -> truth and named."""
     truth = np.concatenate([np.full(count, true) for true, _, count in parts])
-    named = np.concatenate([np.full(count, said) for _, said, count in parts])
+    named = np.concatenate([np.full(count, predicted) for _, predicted, count in parts])
     return truth, named
 
 
-# Called 0: 10 rows, 4 wrong. Called 1: 30 rows, 3 wrong.
+# Predicted 0: 10 rows, 4 wrong. Predicted 1: 30 rows, 3 wrong.
 TRUTH, NAMED = rows((0, 0, 6), (1, 0, 4), (1, 1, 27), (0, 1, 3))
 POOL = np.repeat([0, 1], [800, 200])
 
@@ -60,9 +60,9 @@ FORMS = {
 }
 
 
-def test_noise_is_weighed_to_the_pools_mix() -> None:
+def test_noise_is_post_stratified_to_the_pool() -> None:
     found = small().noise
-    assert found.plain.estimate == 7 / 40
+    assert found.gold.estimate == 7 / 40
     assert found.pool.estimate == pytest.approx(0.8 * 4 / 10 + 0.2 * 3 / 30)
     assert found.pool.low < 0.34 < found.pool.high
     # 800 of the pool's rows lean on 10 of gold: it knows less than 40 rows would.
@@ -72,9 +72,9 @@ def test_noise_is_weighed_to_the_pools_mix() -> None:
 
 def test_without_a_pool_gold_speaks_for_itself() -> None:
     found = small(pool=None)
-    assert found.noise.pool == found.noise.plain == exact(7, 40)
+    assert found.noise.pool == found.noise.gold == exact(7, 40)
     assert found.pool_rows is None and found.shift is None and found.suspects is None
-    assert found.confusion.flows[0].pool_wrong is None
+    assert found.confusion.pairs[0].pool_wrong is None
 
 
 def test_both_directions_by_hand() -> None:
@@ -89,27 +89,27 @@ def test_both_directions_by_hand() -> None:
     assert found.top_k == []
 
 
-def test_flows_count_rows_of_the_pool() -> None:
-    first, second = small().confusion.flows
-    assert (first.truth, first.named, first.gold_rows, first.pool_rows) == (1, 0, 4, 800)
+def test_confusions_count_rows_of_the_pool() -> None:
+    first, second = small().confusion.pairs
+    assert (first.truth, first.predicted, first.gold_rows, first.pool_rows) == (1, 0, 4, 800)
     assert first.pool_wrong is not None
-    assert first.pool_wrong[0] == pytest.approx(800 * 4 / 10)
-    assert first.pool_wrong[1] < 320 < first.pool_wrong[2]
-    assert (second.truth, second.named) == (0, 1)
+    assert first.pool_wrong.estimate == pytest.approx(800 * 4 / 10)
+    assert first.pool_wrong.low < 320 < first.pool_wrong.high
+    assert (second.truth, second.predicted) == (0, 1)
     assert small().confusion.matrix.tolist() == [[6, 3], [4, 27]]
 
 
-def test_leaning_errors_are_told_apart_from_luck() -> None:
+def test_asymmetric_confusion_is_significant_or_not() -> None:
     truth, named = rows((0, 0, 200), (1, 1, 200), (1, 0, 27), (0, 1, 6))
     gold = us.Gold(np.zeros((len(truth), 1)), truth, teacher=named)
     found = us.audit(gold, class_names=["neg", "pos"])
-    (lean,) = found.confusion.leans
-    assert (lean.truth, lean.named, lean.more, lean.less, lean.sure) == (1, 0, 27, 6, True)
-    assert lean.p_value == pytest.approx(0.000324, abs=1e-6)
-    assert any("lean pos→neg: 27 against 6 neg→pos" in sentence for sentence in found.verdict)
+    (pair,) = found.confusion.asymmetries
+    assert (pair.truth, pair.predicted, pair.more, pair.less, pair.significant) == (1, 0, 27, 6, True)
+    assert pair.p_value == pytest.approx(0.000324, abs=1e-6)
+    assert any("27 gold rows pos→neg vs 6 neg→pos" in sentence for sentence in found.verdict)
     assert {one.method: one.outlook for one in found.expectations}["forward"] == "likely"
-    assert not small().confusion.leans[0].sure
-    assert any("more than chance explains" in sentence for sentence in small().verdict)
+    assert not small().confusion.asymmetries[0].significant
+    assert any("No pair of classes has significantly asymmetric confusion" in sentence for sentence in small().verdict)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -122,7 +122,7 @@ def test_every_form_of_labels(form: str) -> None:
     found = us.audit(gold, us.Pool(x[200:], teacher.take(torch.arange(200, 600))))
     assert found.form == form
     assert found.noise.pool.low < float((truth != label)[200:].mean()) < found.noise.pool.high
-    assert (found.telling is None) == (form == "hard labels") == (found.curve is None)
+    assert (found.confidence_auc is None) == (form == "hard labels") == (found.curve is None)
     assert (found.calibration is None) == (form == "hard labels")
     assert len(found.accuracy.top_k) == (0 if form.startswith("hard") else 2)
     assert found.suspects is not None and found.suspects.by_features
@@ -134,14 +134,14 @@ def test_rows_without_a_label_are_left_out() -> None:
     found = small(pool=np.concatenate([POOL, np.full(50, -1)]), rows_wrong=3)
     assert (found.pool_rows, found.unlabelled) == (1000, 50)
     assert found.noise.pool == small().noise.pool
-    assert found.suspects is not None and np.isnan(found.suspects.chance[1000:]).all()
+    assert found.suspects is not None and np.isnan(found.suspects.probability[1000:]).all()
 
 
 def test_chosen_rows_never_estimate() -> None:
     chosen = us.Gold(np.zeros((9, 2)), np.zeros(9, int), teacher=np.ones(9, int), chosen=True)
     gold = us.Gold(np.zeros((40, 2)), TRUTH, teacher=NAMED)
     assert us.audit(gold + chosen).accuracy.overall == exact(33, 40)
-    with pytest.raises(us.UnderstudyError, match="no gold row carries the teacher's word"):
+    with pytest.raises(us.UnderstudyError, match="no gold row has a teacher label"):
         us.audit(chosen)
 
 
@@ -149,34 +149,34 @@ def test_strata_are_cut_by_confidence_and_keep_enough_gold() -> None:
     truth, label, sure = noisy(400)
     gold = us.Gold(np.zeros((100, 1)), truth[:100], teacher=us.Hard(label[:100], sure[:100]))
     pool = us.Pool(np.zeros((300, 1)), us.Hard(label[100:], sure[100:]))
-    strata = strata_of(read_record(gold, pool, None))
+    strata = strata_of(audit_data(gold, pool, None))
     assert strata.count > 3 + 1 and not strata.rare
     counts = np.bincount(strata.gold, minlength=strata.count)
     assert counts[np.unique(strata.pool)].min() >= FEWEST
 
 
-def test_noise_and_flows_are_weighed_by_confidence() -> None:
+def test_noise_and_confusions_are_weighted_by_confidence() -> None:
     # Unsure: 10 of 20 wrong; sure: none of 20. The pool is sure nine times in ten.
     truth, sure = np.repeat([1, 0], [10, 30]), np.repeat([0.2, 0.9], 20)
     gold = us.Gold(np.zeros((40, 1)), truth, teacher=us.Hard(np.zeros(40, int), sure, classes=2))
     theirs = us.Hard(np.zeros(1000, int), np.repeat([0.3, 0.95], [100, 900]), classes=2)
     found = us.audit(gold, us.Pool(np.zeros((1000, 1)), theirs), rows_wrong=0)
-    assert found.noise.plain.estimate == 0.25
+    assert found.noise.gold.estimate == 0.25
     assert found.noise.pool.estimate == pytest.approx(0.1 * 0.5 + 0.9 * 0)
-    (flow,) = found.confusion.flows
-    assert flow.pool_wrong is not None and flow.pool_wrong[0] == pytest.approx(50)
+    (pair,) = found.confusion.pairs
+    assert pair.pool_wrong is not None and pair.pool_wrong.estimate == pytest.approx(50)
 
 
 def test_rare_classes_share_a_stratum() -> None:
     truth = np.repeat([0, 1, 2, 3], [50, 50, 3, 4])
     gold = us.Gold(np.zeros((107, 1)), truth, teacher=us.Hard(truth, classes=5))
     pool = us.Pool(np.zeros((10, 1)), us.Hard(np.arange(10) % 5, classes=5))
-    strata = strata_of(read_record(gold, pool, None))
+    strata = strata_of(audit_data(gold, pool, None))
     assert strata.rare == [2, 3, 4]
     assert strata.pool[2] == strata.pool[3] == strata.pool[4] != strata.pool[0]
     # Three rows cannot stand alone, even together.
     few = us.Gold(np.zeros((103, 1)), truth[:103], teacher=us.Hard(truth[:103], classes=5))
-    strata = strata_of(read_record(few, pool, None))
+    strata = strata_of(audit_data(few, pool, None))
     assert strata.pool[2] == strata.pool[0] or strata.pool[2] == strata.pool[1]
     assert any("classes with fewer than 5 gold rows" in text for text in us.audit(few, pool).warnings)
 
@@ -184,29 +184,29 @@ def test_rare_classes_share_a_stratum() -> None:
 def test_calibration_agrees_with_evaluate_and_knows_chance() -> None:
     truth, label, sure = noisy(300)
     probs = torch.from_numpy(soft(label, 3, sure))
-    record = read_record(us.Gold(np.zeros((300, 1)), truth, teacher=probs), None, None)
-    found = calibration_of(record)
+    data = audit_data(us.Gold(np.zeros((300, 1)), truth, teacher=probs), None, None)
+    found = calibration_of(data)
     assert found is not None
     assert found.error == pytest.approx(metrics(probs, torch.from_numpy(truth))["ece"])
-    assert not found.off and found.low < 0 < found.high
+    assert not found.miscalibrated and found.low < 0 < found.high
     boasting = us.Gold(np.zeros((300, 1)), truth, teacher=soft(label, 3, 0.98 * np.ones(300)))
     found = us.audit(boasting)
-    assert found.calibration is not None and found.calibration.off and found.calibration.low > 0
-    assert any("too sure of itself" in sentence for sentence in found.verdict)
+    assert found.calibration is not None and found.calibration.miscalibrated and found.calibration.low > 0
+    assert any("overconfident" in sentence for sentence in found.verdict)
 
 
 def test_confidence_beyond_one_is_no_probability() -> None:
     truth, label, sure = noisy(100)
     found = us.audit(us.Gold(np.zeros((100, 1)), truth, teacher=us.Hard(label, 10 * sure)))
-    assert found.calibration is None and found.telling is not None
+    assert found.calibration is None and found.confidence_auc is not None
 
 
-def test_gold_of_another_mix_is_told() -> None:
+def test_gold_that_is_no_sample_of_the_pool_is_warned_of() -> None:
     truth, named = rows((0, 0, 100), (1, 1, 100), (0, 1, 5))
     gold = us.Gold(np.zeros((205, 1)), truth, teacher=named)
     found = us.audit(gold, us.Pool(np.zeros((1000, 1)), np.repeat([0, 1], [100, 900])), class_names=["a", "b"])
     assert found.shift is not None and found.shift.alarming
-    assert any("not a random sample" in text and "says a on 49% of gold and 10%" in text for text in found.warnings)
+    assert any("not a random sample" in text and "predicts a on 49% of gold and 10%" in text for text in found.warnings)
 
 
 def test_how_much_more_gold() -> None:
@@ -214,7 +214,7 @@ def test_how_much_more_gold() -> None:
     width = found.noise.pool.width / 2
     assert found.size.more == int(np.ceil(40 * (width / 0.05) ** 2)) - 40
     assert found.size.wanted == 20 and found.size.enough
-    assert found.verdict[-1].endswith(f"about {found.size.more:,} more gold rows would bring that to ±5.")
+    assert found.verdict[-1].endswith(f"about {found.size.more:,} more gold rows would narrow it to ±5.")
 
 
 def expected(noise: float, count: int = 2000, **options: Any) -> dict[str, str]:
@@ -234,7 +234,7 @@ def test_expectations_follow_what_was_measured() -> None:
     found = us.audit(us.Gold(np.zeros((900, 1)), truth, teacher=soft(label, 3, sure)))
     outlook = {one.method: one for one in found.expectations}
     assert outlook["slam"].outlook == outlook["weighted"].outlook == "likely"
-    assert "ROC-AUC 0." in outlook["weighted"].reason and "means what it says" in outlook["weighted"].reason
+    assert "ROC-AUC 0." in outlook["weighted"].reason and "is calibrated" in outlook["weighted"].reason
     assert {name for name in outlook if name != "gold only"} <= set(us.METHODS)
 
 
@@ -271,7 +271,7 @@ def test_little_gold_is_no_crash(count: int) -> None:
     gold = us.Gold(np.zeros((count, 2)), TRUTH[-count:], teacher=NAMED[-count:])
     found = us.audit(gold, us.Pool(np.zeros((1000, 2)), POOL))
     assert found.noise.pool.high <= 1 and not found.size.enough
-    assert any("needed for a steady estimate" in text for text in found.warnings)
+    assert any("needed for a stable estimate" in text for text in found.warnings)
 
 
 def test_the_terminal_fits_a_hundred_columns() -> None:
@@ -279,11 +279,11 @@ def test_the_terminal_fits_a_hundred_columns() -> None:
     print_audit(small(class_names=["[bold]a very long name of a class", "b"]), console)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 100
-    assert "[bold]a very long…" in text and "About 34.0%" in text
+    assert "[bold]a very long…" in text and "34.0% (95% CI" in text
 
 
 def test_no_interval_is_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     print_audit(small(class_names=["negative", "positive"]))
-    said = capsys.readouterr().out
-    assert "…" not in said and "called so" in said and "mean of classes" in said
+    output = capsys.readouterr().out
+    assert "…" not in output and "predicted" in output and "macro average" in output

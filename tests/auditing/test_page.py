@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.auditing.result import Audit
-from understudy.report.audit import write_audit_report
+from understudy.auditing.audit import Audit
+from understudy.report.audit_page import write_audit_report
 
 NAMES = ["<b>neg</b>", "pos & $x$", "3"]
 
@@ -58,11 +58,11 @@ def test_the_page_stands_alone(sure: bool, tmp_path: Path) -> None:
     Balanced().feed(text)
     assert not open_tags
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
-    assert f"{100 * found.noise.pool.estimate:.1f} {100 * found.noise.pool.low:.1f} to" in words
-    assert ("Calibration error" in words) == sure
+    assert f"{100 * found.noise.pool.estimate:.1f} {100 * found.noise.pool.low:.1f}–" in words
+    assert ("Expected calibration error" in words) == sure
 
 
 def test_gold_alone_has_a_page_too(tmp_path: Path) -> None:
     truth = np.arange(20) % 2
     write_audit_report(tmp_path / "audit.html", us.audit(us.Gold(np.zeros((20, 1)), truth, teacher=truth)))
-    assert "Rows most likely wrong" not in (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "Rows most likely mislabelled" not in (tmp_path / "audit.html").read_text(encoding="utf-8")

@@ -10,11 +10,11 @@ import torch
 from rich.console import Console
 
 import understudy as us
-from understudy.auditing.result import Audit
-from understudy.auditing.sources import _company
-from understudy.auditing.terminal import print_audit
+from understudy.auditing.audit import Audit
+from understudy.auditing.sources import _overlaps
 from understudy.maths.proportions import exact
-from understudy.report.audit import write_audit_report
+from understudy.report.audit_page import write_audit_report
+from understudy.report.audit_text import print_audit
 
 NAMES = ("expert", "fair", "coin", "never")
 
@@ -32,9 +32,9 @@ def _audited(gold_rows: int = 200, more: int = 0) -> Audit:
     return us.audit(us.Gold(x[:gold_rows], y[:gold_rows], teacher=gold), us.Pool(x[gold_rows:], pool), rows_wrong=0)
 
 
-def test_company_by_hand() -> None:
+def test_overlaps_by_hand() -> None:
     votes = torch.tensor([[0, 0, -1], [0, 1, -1], [1, -1, -1], [-1, -1, -1], [1, 1, 0]], dtype=torch.int8)
-    coverage, overlap, conflict = _company(votes)
+    coverage, overlap, conflict = _overlaps(votes)
     assert coverage == pytest.approx([4 / 5, 3 / 5, 1 / 5])
     assert overlap == pytest.approx([3 / 4, 1, 1])
     assert conflict == pytest.approx([2 / 4, 2 / 3, 1])
@@ -45,11 +45,11 @@ def test_the_expert_adds_most_and_the_coin_nothing() -> None:
     assert found is not None
     by_name = {one.name: one for one in found.each}
     assert [one.name for one in found.each[:2]] == ["expert", "fair"]
-    assert by_name["expert"].adds.low > 0 and not by_name["expert"].harms
-    assert by_name["expert"].rights > by_name["fair"].rights
-    assert abs(by_name["coin"].adds.mean) < 0.01
+    assert by_name["expert"].gain.low > 0 and not by_name["expert"].harms
+    assert by_name["expert"].net_correct > by_name["fair"].net_correct
+    assert abs(by_name["coin"].gain.mean) < 0.01
     assert (
-        by_name["never"].adds.mean == pytest.approx(0, abs=1e-4)
+        by_name["never"].gain.mean == pytest.approx(0, abs=1e-4)
         and by_name["never"].coverage == 0
         and not by_name["never"].accuracy.known
     )
@@ -74,16 +74,16 @@ def test_other_labels_have_no_sources() -> None:
     assert us.audit(single).sources is None
 
 
-def test_terminal_record_and_page(tmp_path: Path) -> None:
+def test_terminal_json_and_page(tmp_path: Path) -> None:
     audit = _audited(more=20)
     out = io.StringIO()
     print_audit(audit, Console(file=out, width=100))
     assert "expert" in out.getvalue() and "… 4 more" in out.getvalue()
-    assert any("adds most of 24 sources" in sentence for sentence in audit.verdict)
-    record = json.loads(json.dumps(audit.to_dict()))["sources"]
-    assert record["each"][0]["name"] == "expert" and len(record["each"]) == 24
-    assert record["each"][0]["adds"]["low"] > 0
+    assert any("Largest gain of 24 sources: expert" in sentence for sentence in audit.verdict)
+    stored = json.loads(json.dumps(audit.to_dict()))["sources"]
+    assert stored["each"][0]["name"] == "expert" and len(stored["each"]) == 24
+    assert stored["each"][0]["gain"]["low"] > 0
     write_audit_report(tmp_path / "audit.html", audit)
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert "What each source adds" in page and "4 more sources" in page and page.count(">extra ") == 20
+    assert "<h2>Sources</h2>" in page and "4 more sources" in page and page.count(">extra ") == 20
     assert 'us.Votes(by="gold")' in [one.method for one in audit.expectations]

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 import understudy as us
 from understudy.auditing import suspects
-from understudy.auditing.suspects import Features, Suspects
+from understudy.auditing.suspects import FeatureReader, Suspects
 from understudy.data.rows import TensorRows
 
 GOLD = 300
@@ -42,11 +42,11 @@ def test_planted_mistakes_come_first(noise: float) -> None:
     x, label, wrong = digits(noise)
     truth = truth_of_digits()
     found = found_in(x, label, wrong, truth)
-    assert roc_auc_score(wrong[GOLD:], found.chance) > 0.98
+    assert roc_auc_score(wrong[GOLD:], found.probability) > 0.98
     assert found.roc.known and found.roc.low > 0.8
     # What is said about the ranking holds: among the first, as many are wrong as their chances say.
-    order = np.argsort(-found.chance)[:50]
-    assert abs(found.chance[order].mean() - wrong[GOLD:][order].mean()) < 0.15
+    order = np.argsort(-found.probability)[:50]
+    assert abs(found.probability[order].mean() - wrong[GOLD:][order].mean()) < 0.15
     first = found.top[0]
     assert first.id == f"id{GOLD + first.row}" and first.label == label[GOLD + first.row]
     suggested = np.array([one.suggestion == truth[GOLD + one.row] for one in found.top])
@@ -57,7 +57,7 @@ def test_weak_features_make_no_bold_claims() -> None:
     _, label, wrong = digits(0.2)
     x = np.random.default_rng(0).normal(size=(len(label), 20)).astype(np.float32)
     found = found_in(x, label, wrong, truth_of_digits())
-    assert np.nanmax(found.chance) < 0.6
+    assert np.nanmax(found.probability) < 0.6
     assert found.roc.low < 0.5 < found.roc.high
 
 
@@ -79,18 +79,18 @@ def test_a_large_pool_is_sampled_and_streamed(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(suspects, "BUDGET", 64 * 200)
     found = us.audit(us.Gold(x[:GOLD], truth_of_digits()[:GOLD], teacher=label[:GOLD]), pool).suspects
     assert found is not None and max(taken) <= 200
-    assert roc_auc_score(wrong[GOLD:], found.chance) > 0.97
+    assert roc_auc_score(wrong[GOLD:], found.probability) > 0.97
 
 
-def test_a_row_is_judged_by_a_model_that_has_not_seen_it() -> None:
-    """Pure noise in 200 dimensions and 120 rows can be learnt by heart; a fair judge knows nothing of it."""
+def test_a_row_is_scored_by_a_model_fitted_without_it() -> None:
+    """Pure noise in 200 dimensions and 120 rows can be memorised; a cross-fitted model knows nothing of it."""
     rng = np.random.default_rng(0)
     x, named = torch.from_numpy(rng.normal(size=(120, 200)).astype(np.float32)), rng.integers(0, 2, 120)
-    fitted = suspects.Panel.fit(TensorRows(x), torch.arange(120), named, classes=2, seed=0)
+    fitted = suspects.CrossFittedModels.fit(TensorRows(x), torch.arange(120), named, classes=2, seed=0)
     assert fitted is not None
-    likeness, _ = fitted.judge_all(TensorRows(x), torch.arange(120), named)
-    assert abs((likeness < 0).mean() - 0.5) < 0.15
-    by_all, _ = fitted.judge(fitted.features.read(TensorRows(x), torch.arange(120)), named)  # type: ignore[arg-type]
+    disagreement, _ = fitted.score_all(TensorRows(x), torch.arange(120), named)
+    assert abs((disagreement < 0).mean() - 0.5) < 0.15
+    by_all, _ = fitted.score(fitted.features.read(TensorRows(x), torch.arange(120)), named)  # type: ignore[arg-type]
     assert (by_all < 0).mean() > 0.9
 
 
@@ -103,7 +103,7 @@ def test_without_features_the_confidence_ranks() -> None:
     found = us.audit(gold, us.Pool(tokens[300:], us.Hard(label[300:], sure[300:]))).suspects
     assert found is not None and not found.by_features and found.top[0].suggestion is None
     assert found.top[0].confidence is not None and found.top[0].confidence < 0.7
-    assert roc_auc_score((truth != label)[300:], found.chance) > 0.6
+    assert roc_auc_score((truth != label)[300:], found.probability) > 0.6
 
 
 def test_wide_thin_features_stay_sparse() -> None:
@@ -113,14 +113,14 @@ def test_wide_thin_features_stay_sparse() -> None:
     # Thirty words a row, most of them of its class.
     for row, kind in enumerate(truth):
         x[row, rng.integers(0, 1000, 30) + 1000 * (rng.random(30) < (0.7 if kind else 0.3))] = 0.2
-    fitted = Features.fit(TensorRows(torch.from_numpy(x)), torch.arange(900))
+    fitted = FeatureReader.fit(TensorRows(torch.from_numpy(x)), torch.arange(900))
     assert fitted is not None and fitted.thin
     label = np.where(rng.random(900) < 0.1, 1 - truth, truth)
     found = us.audit(us.Gold(x[:300], truth[:300], teacher=label[:300]), us.Pool(x[300:], label[300:])).suspects
-    assert found is not None and roc_auc_score((truth != label)[300:], found.chance) > 0.9
+    assert found is not None and roc_auc_score((truth != label)[300:], found.probability) > 0.9
 
 
-def test_features_that_cannot_be_used_are_told() -> None:
+def test_nan_features_are_an_error_with_their_row() -> None:
     x, label, _ = digits(0.1)
     mapped = x[GOLD:].copy()
     pool = us.Pool(mapped, label[GOLD:])

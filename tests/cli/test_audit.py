@@ -1,4 +1,4 @@
-"""understudy audit: files in, words and a page out."""
+"""understudy audit: files in, sentences and a page out."""
 
 import csv
 import json
@@ -38,9 +38,9 @@ def call(line: str, code: int = 0) -> Any:
 
 def test_words_page_and_json(folder: Path) -> None:
     said = call("audit --gold gold.csv --pool pool.csv --out audit.html").output
-    assert "About 10.0%" in said and "pos→neg" in said and "Audit: audit.html" in said
+    assert "10.0% (95% CI" in said and "pos→neg" in said and "Audit: audit.html" in said
     assert max(map(len, said.splitlines())) <= 100
-    assert "<title>How good are these labels?" in (folder / "audit.html").read_text(encoding="utf-8")
+    assert "<title>Label quality" in (folder / "audit.html").read_text(encoding="utf-8")
     call("audit --gold gold.csv --pool pool.csv --out audit.json --rows-wrong 5")
     stored = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     assert stored["class_names"] == ["neg", "pos"]

@@ -53,7 +53,7 @@ def test_a_run_is_one_line_of_text(run: us.Run, tmp_path: Any) -> None:
 def test_a_reliability_is_the_curve_of_the_report(run: us.Run) -> None:
     (trust,) = run.fits.values()
     html = shown(trust)
-    assert "Trust in the teacher" in html and f"{float(trust.gold_right.mean()):.1%}" in html and "<svg" in html
+    assert "Reliability of the teacher" in html and f"{float(trust.gold_right.mean()):.1%}" in html and "<svg" in html
 
 
 def test_an_audit_and_a_comparison_are_their_pages() -> None:
@@ -63,7 +63,7 @@ def test_an_audit_and_a_comparison_are_their_pages() -> None:
     assert all(sentence.split()[0] in html for sentence in audit.verdict) and html.count("<svg") >= 2
     compared = us.compare(student, gold, pool, ["slam"], seeds=2, workers=1, **FAST)
     html = shown(compared)
-    assert "Which method to take" in html and "slam" in html and html.count("<svg") >= 2
+    assert "Recommended method" in html and "slam" in html and html.count("<svg") >= 2
 
 
 class Display:

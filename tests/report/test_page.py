@@ -122,7 +122,7 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     assert "40 gold rows and 40 pool rows" in text and "<pool>.npz" in text
     assert f"test rows, last epoch (3) {100 * run.history[-1]['test_accuracy']:.1f}%" in text
     assert f"chosen epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
-    expected = {"soft": "margin: the teacher", "hard": "class the teacher named", "confidence": "the confidence the"}
+    expected = {"soft": "margin: the teacher", "hard": "class predicted by", "confidence": "the teacher's confidence"}
     assert expected[kind] in text
     assert ("cat" in text and "a very long name of som…" in text) == (kind == "hard")
 
@@ -136,7 +136,7 @@ def test_the_page_shows_the_trust_that_was_used(tmp_path: Path) -> None:
     )
     write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool)
     _, text = read(tmp_path / "r.html")
-    assert "certainty: minus the entropy" in text and "kept above 0.6" in text
+    assert "negative entropy" in text and "kept above 0.6" in text
 
 
 def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_the_curve_shown_is_the_one_that_was_used(covariate: str, estimator: str
     torch.testing.assert_close(trust.pool_confidence, trust.confidence)
     if covariate == "entropy":
         torch.testing.assert_close(trust.confidence, -entropy(probs))
-    assert ("certainty" in reliability_figure(trust)) == (covariate == "entropy")
+    assert ("negative entropy" in reliability_figure(trust)) == (covariate == "entropy")
 
 
 def test_a_runs_page_shows_the_curve_its_training_used(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_runs_page_shows_the_curve_its_training_used(tmp_path: Path) -> None:
     used = measure_teacher(gold, pool, reliability=run.fits["slam"])
     assert used is not None and used.estimate.covariate == "entropy"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "shown against its certainty" in page and reliability_figure(used) in page
+    assert "shown against its negative entropy" in page and reliability_figure(used) in page
 
 
 def test_steps_are_drawn_where_the_curve_has_them() -> None:

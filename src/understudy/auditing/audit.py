@@ -1,31 +1,126 @@
-"""How good are these labels? Asked before any training, answered from the gold rows the teacher has labelled too.
+"""The quality of a pool's labels before any training, measured on the gold rows that the teacher labelled too.
 
-found = us.audit(gold, pool, class_names=["neg", "pos"])
-found.noise.pool                    # Share(estimate=0.062, low=0.034, high=0.104, …)
-found.verdict, found.expectations   # in words
+audit = us.audit(gold, pool, class_names=["neg", "pos"])
+audit.noise.pool                      # Share(estimate=0.062, low=0.034, high=0.104, …)
+audit.verdict, audit.expectations     # as sentences, and the outlook of each method
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from understudy.arguments import checked_plainly
-from understudy.auditing.measures import accuracy_of, calibration_of, confusion_of, pool_noise
-from understudy.auditing.record import Floats, Record, read_record
-from understudy.auditing.result import Audit, Curve, GoldSize
-from understudy.auditing.sources import sources_of
-from understudy.auditing.suspects import find_suspects
-from understudy.auditing.words import expectations_of, verdict_of, warnings_of
+from understudy.auditing.measures import (
+    Accuracy,
+    Calibration,
+    Confusion,
+    Noise,
+    accuracy_of,
+    calibration_of,
+    confusion_of,
+    pool_noise,
+)
+from understudy.auditing.sources import AuditedSources, audit_sources
+from understudy.auditing.suspects import Suspects, find_suspects
+from understudy.auditing.teacher_labels import AuditData, Floats, audit_data
 from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import check_meeting, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
-from understudy.labels.evidence import class_shift, enough_estimates
+from understudy.labels.evidence import ClassShift, class_shift, enough_estimates
 from understudy.labels.reliability import Reliability
-from understudy.maths.proportions import area
+from understudy.maths.proportions import Share, area
+from understudy.store.notebook import Shown, from_report
+
+
+@dataclass(frozen=True)
+class AccuracyCurve:
+    """Estimated accuracy against the teacher's confidence, with its 95% band, at the confidences of the gold rows."""
+
+    confidence: Floats
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    gold_confidence: Floats
+    """Of every gold row, and whether its label is wrong."""
+    wrong: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GoldSize:
+    """Whether gold is large enough for these estimates."""
+
+    rows: int
+    wanted: int
+    """The fewest rows for a stable estimate."""
+    half_width: float
+    """Of the noise's 95% interval."""
+    target: float
+    more: int
+    """About how many more rows bring it to ± ``target``."""
+
+    @property
+    def enough(self) -> bool:
+        return self.rows >= self.wanted
+
+
+@dataclass(frozen=True)
+class Audit(Shown):
+    """Everything that was measured."""
+
+    class_names: list[str]
+    form: str
+    gold_rows: int
+    """Rows that measure the teacher."""
+    pool_rows: int | None
+    """With a label."""
+    unlabelled: int
+    accuracy: Accuracy
+    noise: Noise
+    confusion: Confusion
+    calibration: Calibration | None
+    confidence_auc: Share | None
+    """ROC-AUC of the teacher's confidence for its correct labels; None without a confidence."""
+    curve: AccuracyCurve | None
+    shift: ClassShift | None
+    size: GoldSize
+    suspects: Suspects | None
+    sources: AuditedSources | None = None
+    """Each annotator or rule, where the labels are votes of several."""
+    same_vote_model: bool = True
+    """Whether the votes on gold and pool are weighted by the same model."""
+
+    @property
+    def verdict(self) -> list[str]:
+        """The findings as sentences, the most important first."""
+        return list(from_report("audit_text").verdict(self))
+
+    @property
+    def expectations(self) -> list[Any]:
+        """``(method, outlook, reason)``: whether each method is expected to beat vanilla."""
+        return list(from_report("audit_text").expectations(self))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the findings doubtful, as sentences."""
+        return list(from_report("audit_text").audit_warnings(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; without the curve and the probability of every single pool row."""
+        values = asdict(self) | {"verdict": self.verdict, "warnings": self.warnings}
+        values["expectations"] = [each._asdict() for each in self.expectations]
+        values.pop("curve")
+        if values["suspects"] is not None:
+            values["suspects"].pop("probability")
+        # JSON has no NaN: what is unknown is null.
+        text = json.dumps(values, default=np.ndarray.tolist)
+        plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
+        return plain
 
 
 @checked_plainly
@@ -35,67 +130,67 @@ def audit(
     *,
     class_names: Sequence[Any] | None = None,
     rows_wrong: int = 20,
-    flows: int = 8,
+    confusions: int = 8,
     target: float = 0.02,
     seed: int = 0,
 ) -> Audit:
-    """Measure the teacher on gold, and say what that means for the pool.
+    """Measure the teacher on gold, and estimate from it the quality of the pool's labels.
 
-    ``rows_wrong``: how many suspect pool rows to list (0: do not look at the features at all). ``flows``: how many
-    confusions. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
+    ``rows_wrong``: how many suspect pool rows to list (0: features are not used at all). ``confusions``: how many pairs
+    of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
-    check_numbers(rows_wrong, flows, target)
+    check_audit_options(rows_wrong, confusions, target)
     if not isinstance(pool, Pool | None):
         raise UnderstudyError(f"audit(pool=<{type(pool).__name__}>) must be a us.Pool, or None")
     check_meeting(gold, pool, "gold", "the pool")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_names(*(part.class_order if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
-    record = read_record(gold, pool, class_names or (named.names if named else None))
-    return measured(record, gold, pool, rows_wrong=rows_wrong, flows=flows, target=target, seed=seed)
+    data = audit_data(gold, pool, class_names or (named.names if named else None))
+    return audit_labels(data, gold, pool, rows_wrong=rows_wrong, confusions=confusions, target=target, seed=seed)
 
 
-def check_numbers(rows_wrong: int, flows: int, target: float) -> None:
-    if rows_wrong < 0 or flows < 0 or not 0 < target < 1:
-        raise UnderstudyError(f"audit(rows_wrong={rows_wrong}, flows={flows}, target={target}): counts, and a share")
+def check_audit_options(rows_wrong: int, confusions: int, target: float) -> None:
+    if rows_wrong < 0 or confusions < 0 or not 0 < target < 1:
+        raise UnderstudyError(
+            f"audit(rows_wrong={rows_wrong}, confusions={confusions}, target={target}): counts, and a share"
+        )
 
 
-def measured(
-    record: Record, gold: Gold, pool: Pool | None, *, rows_wrong: int, flows: int, target: float, seed: int
+def audit_labels(
+    data: AuditData, gold: Gold, pool: Pool | None, *, rows_wrong: int, confusions: int, target: float, seed: int
 ) -> Audit:
-    """The audit of what was read, wherever the pool lies; ``pool``: where its rows are to be looked at too."""
-    noise, strata = pool_noise(record)
+    """The audit of labels that were read already; ``pool``: where suspect rows are to be found too."""
+    noise, strata = pool_noise(data)
+    confidence, rows, on_pool = data.gold.confidence, len(data.truth), data.pool
     trust = None
-    if len(record.truth) >= 2:
-        trust = Reliability.fit(record.gold.labels, torch.from_numpy(record.truth), 0.0, classes=record.classes)
+    if rows >= 2:
+        trust = Reliability.fit(data.gold.labels, torch.from_numpy(data.truth), 0.0, classes=data.classes)
     suspects = None
     if pool is not None and rows_wrong and trust is not None:
-        suspects = find_suspects(gold, pool, record, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
-    confident, rows = record.gold.confidence, len(record.truth)
-    wanted = enough_estimates(record.gold.labels, record.classes)
-    found = Audit(
-        class_names=record.names,
-        form=record.form,
+        suspects = find_suspects(gold, pool, data, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
+    wanted = enough_estimates(data.gold.labels, data.classes)
+    return Audit(
+        class_names=data.names,
+        form=data.form,
         gold_rows=rows,
-        pool_rows=None if record.pool is None else len(record.pool),
-        unlabelled=record.unlabelled,
-        accuracy=accuracy_of(record),
+        pool_rows=None if on_pool is None else len(on_pool),
+        unlabelled=data.unlabelled,
+        accuracy=accuracy_of(data),
         noise=noise,
-        confusion=confusion_of(record, strata, most=flows),
-        calibration=calibration_of(record, seed=seed),
-        telling=None if confident is None else area(-confident, record.wrong),
-        curve=None if trust is None or confident is None else _curve(record, confident, trust, seed),
-        shift=None if record.pool is None else class_shift(record.gold.labels, record.pool.labels, record.classes),
+        confusion=confusion_of(data, strata, most=confusions),
+        calibration=calibration_of(data, seed=seed),
+        confidence_auc=None if confidence is None else area(-confidence, data.wrong),
+        curve=None if trust is None or confidence is None else _curve(data, confidence, trust, seed),
+        shift=None if on_pool is None else class_shift(data.gold.labels, on_pool.labels, data.classes),
         size=GoldSize(rows, wanted, noise.pool.width / 2, target, noise.pool.more_rows_for(target, rows)),
         suspects=suspects,
-        sources=sources_of(record, pool),
+        sources=audit_sources(data, pool),
+        same_vote_model=on_pool is None or data.gold.labels.weighed_like(on_pool.labels),
     )
-    found = replace(found, warnings=warnings_of(found, record))
-    expected = expectations_of(found, record)
-    return replace(found, expectations=expected, verdict=verdict_of(found))
 
 
-def _curve(record: Record, confidence: Floats, trust: Reliability, seed: int) -> Curve:
+def _curve(data: AuditData, confidence: Floats, trust: Reliability, seed: int) -> AccuracyCurve:
     _, rows = np.unique(confidence, return_index=True)
-    asked = record.gold.labels.take(torch.from_numpy(rows))
-    bands, alpha = trust.bands(asked, seed=seed), trust.alpha(asked).numpy()
-    return Curve(confidence[rows], alpha, bands.lower.numpy(), bands.upper.numpy(), confidence, record.wrong)
+    labels = data.gold.labels.take(torch.from_numpy(rows))
+    bands, alpha = trust.bands(labels, seed=seed), trust.alpha(labels).numpy()
+    return AccuracyCurve(confidence[rows], alpha, bands.lower.numpy(), bands.upper.numpy(), confidence, data.wrong)

@@ -1,23 +1,21 @@
-"""What gold tells of the teacher: how noisy its labels of the pool are, how often and in which way it is wrong, and
-whether its confidence means something.
+"""The teacher measured on gold: how many labels of the pool are wrong, which classes it confuses, and whether its
+confidence is calibrated.
 
-*Noise*: the gold error, weighed to the pool's mix of the teacher's answers.
-Gold need not hold the teacher's answers in the pool's mix. Rows of gold and pool are therefore sorted into *strata*:
-the same class named by the teacher and, where it gave a confidence, a similar one. Within a stratum the teacher is
-taken to be wrong as often on the pool as on gold; the strata are then weighed as the pool has them. A stratum has at
-least ``FEWEST`` gold rows: confidence is cut at gold quantiles into up to ``MOST_BINS`` parts of about ``PER_BIN``
-rows, and classes with too few gold rows share one stratum.
+*Noise*: the error rate on gold, post-stratified to the pool.
+Gold need not hold the teacher's labels in the pool's proportions. Rows of gold and pool are therefore sorted into
+*strata*: the same class predicted by the teacher and, where it gave a confidence, a similar one. Within a stratum the
+error rate is taken to be the same on the pool as on gold; the strata are then weighted as the pool has them. A stratum
+has at least ``FEWEST`` gold rows: confidence is cut at gold quantiles into up to ``MOST_BINS`` bins of about
+``PER_BIN`` rows, and classes with too few gold rows share one stratum.
 
-*Accuracy and confusion*: how often the teacher is right (overall, by the class it named, by the true class, within its
-first k), and which mistakes it makes: the largest flows between classes, what they mean for the pool, and their lean.
-A flow truth→named is its mistakes on rows of class ``truth`` that it called ``named``. Its rate is taken among the rows
-named so, since that is what a pool shows, and weighed to the pool's confidences. A pair of classes *leans* where one
-direction holds more mistakes than the other than chance explains: the exact McNemar test (a fair coin decided each
-mistake's direction), corrected for the number of pairs by Holm's rule.
+*Accuracy and confusion*: accuracy, precision, recall and top-k accuracy, the most frequent confusions, how many pool
+rows they affect, and their asymmetry. The rate of a confusion truth→predicted is taken among the rows predicted so,
+since that is what a pool shows, and weighted by the pool's confidences. A pair of classes is *asymmetric* where one
+direction has more errors than chance explains: the exact McNemar test, Holm-corrected for the number of pairs.
 
-*Calibration*: do its probabilities mean what they say? The calibration error (ECE, equal bins) is never 0 on few rows,
-however calibrated the teacher. So the audit also draws what a calibrated teacher would show on these very rows: each is
-right with exactly the probability given.
+*Calibration*: the expected calibration error (ECE, equal bins) is never 0 on few rows, however calibrated the teacher.
+So the audit also draws what a calibrated teacher would show on these very rows, each correct with exactly the
+probability given.
 """
 
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from understudy.auditing.record import Answers, Floats, Ints, Record
+from understudy.auditing.teacher_labels import AuditData, Floats, Ints, TeacherLabels
 from understudy.comparison.interval import Interval
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
@@ -38,13 +36,13 @@ FEWEST, PER_BIN, MOST_BINS = 5, 15, 4
 
 @dataclass(frozen=True)
 class Noise:
-    plain: Share
-    """The teacher's error on the gold rows as they are."""
+    gold: Share
+    """The teacher's error rate on gold."""
     pool: Share
-    """Its error on the pool: gold in the pool's mix. Without a pool the same as ``plain``."""
+    """Its error rate on the pool, post-stratified; without a pool the same as ``gold``."""
     strata: int
     uncovered: float
-    """Share of the pool in classes of which gold has too few rows; measured together with others."""
+    """Share of the pool in classes with too few gold rows for a stratum of their own."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Strata:
     pool: Ints
     count: int
     rare: list[int]
-    """Classes with fewer than FEWEST gold rows that the teacher named so."""
+    """Classes with fewer than FEWEST gold rows predicted so."""
 
     def tally(self, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
         """Hits and rows of gold, and the pool's share, per stratum."""
@@ -62,34 +60,35 @@ class Strata:
         return hits, rows, pool / max(len(self.pool), 1)
 
 
-def pool_noise(record: Record) -> tuple[Noise, Strata | None]:
-    plain = exact(int(record.wrong.sum()), len(record.truth))
-    if record.pool is None:
-        return Noise(plain, plain, 1, 0.0), None
-    strata = strata_of(record)
-    hits, rows, weights = strata.tally(record.wrong)
-    rare = float(sum((record.pool.named == label).mean() for label in strata.rare))
-    pool = stratified(hits, rows, weights, population=len(record.pool))
-    return Noise(plain, pool, int((weights > 0).sum()), rare), strata
+def pool_noise(data: AuditData) -> tuple[Noise, Strata | None]:
+    """The share of wrong labels on gold and on the pool, and the strata it was estimated in."""
+    on_gold = exact(int(data.wrong.sum()), len(data.truth))
+    if data.pool is None:
+        return Noise(on_gold, on_gold, 1, 0.0), None
+    strata = strata_of(data)
+    hits, rows, weights = strata.tally(data.wrong)
+    rare = float(sum((data.pool.predicted == label).mean() for label in strata.rare))
+    pool = stratified(hits, rows, weights, population=len(data.pool))
+    return Noise(on_gold, pool, int((weights > 0).sum()), rare), strata
 
 
-def strata_of(record: Record) -> Strata:
-    """``record.pool`` must be there."""
-    assert record.pool is not None
-    classes = record.classes
-    counts = np.bincount(record.gold.named, minlength=classes)
+def strata_of(data: AuditData) -> Strata:
+    """The strata of the gold rows and of the pool, which must be there."""
+    assert data.pool is not None
+    classes = data.classes
+    counts = np.bincount(data.gold.predicted, minlength=classes)
     rare = counts < FEWEST
     # Row j of a class holds the confidences at which its next bins begin; infinity where it has no more.
     edges = np.full((classes, MOST_BINS - 1), np.inf)
-    if record.gold.confidence is not None and record.pool.confidence is not None:
+    if data.gold.confidence is not None and data.pool.confidence is not None:
         for label in np.flatnonzero(~rare):
-            cuts = _cuts(record.gold.confidence[record.gold.named == label])
+            cuts = _cuts(data.gold.confidence[data.gold.predicted == label])
             edges[label, : len(cuts)] = cuts
     bins = np.where(rare, 0, 1 + np.isfinite(edges).sum(1))
     first = bins.cumsum() - bins
     rest = int(bins.sum())
     first[rare] = rest
-    gold, pool = (_stratum(answers, first, edges) for answers in (record.gold, record.pool))
+    gold, pool = (_stratum(labels, first, edges) for labels in (data.gold, data.pool))
     few = 0 < counts[rare].sum() < FEWEST or (counts[rare].sum() == 0 and (pool == rest).any())
     if few and rest:
         # Too few even together: they join the stratum that has fewest gold rows itself.
@@ -111,30 +110,30 @@ def _cuts(confidence: Floats) -> list[float]:
     return cuts
 
 
-def _stratum(answers: Answers, first: Ints, edges: Floats) -> Ints:
-    stratum = first[answers.named]
-    if answers.confidence is not None:
+def _stratum(labels: TeacherLabels, first: Ints, edges: Floats) -> Ints:
+    stratum = first[labels.predicted]
+    if labels.confidence is not None:
         for column in edges.T:
             if np.isfinite(column).any():
-                stratum = stratum + (answers.confidence >= column[answers.named])
+                stratum = stratum + (labels.confidence >= column[labels.predicted])
     return stratum
 
 
 DEEPEST = 5
-SURE = 0.05
+SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
 class ClassAccuracy:
     name: str
     precision: Share
-    """P(truth is this class | the teacher says so), over the gold rows where it does."""
     recall: Share
-    """P(the teacher says so | truth is this class), over the gold rows of this class."""
-    gold_named: int
-    gold_true: int
+    predicted: int
+    """Gold rows that the teacher labelled with this class."""
+    actual: int
+    """Gold rows of this class."""
     pool_share: float | None
-    """How much of the pool the teacher calls this class."""
+    """Share of the pool that the teacher labelled with this class."""
 
 
 @dataclass(frozen=True)
@@ -142,42 +141,42 @@ class Accuracy:
     overall: Share
     macro_precision: Share
     macro_recall: Share
-    """Means over the classes that occur, each counting the same."""
+    """Means over the classes that occur."""
     per_class: list[ClassAccuracy]
     top_k: list[Share]
-    """The truth is among the teacher's first 1, 2, … classes; empty where it does not rank them."""
+    """Top-1, top-2, … accuracy; empty where the teacher does not rank the classes."""
 
 
 @dataclass(frozen=True)
-class Flow:
+class ConfusedPair:
     truth: int
-    named: int
+    predicted: int
     gold_rows: int
-    share: Share
-    """P(truth | named): of the rows the teacher named so."""
+    rate: Share
+    """P(truth | predicted)."""
     pool_rows: int | None
-    """How many rows of the pool the teacher named so."""
+    """Pool rows with this predicted class."""
 
     @property
     def size(self) -> float:
-        """Rows of the pool, or of gold where there is none."""
-        return self.gold_rows if self.pool_wrong is None else self.pool_wrong[0]
+        """Affected rows of the pool, or of gold where there is none."""
+        return self.gold_rows if self.pool_wrong is None else self.pool_wrong.estimate
 
     @property
-    def pool_wrong(self) -> tuple[float, float, float] | None:
-        """Estimated pool rows in this flow: about, at least, at most."""
+    def pool_wrong(self) -> Share | None:
+        """Estimated pool rows with this confusion, with the 95% interval."""
         if self.pool_rows is None:
             return None
-        share = self.share
-        return self.pool_rows * share.estimate, self.pool_rows * share.low, self.pool_rows * share.high
+        rate, rows = self.rate, self.pool_rows
+        return Share(rows * rate.estimate, rows * rate.low, rows * rate.high, rate.rows)
 
 
 @dataclass(frozen=True)
-class Lean:
-    """Mistakes between two classes; ``truth``→``named`` is the direction that holds more."""
+class Asymmetry:
+    """Errors between two classes; ``truth``→``predicted`` is the more frequent direction."""
 
     truth: int
-    named: int
+    predicted: int
     more: int
     less: int
     p_value: float
@@ -187,37 +186,38 @@ class Lean:
         return exact(self.more, self.more + self.less)
 
     @property
-    def sure(self) -> bool:
-        return self.p_value < SURE
+    def significant(self) -> bool:
+        return self.p_value < SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Confusion:
     matrix: Ints
-    """Gold rows, ``[truth, named]``."""
-    flows: list[Flow]
-    """The largest first."""
-    leans: list[Lean]
-    """Every pair with mistakes, the surest first."""
+    """Gold rows, ``[truth, predicted]``."""
+    pairs: list[ConfusedPair]
+    """The most frequent first."""
+    asymmetries: list[Asymmetry]
+    """Every pair with errors, the smallest p-value first."""
 
 
-def accuracy_of(record: Record) -> Accuracy:
-    classes, right = record.classes, ~record.wrong
-    named, true = (np.bincount(values, minlength=classes) for values in (record.gold.named, record.truth))
-    correct = np.bincount(record.truth[right], minlength=classes)
+def accuracy_of(data: AuditData) -> Accuracy:
+    """The teacher's accuracy on gold, overall and by class."""
+    classes, right = data.classes, ~data.wrong
+    predicted, actual = (np.bincount(values, minlength=classes) for values in (data.gold.predicted, data.truth))
+    correct = np.bincount(data.truth[right], minlength=classes)
     shares: list[Any] = [None] * classes
-    if record.pool is not None:
-        shares = (np.bincount(record.pool.named, minlength=classes) / len(record.pool)).tolist()
-    counts = zip(record.names, correct.tolist(), named.tolist(), true.tolist(), shares, strict=True)
+    if data.pool is not None:
+        shares = (np.bincount(data.pool.predicted, minlength=classes) / len(data.pool)).tolist()
+    counts = zip(data.names, correct.tolist(), predicted.tolist(), actual.tolist(), shares, strict=True)
     return Accuracy(
         overall=exact(int(right.sum()), len(right)),
-        macro_precision=_macro(correct, named),
-        macro_recall=_macro(correct, true),
+        macro_precision=_macro(correct, predicted),
+        macro_recall=_macro(correct, actual),
         per_class=[
-            ClassAccuracy(name, exact(right, says), exact(right, is_so), says, is_so, pool_share)
-            for name, right, says, is_so, pool_share in counts
+            ClassAccuracy(name, exact(hits, called), exact(hits, rows), called, rows, pool_share)
+            for name, hits, called, rows, pool_share in counts
         ],
-        top_k=_coverage(record),
+        top_k=_top_k(data),
     )
 
 
@@ -227,55 +227,53 @@ def _macro(correct: Ints, rows: Ints) -> Share:
     return stratified(correct[occurs], rows[occurs], np.full(int(occurs.sum()), 1 / int(occurs.sum())))
 
 
-def _coverage(record: Record) -> list[Share]:
-    if not record.gold.labels.ranks:
+def _top_k(data: AuditData) -> list[Share]:
+    if not data.gold.labels.ranks:
         return []
-    ranking = record.gold.labels.ranking()
-    positions = ranking.positions(from_numpy(record.truth)).numpy()
+    ranking = data.gold.labels.ranking()
+    positions = ranking.positions(from_numpy(data.truth)).numpy()
     deepest = min(ranking.listed, ranking.classes - 1, DEEPEST)
     return [exact(int((positions < k).sum()), len(positions)) for k in range(1, deepest + 1)]
 
 
-def confusion_of(record: Record, strata: Strata | None, *, most: int) -> Confusion:
-    classes = record.classes
-    cells = np.bincount(record.truth * classes + record.gold.named, minlength=classes * classes)
+def confusion_of(data: AuditData, strata: Strata | None, *, most: int) -> Confusion:
+    """The confusion matrix on gold, its ``most`` frequent errors on the pool, and their asymmetries."""
+    classes = data.classes
+    cells = np.bincount(data.truth * classes + data.gold.predicted, minlength=classes * classes)
     matrix = cells.reshape(classes, classes)
-    pool = None if record.pool is None else np.bincount(record.pool.named, minlength=classes)
-    # By what each flow holds of the pool (of gold, without one): the rate among rows named so, times those rows.
+    pool = None if data.pool is None else np.bincount(data.pool.predicted, minlength=classes)
+    # Affected rows of the pool (of gold, without one): the rate among rows predicted so, times those rows.
     sizes = (matrix / np.maximum(matrix.sum(0), 1)) * (matrix.sum(0) if pool is None else pool)
     np.fill_diagonal(sizes, 0)
     largest = np.argsort(-sizes, axis=None, kind="stable")[:most]
-    pairs = [divmod(int(cell), classes) for cell in largest if sizes.flat[cell] > 0]
-    flows = [
-        Flow(truth, named, int(matrix[truth, named]), _rate(record, strata, truth, named), pool_rows)
-        for truth, named in pairs
-        for pool_rows in [None if pool is None else int(pool[named])]
-    ]
-    return Confusion(matrix, sorted(flows, key=lambda flow: -flow.size), _leans(matrix))
+    pairs = []
+    for truth, predicted in (divmod(int(cell), classes) for cell in largest if sizes.flat[cell] > 0):
+        rate, rows = _rate(data, strata, truth, predicted), int(matrix[truth, predicted])
+        pairs.append(ConfusedPair(truth, predicted, rows, rate, None if pool is None else int(pool[predicted])))
+    return Confusion(matrix, sorted(pairs, key=lambda pair: -pair.size), _asymmetries(matrix))
 
 
-def _rate(record: Record, strata: Strata | None, truth: int, named: int) -> Share:
-    mine = record.gold.named == named
-    hit = record.truth[mine] == truth
-    if strata is None or named in strata.rare or record.pool is None:
-        return exact(int(hit.sum()), len(hit))
-    # Only this class's strata: the same confidences, weighed as the pool has them.
-    theirs = strata.pool[record.pool.named == named]
-    if not len(theirs):
-        return exact(int(hit.sum()), len(hit))
-    within = Strata(strata.gold[mine], theirs, strata.count, [])
-    return stratified(*within.tally(hit), population=len(theirs))
+def _rate(data: AuditData, strata: Strata | None, truth: int, predicted: int) -> Share:
+    mine = data.gold.predicted == predicted
+    hit = data.truth[mine] == truth
+    if strata is not None and data.pool is not None and predicted not in strata.rare:
+        # Only this class's strata: the same confidences, weighted as the pool has them.
+        theirs = strata.pool[data.pool.predicted == predicted]
+        if len(theirs):
+            within = Strata(strata.gold[mine], theirs, strata.count, [])
+            return stratified(*within.tally(hit), population=len(theirs))
+    return exact(int(hit.sum()), len(hit))
 
 
-def _leans(matrix: Ints) -> list[Lean]:
+def _asymmetries(matrix: Ints) -> list[Asymmetry]:
     pairs = []
     for one, other in np.argwhere(np.triu(matrix + matrix.T, 1)):
         there, back = int(matrix[one, other]), int(matrix[other, one])
         pair = (int(one), int(other)) if there >= back else (int(other), int(one))
         pairs.append((*pair, max(there, back), min(there, back), two_sided(there, there + back)))
     corrected = holm([p_value for *_, p_value in pairs])
-    leans = [Lean(*pair[:4], p_value=float(p)) for pair, p in zip(pairs, corrected, strict=True)]
-    return sorted(leans, key=lambda lean: (lean.p_value, -lean.more))
+    found = [Asymmetry(*pair[:4], p_value=float(p)) for pair, p in zip(pairs, corrected, strict=True)]
+    return sorted(found, key=lambda pair: (pair.p_value, -pair.more))
 
 
 DRAWS = 1000
@@ -286,36 +284,36 @@ class Calibration:
     error: float
     """Expected calibration error."""
     expected: float
-    """What a calibrated teacher would show on as many rows: the median of the draws."""
+    """Of a calibrated teacher on as many rows: the median of the draws."""
     p_value: float
-    """The share of calibrated teachers that would show as much."""
+    """The share of calibrated teachers with an error as large."""
     gap: float
     low: float
     high: float
-    """Mean probability minus accuracy, with its 95% interval: above 0 the teacher is too sure of itself."""
+    """Mean probability minus accuracy, with its 95% interval: above 0 the teacher is overconfident."""
 
     @property
-    def off(self) -> bool:
-        return self.p_value < SURE
+    def miscalibrated(self) -> bool:
+        return self.p_value < SIGNIFICANT
 
 
-def calibration_of(record: Record, *, seed: int = 0) -> Calibration | None:
-    """None where the labels come without probabilities."""
-    sure = _probabilities(record)
-    if sure is None or len(sure) < 2:
+def calibration_of(data: AuditData, *, seed: int = 0) -> Calibration | None:
+    """The calibration of the teacher's probabilities; None where the labels have none."""
+    probs = _top_probabilities(data)
+    if probs is None or len(probs) < 2:
         return None
-    right = torch.from_numpy(~record.wrong).double()
-    error = calibration_error(sure, right)
+    correct = torch.from_numpy(~data.wrong).double()
+    error = calibration_error(probs, correct)
     rng = np.random.default_rng(seed)
-    draws = np.array([calibration_error(sure, torch.from_numpy(rng.random(len(sure))) < sure) for _ in range(DRAWS)])
-    gap = Interval.of((sure - right).tolist())
+    draws = np.array([calibration_error(probs, torch.from_numpy(rng.random(len(probs))) < probs) for _ in range(DRAWS)])
+    gap = Interval.of((probs - correct).tolist())
     p_value = float((1 + (draws >= error).sum()) / (1 + DRAWS))
     return Calibration(error, float(np.median(draws)), p_value, gap.mean, gap.low, gap.high)
 
 
-def _probabilities(record: Record) -> Tensor | None:
-    """The chance the teacher gave its own answer, where it is one."""
-    labels = record.gold.labels
+def _top_probabilities(data: AuditData) -> Tensor | None:
+    """The probability of the predicted class, where the labels have one."""
+    labels = data.gold.labels
     if labels.ranks:
         return labels.ranking().leading(0, len(labels), 1).probs[:, 0]
     given = labels.confidence("margin")

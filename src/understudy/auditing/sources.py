@@ -1,24 +1,22 @@
-"""Each annotator or rule by itself, where the labels are votes: how often it is right, how much it covers, how often
-others contradict it, and what it adds.
+"""Each annotator or rule by itself, where the labels are votes: accuracy, coverage, conflicts, and marginal gain.
 
-*Adds* is the log-loss that gold rows lose by it: the votes are weighed as ``us.Votes(by="gold")`` would, every row by
-sources counted on other rows, with this source and without it. A copy of another source adds nothing, however good it
-is; below 0 the labels are better without it. The interval is the paired t-interval over gold rows, the p-value that of
-the same test, corrected for the number of sources by Holm's rule.
+The *gain* of a source is the log-loss on gold that it saves: the votes are weighted as ``us.Votes(by="gold")`` would,
+cross-fitted, with this source and without it. A copy of another source has a gain of 0, however good it is; below 0 the
+labels are better without it. The interval is the paired t-interval over gold rows, the p-value that of the same test,
+corrected for the number of sources by Holm's rule.
 
-    found = us.audit(gold, pool)
-    [(one.name, one.accuracy, one.adds.mean) for one in found.sources.each]
+    audit = us.audit(gold, pool)
+    [(source.name, source.accuracy, source.gain.mean) for source in audit.sources.each]
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy.special import stdtr
 from torch import Tensor
 
-from understudy.auditing.measures import SURE
-from understudy.auditing.record import Record
+from understudy.auditing.measures import SIGNIFICANT
+from understudy.auditing.teacher_labels import AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes
@@ -27,77 +25,98 @@ from understudy.maths.source_confusion import without_each
 
 
 @dataclass(frozen=True)
-class Source:
+class AuditedSource:
     name: str
     accuracy: Share
-    """Of the gold rows it votes on."""
+    """On the gold rows it votes on."""
     coverage: float
-    """Of all pool rows (of gold rows, without a pool), those it votes on."""
+    """Share of the pool (of gold, without a pool) that it votes on."""
     overlap: float
-    """Of those it votes on, where another votes too; 0 where it never votes."""
+    """Of those rows, the share on which another source votes too; 0 where it never votes."""
     conflict: float
-    """Of those, where another votes otherwise."""
-    adds: Interval
+    """Of those rows, the share on which another source votes for another class."""
+    gain: Interval
     """Log-loss of a gold row (nats) without it minus with it."""
-    rights: int
-    """Gold rows that are right because of it, less those that are wrong because of it."""
-
+    net_correct: int
+    """Gold rows that are right because of it, minus those that are wrong because of it."""
     p_value: float
-    """That it adds nothing, corrected for the number of sources."""
+    """Of a gain of 0, corrected for the number of sources."""
 
     @property
     def harms(self) -> bool:
-        """Whether the labels are surely better without it."""
-        return self.adds.mean < 0 and self.p_value < SURE
+        """Whether the labels are significantly better without it."""
+        return self.gain.mean < 0 and self.p_value < SIGNIFICANT
+
+
+@dataclass(frozen=True)
+class VoteModel:
+    """Votes combined otherwise than by majority, on gold."""
+
+    by: str
+    better: int
+    """Rows that only this model has right."""
+    worse: int
+    """Rows that only the majority has right."""
 
 
 @dataclass(frozen=True)
 class AuditedSources:
-    each: Sequence[Source]
-    """What adds most, first."""
+    each: Sequence[AuditedSource]
+    """The largest gain first."""
     accuracy: Share
-    """Of the votes weighed by gold, cross-fitted, on the gold rows with a vote."""
+    """Of the votes weighted by gold, cross-fitted, on the gold rows with a vote."""
     majority: Share
     """Of their majority."""
+    models: Sequence[VoteModel] = ()
+    """Against the majority, where that is how the pool's votes are combined."""
 
 
-def sources_of(record: Record, pool: Pool | None) -> AuditedSources | None:
-    """None where the labels are no votes of several."""
-    on_gold = record.gold.labels
+def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:
+    """Every source of the votes; None for other labels."""
+    on_gold = data.gold.labels
     on_pool = on_gold if pool is None else pool.teacher
     if not isinstance(on_gold, Votes) or not isinstance(on_pool, Votes):
         return None
-    truth = torch.from_numpy(record.truth)
+    truth = torch.from_numpy(data.truth)
     loss, right = without_each(on_gold.votes, truth, on_gold.classes)
-    spoken = on_gold.votes >= 0
-    rights = ((on_gold.votes == truth.unsqueeze(1)) & spoken).sum(0).tolist()
-    adds = [Interval.of(gains) for gains in (loss[:, 1:] - loss[:, :1]).T.tolist()]
-    decided = (right[:, :1].long() - right[:, 1:].long()).sum(0).tolist()
-    coverage, overlap, conflict = _company(on_pool.votes)
-    names = on_gold.sources or tuple(map(str, range(len(rights))))
+    voted = on_gold.votes >= 0
+    correct = ((on_gold.votes == truth.unsqueeze(1)) & voted).sum(0).tolist()
+    gains = [Interval.of(gain) for gain in (loss[:, 1:] - loss[:, :1]).T.tolist()]
+    net_correct = (right[:, :1].long() - right[:, 1:].long()).sum(0).tolist()
+    names = on_gold.sources or tuple(map(str, range(len(correct))))
     each = [
-        Source(*one)
-        for one in zip(
-            names, map(exact, rights, spoken.sum(0).tolist()), coverage, overlap, conflict, adds, decided,
-            holm([_by_chance(one) for one in adds]).tolist(), strict=True,
+        AuditedSource(*source)
+        for source in zip(
+            names, map(exact, correct, voted.sum(0).tolist()), *_overlaps(on_pool.votes), gains, net_correct,
+            holm([gain.p_value for gain in gains]).tolist(), strict=True,
         )
     ]  # fmt: skip
     majority = Votes(on_gold.votes, on_gold.classes).top1() == truth
-    shares = (exact(int(each_right.sum()), len(truth)) for each_right in (right[:, 0], majority))
-    return AuditedSources(sorted(each, key=lambda one: -one.adds.mean), *shares)
+    weighted, plain = (exact(int(correct.sum()), len(truth)) for correct in (right[:, 0], majority))
+    each.sort(key=lambda source: -source.gain.mean)
+    return AuditedSources(each, weighted, plain, _models(data, on_gold, truth))
 
 
-def _by_chance(adds: Interval) -> float:
-    """p-value of the paired t-test; 1 where nothing varies."""
-    return 2 * float(stdtr(adds.freedom, -abs(adds.mean) / adds.error)) if adds.error > 0 else 1.0
+def _models(data: AuditData, on_gold: Votes, truth: Tensor) -> list[VoteModel]:
+    pool = None if data.pool is None else data.pool.labels
+    if not isinstance(pool, Votes) or pool.by != "majority":
+        return []
+    combined = {
+        "gold": Votes(on_gold.votes, on_gold.classes, by="gold").cross_fitted(
+            truth, torch.ones_like(truth, dtype=torch.bool)
+        ),
+        "dawid_skene": Votes(on_gold.votes, on_gold.classes, by=pool.dawid_skene()),
+    }
+    wrong = {by: votes.top1().numpy() != data.truth for by, votes in combined.items()}
+    return [VoteModel(by, int((data.wrong & ~w).sum()), int((w & ~data.wrong).sum())) for by, w in wrong.items()]
 
 
-def _company(votes: Tensor) -> tuple[list[float], list[float], list[float]]:
-    """Per source: the share of rows it votes on; of those, where another votes too, and where another disagrees."""
-    spoken = votes >= 0
-    together = spoken.sum(1, keepdim=True) > 1
-    low = torch.where(spoken, votes, torch.iinfo(votes.dtype).max).amin(1, keepdim=True)
-    disputed = (low != votes.amax(1, keepdim=True)) & together
-    count = spoken.sum(0)
-    shares = [(spoken & which).sum(0) / count.clamp(min=1) for which in (together, disputed)]
-    return (count / max(len(votes), 1)).tolist(), shares[0].tolist(), shares[1].tolist()
+def _overlaps(votes: Tensor) -> tuple[list[float], list[float], list[float]]:
+    """Per source: coverage; of the rows it votes on, those with another vote, and those with a conflicting one."""
+    voted = votes >= 0
+    several = voted.sum(1, keepdim=True) > 1
+    low = torch.where(voted, votes, torch.iinfo(votes.dtype).max).amin(1, keepdim=True)
+    disputed = (low != votes.amax(1, keepdim=True)) & several
+    count = voted.sum(0)
+    overlap, conflict = ((voted & which).sum(0) / count.clamp(min=1) for which in (several, disputed))
+    return (count / max(len(votes), 1)).tolist(), overlap.tolist(), conflict.tolist()

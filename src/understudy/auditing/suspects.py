@@ -1,30 +1,29 @@
 """The pool rows whose labels are most likely wrong, without training a student.
 
-A label is suspect where simple judges of the features prefer another class (the ``Panel``), and where gold says that
-the teacher is little to be trusted (alpha: by its confidence, or by the class it named):
+A label is suspect where simple classifiers on the features prefer another class, and where gold shows the teacher to be
+unreliable (alpha: by its confidence, or by the class it predicted):
 
-    suspicion = likeness + log((1 − alpha) / alpha),     log odds(wrong) = slope · suspicion + constant
+    suspicion = disagreement + log((1 − alpha) / alpha),     log odds(wrong) = slope · suspicion + constant
 
-What the suspicion is worth is measured on gold, whose rows are judged in the same way, each with an alpha from other
-gold rows: its ROC-AUC, and the slope (a logistic regression of "wrong" on the suspicion). Weak features give a small
-slope, and then no row is called surely wrong. The constant makes the mean chance the pool's estimated noise.
+The suspicion is validated on gold, whose rows are scored in the same way, each with an alpha from other gold rows: its
+ROC-AUC, and the slope (a logistic regression of "wrong" on the suspicion). Weak features give a small slope, and then
+no row gets a high probability. The constant makes the mean probability the pool's estimated noise.
 
-The judges are cross-fitted: logistic regressions on the features, each blind to a part of the rows.
+The classifiers are cross-fitted: logistic regressions on the features, each fitted without a part of the rows.
 
-    panel = Panel.fit(rows, index, named, classes=10, seed=0)         # None: these features or labels cannot be learnt
-    likeness, suggested = panel.judge_all(rows, index, named)
+    models = CrossFittedModels.fit(rows, index, labels, classes=10, seed=0)   # None: nothing to learn from these rows
+    disagreement, suggested = models.score_all(rows, index, labels)
 
-``likeness`` is log(mean_{b ≠ a} p_b / t_b) − log(p_a / t_a) for the label a. The threshold t_c is the mean probability
-of class c among the rows labelled c, as in confident learning (Northcutt et al., 2021): a class that no judge is ever
-sure of is not suspect for that alone. Judges learn from at most ``SAMPLE`` rows, and each row of the sample is judged
-by the one that has not seen it; all others are streamed past all judges.
+``disagreement`` is log(mean_{b ≠ a} p_b / t_b) − log(p_a / t_a) for the label a. The threshold t_c is the mean
+probability of class c among the rows labelled c, as in confident learning (Northcutt et al., 2021): a class that is
+never predicted with confidence is not suspect for that alone. At most ``SAMPLE`` rows are fitted to, and each row of
+the sample is scored by the model that was fitted without it; all others are streamed past all models.
 
 Features of any kind are read as a matrix, some rows at a time. Dense ones are standardised. Wide ones that are nearly
 all zero (TF-IDF) stay sparse and are taken as they are: 10,000 sentences of 20,000 terms are 800 MB dense, 2 MB sparse.
 """
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,7 +36,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from torch import Tensor
 
-from understudy.auditing.record import Floats, Ints, Record
+from understudy.auditing.teacher_labels import AuditData, Floats, Ints
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.data.splits import cross_fitted_alpha, stratified_folds
@@ -57,8 +56,8 @@ DENSE_STRENGTH, THIN_STRENGTH = 0.01, 1.0
 
 
 @dataclass(frozen=True)
-class Features:
-    """How to read one kind of rows; fitted on some of them."""
+class FeatureReader:
+    """Reads one kind of rows as a matrix; fitted on some of them."""
 
     width: int
     thin: bool
@@ -66,7 +65,7 @@ class Features:
     scale: NDArray[np.float32]
 
     @classmethod
-    def fit(cls, rows: Rows, index: Tensor) -> "Features | None":
+    def fit(cls, rows: Rows, index: Tensor) -> "FeatureReader | None":
         """None where the rows are not numbers to calculate with (token ids, mappings)."""
         first = _dense(rows, index[:64])
         if first is None or not first.size:
@@ -103,76 +102,68 @@ def _dense(rows: Rows, index: Tensor) -> NDArray[np.float32] | None:
     x: NDArray[np.float32] = batch.reshape(len(batch), -1).float().numpy()
     if not np.isfinite(x).all():
         row = int(index[int(np.flatnonzero(~np.isfinite(x).all(1))[0])])
-        raise UnderstudyError(f"row {row} of the features holds NaN or infinity; fill it in, or ask for rows_wrong=0")
+        raise UnderstudyError(f"row {row} of the features holds NaN or infinity; fill it in, or pass rows_wrong=0")
     return x
 
 
 @dataclass(frozen=True)
-class Panel:
-    judges: list[Any]
+class CrossFittedModels:
+    models: list[Any]
     """Fitted logistic regressions."""
-    features: Features
+    features: FeatureReader
     sample: Ints
     """Positions in ``index``, ascending, and the fold of each."""
     fold: Ints
     threshold: Floats
 
     @classmethod
-    def fit(cls, rows: Rows, index: Tensor, named: Ints, *, classes: int, seed: int) -> "Panel | None":
-        features = Features.fit(rows, index)
+    def fit(cls, rows: Rows, index: Tensor, labels: Ints, *, classes: int, seed: int) -> "CrossFittedModels | None":
+        features = FeatureReader.fit(rows, index)
         if features is None:
             return None
         rng = np.random.default_rng(seed)
         most = SAMPLE if features.thin else min(SAMPLE, 4 * BUDGET // features.width)
-        sample = np.sort(rng.choice(len(named), min(most, len(named)), replace=False))
-        y = named[sample]
-        # Every judge must see two classes, whatever fold it misses.
+        sample = np.sort(rng.choice(len(labels), min(most, len(labels)), replace=False))
+        y = labels[sample]
+        # Every model must see two classes, whatever fold it misses.
         if (np.bincount(y) >= FOLDS).sum() < 2:
             return None
         x = features.read(rows, index[torch.from_numpy(sample)])
         assert x is not None
         fold, strength = stratified_folds(y, FOLDS, rng), THIN_STRENGTH if features.thin else DENSE_STRENGTH
-        judges = [_learn(x[fold != held_out], y[fold != held_out], strength) for held_out in range(FOLDS)]
+        models = [_learn(x[fold != left_out], y[fold != left_out], strength) for left_out in range(FOLDS)]
         own = np.empty(len(y))
-        for held_out, judge in enumerate(judges):
-            mine = fold == held_out
-            own[mine] = _probabilities(judge, x[mine], classes)[np.arange(mine.sum()), y[mine]]
+        for left_out, model in enumerate(models):
+            mine = fold == left_out
+            own[mine] = _probabilities(model, x[mine], classes)[np.arange(mine.sum()), y[mine]]
         count = np.bincount(y, minlength=classes)
         mean = np.bincount(y, own, minlength=classes) / np.maximum(count, 1)
-        return cls(judges, features, sample, fold, np.maximum(np.where(count > 0, mean, own.mean()), 1e-6))
+        return cls(models, features, sample, fold, np.maximum(np.where(count > 0, mean, own.mean()), 1e-6))
 
-    def judge(self, x: Matrix, named: Ints, judges: slice = slice(None)) -> tuple[Floats, Ints]:
-        """Likeness, and the most likely class but the label."""
+    def score(self, x: Matrix, labels: Ints, which: slice = slice(None)) -> tuple[Floats, Ints]:
+        """Disagreement with the labels, and the most likely other class."""
         classes = len(self.threshold)
-        probs = np.mean([_probabilities(judge, x, classes) for judge in self.judges[judges]], axis=0)
+        probs = np.mean([_probabilities(model, x, classes) for model in self.models[which]], axis=0)
         likely = np.maximum(probs, 1e-9) / self.threshold
-        each = np.arange(len(named))
-        mine = likely[each, named].copy()
-        likely[each, named] = 0
+        each = np.arange(len(labels))
+        mine = likely[each, labels].copy()
+        likely[each, labels] = 0
         return np.log(likely.sum(1) / (classes - 1)) - np.log(mine), likely.argmax(1)
 
-    def judge_all(self, rows: Rows, index: Tensor, named: Ints) -> tuple[Floats, Ints]:
-        likeness, suggested = np.empty(len(named)), np.empty(len(named), dtype=np.int64)
-        for part, judges in self._parts(len(named)):
-            x = self.features.read(rows, index[torch.from_numpy(part)])
-            assert x is not None
-            likeness[part], suggested[part] = self.judge(x, named[part], judges)
-        return likeness, suggested
-
-    def _parts(self, count: int) -> Iterator[tuple[Ints, slice]]:
-        """Positions in ``index`` to judge together, and by whom."""
-        for held_out in range(FOLDS):
-            for part in self._chunks(self.sample[self.fold == held_out]):
-                yield part, slice(held_out, held_out + 1)
-        others = np.ones(count, dtype=bool)
+    def score_all(self, rows: Rows, index: Tensor, labels: Ints) -> tuple[Floats, Ints]:
+        """The same of all rows, each by models that were fitted without it."""
+        disagreement, suggested = np.empty(len(labels)), np.empty(len(labels), dtype=np.int64)
+        others = np.ones(len(labels), dtype=bool)
         others[self.sample] = False
-        for part in self._chunks(np.flatnonzero(others)):
-            yield part, slice(None)
-
-    def _chunks(self, positions: Ints) -> Iterator[Ints]:
+        parts = [(self.sample[self.fold == number], slice(number, number + 1)) for number in range(FOLDS)]
         # Neither the features nor the probabilities of a part may grow large.
         step = min(self.features.step, max(1, BUDGET // len(self.threshold)))
-        return (positions[start : start + step] for start in range(0, len(positions), step))
+        for positions, which in [*parts, (np.flatnonzero(others), slice(None))]:
+            for part in (positions[start : start + step] for start in range(0, len(positions), step)):
+                x = self.features.read(rows, index[torch.from_numpy(part)])
+                assert x is not None
+                disagreement[part], suggested[part] = self.score(x, labels[part], which)
+        return disagreement, suggested
 
 
 def _learn(x: Matrix, y: Ints, strength: float) -> Any:
@@ -187,15 +178,15 @@ def _learn(x: Matrix, y: Ints, strength: float) -> Any:
         return LogisticRegression(C=strength, tol=1e-3, max_iter=100).fit(x, y)
 
 
-def _probabilities(judge: Any, x: Matrix, classes: int) -> Floats:
+def _probabilities(model: Any, x: Matrix, classes: int) -> Floats:
     probs = np.zeros((x.shape[0], classes))
-    probs[:, judge.classes_] = judge.predict_proba(x)
+    probs[:, model.classes_] = model.predict_proba(x)
     return probs
 
 
-# The slope where gold shows no mistake to measure it by: as small as weak features have.
+# The slope where gold shows no error to measure it by: as small as weak features have.
 UNTESTED = 0.3
-# Rows looked at to find the common shift.
+# Rows that find the common shift.
 _ENOUGH = 200_000
 
 
@@ -206,73 +197,70 @@ class Suspect:
     id: Any
     label: int
     suggestion: int | None
-    """The class the features speak for; None where there are none to look at."""
-    chance: float
+    """The most likely other class by the features; None without features."""
+    probability: float
+    """That the label is wrong."""
     confidence: float | None
 
 
 @dataclass(frozen=True)
 class Suspects:
     top: list[Suspect]
-    chance: Floats
+    probability: Floats
     """For every pool row, that its label is wrong; NaN without a label."""
     roc: Share
-    """How well the same ranking tells right from wrong on gold: the area under its ROC curve."""
+    """ROC-AUC of the same ranking on gold."""
     by_features: bool
 
 
 def find_suspects(
-    gold: Gold, pool: Pool, record: Record, trust: Reliability, noise: float, *, top: int, seed: int
+    gold: Gold, pool: Pool, data: AuditData, trust: Reliability, noise: float, *, top: int, seed: int
 ) -> Suspects:
-    assert record.pool is not None
-    index = torch.arange(len(pool)) if record.pool_rows is None else record.pool_rows
-    named = record.pool.named
-    suspicion = _doubt(trust.alpha(record.pool.labels).numpy())
-    on_gold = _doubt(_alpha_on_gold(gold, record))
-    panel = Panel.fit(pool.rows, index, named, classes=record.classes, seed=seed)
+    """The ``top`` pool rows by the probability that their label is wrong."""
+    assert data.pool is not None
+    index = torch.arange(len(pool)) if data.pool_rows is None else data.pool_rows
+    labels, confidence = data.pool.predicted, data.pool.confidence
+    suspicion = _doubt(trust.alpha(data.pool.labels).numpy())
+    on_gold = _doubt(_alpha_on_gold(gold, data))
+    models = CrossFittedModels.fit(pool.rows, index, labels, classes=data.classes, seed=seed)
     suggested = None
-    if panel is not None:
-        likeness, suggested = panel.judge_all(pool.rows, index, named)
-        suspicion += likeness
-        on_gold += _likeness_on_gold(panel, gold, record)
-    testable = bool(np.isfinite(on_gold).all() and record.wrong.any() and not record.wrong.all())
-    slope = _slope(on_gold, record.wrong) if testable else UNTESTED
-    chance = np.full(len(pool), np.nan)
-    chance[index.numpy()] = _with_mean(slope * suspicion, max(noise, 0.5 / len(record.truth)))
+    if models is not None:
+        disagreement, suggested = models.score_all(pool.rows, index, labels)
+        suspicion += disagreement
+        x = models.features.read(gold.rows, gold.calibration_rows())
+        # Gold's features may be of another kind than the pool's.
+        on_gold += np.nan if x is None else models.score(x, data.gold.predicted)[0]
+    testable = bool(np.isfinite(on_gold).all() and data.wrong.any() and not data.wrong.all())
+    slope = _slope(on_gold, data.wrong) if testable else UNTESTED
+    probability = np.full(len(pool), np.nan)
+    probability[index.numpy()] = _with_mean(slope * suspicion, max(noise, 0.5 / len(data.truth)))
+    first = np.argsort(-suspicion, kind="stable")[:top]
+    rows = index[torch.from_numpy(first)].tolist()
+    ids = [None] * len(rows) if pool.ids is None else pool.ids[rows].tolist()
     return Suspects(
         top=[
             Suspect(
-                row=int(index[pick]),
-                id=None if pool.ids is None else pool.ids[[int(index[pick])]].tolist()[0],
-                label=int(named[pick]),
-                suggestion=None if suggested is None else int(suggested[pick]),
-                chance=float(chance[int(index[pick])]),
-                confidence=None if record.pool.confidence is None else float(record.pool.confidence[pick]),
+                row, identity, int(labels[pick]), None if suggested is None else int(suggested[pick]),
+                float(probability[row]), None if confidence is None else float(confidence[pick]),
             )
-            for pick in np.argsort(-suspicion, kind="stable")[:top]
+            for pick, row, identity in zip(first, rows, ids, strict=True)
         ],
-        chance=chance,
-        roc=area(on_gold, record.wrong) if testable else UNKNOWN,
-        by_features=panel is not None,
-    )
+        probability=probability,
+        roc=area(on_gold, data.wrong) if testable else UNKNOWN,
+        by_features=models is not None,
+    )  # fmt: skip
 
 
-def _alpha_on_gold(gold: Gold, record: Record) -> Floats:
-    """Every row's by gold rows of other folds; NaN where the folds are too small to tell."""
-    fit = partial(Reliability.fit, lower_bound=0.0, classes=record.classes)
+def _alpha_on_gold(gold: Gold, data: AuditData) -> Floats:
+    """Cross-fitted on gold; NaN where the folds are too small."""
+    fit = partial(Reliability.fit, lower_bound=0.0, classes=data.classes)
     plain = gold.take(gold.calibration_rows())
     # As the audit reads them: one-hot rows are hard labels in every fold, or in none.
-    plain.teacher = record.gold.labels
+    plain.teacher = data.gold.labels
     try:
         return cross_fitted_alpha(plain, fit).numpy()
     except UnderstudyError:
-        return np.full(len(record.truth), np.nan)
-
-
-def _likeness_on_gold(panel: Panel, gold: Gold, record: Record) -> Floats:
-    """NaN where gold's features are of another kind than the pool's."""
-    x = panel.features.read(gold.rows, gold.calibration_rows())
-    return np.full(len(record.truth), np.nan) if x is None else panel.judge(x, record.gold.named)[0]
+        return np.full(len(data.truth), np.nan)
 
 
 def _slope(suspicion: Floats, wrong: NDArray[np.bool_]) -> float:
@@ -289,7 +277,7 @@ def _doubt(alpha: Floats) -> Floats:
 
 
 def _with_mean(logits: Floats, mean: float) -> Floats:
-    """Chances with these log-odds up to one shift, which gives them the mean wanted."""
+    """Probabilities with these log-odds up to one shift, which gives them this mean."""
     some = logits[:: max(1, len(logits) // _ENOUGH)]
     shift = brentq(lambda shift: float(expit(some + shift).mean()) - mean, -60 - some.max(), 60 - some.min())
     return np.asarray(expit(logits + shift))

@@ -41,7 +41,7 @@ def audit_command(
     if not 0 < target < 100:
         raise UnderstudyError(f"--target {target:g} is not between 0 and 100 points")
     from understudy.auditing.audit import audit
-    from understudy.auditing.terminal import print_audit
+    from understudy.report.audit_text import print_audit
 
     examples = data.read([str(gold)], pool=pool)
     if examples.gold is None:
@@ -60,7 +60,7 @@ def audit_command(
     if out.suffix == ".json":
         write_json(out, result.to_dict())
     else:
-        from understudy.report.audit import write_audit_report
+        from understudy.report.audit_page import write_audit_report
 
         files = {"Gold file": gold, "Pool file": pool}
         write_audit_report(out, result, settings={name: path for name, path in files.items() if path is not None})

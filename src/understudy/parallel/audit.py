@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from understudy.auditing.audit import check_numbers, measured
-from understudy.auditing.record import Answers, Floats, Ints, record_of
-from understudy.auditing.result import Audit
+from understudy.auditing.audit import Audit, audit_labels, check_audit_options
+from understudy.auditing.teacher_labels import Floats, Ints, TeacherLabels, beside_truth
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.io.labelling import Labelling
@@ -62,12 +61,12 @@ def audit_shards(
     columns: Mapping[str, str] = NO_COLUMNS,
     *,
     class_names: Sequence[Any] | None = None,
-    flows: int = 8,
+    confusions: int = 8,
     target: float = 0.02,
     seed: int = 0,
 ) -> Audit:
     """``us.audit(gold, pool, rows_wrong=0)`` of the pool in these shards."""
-    check_numbers(0, flows, target)
+    check_audit_options(0, confusions, target)
     rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
         raise UnderstudyError("no gold row carries the teacher's word; pass us.Gold(x, y, teacher=…)")
@@ -79,9 +78,9 @@ def audit_shards(
     plain = all(part.title != part.bare for part in parts)
     sure = [part.confidence for part in parts]
     confidence = None if plain or any(each is None for each in sure) else np.concatenate(sure)
-    answers = Answers(Hard(torch.from_numpy(named)), named, confidence)
+    answers = TeacherLabels(Hard(torch.from_numpy(named)), named, confidence)
     first = parts[0]
     title, ranks = (first.bare, first.bare_ranks) if plain else (first.title, first.ranks)
     names = class_names or (None if how.names is None else how.names.names)
-    record = record_of(gold, ranks, title, first.classes, answers, names, shards.rows - len(named))
-    return measured(record, gold, None, rows_wrong=0, flows=flows, target=target, seed=seed)
+    data = beside_truth(gold, ranks, title, first.classes, answers, names, shards.rows - len(named))
+    return audit_labels(data, gold, None, rows_wrong=0, confusions=confusions, target=target, seed=seed)

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from understudy.comparison.interval import Interval, chance
 from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
-from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, Trust, drawing, name_lines, thinned
-from understudy.report.page import trust_section, write_page
+from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, MeasuredTeacher, drawing, name_lines, thinned
+from understudy.report.page import teacher_section, write_page
 from understudy.store.files import write_bytes
 
 KINDS = (".png", ".svg", ".pdf")
@@ -32,14 +32,14 @@ def write_comparison_report(
     title: str,
     lead: str = "",
     verdict: Sequence[str] = (),
-    trust: Trust | None = None,
+    trust: MeasuredTeacher | None = None,
     trust_note: str = "",
     facts: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
 ) -> None:
     """Everything but the pictures is plain text, and is escaped."""
     told: dict[str, Any] = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": facts}
-    write_page(path, **told, **comparison_parts(comparison), **trust_section(trust, trust_note))
+    write_page(path, **told, **comparison_parts(comparison), **teacher_section(trust, trust_note))
 
 
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The reports' pictures, as SVG text to put into a page: no script, no outside reference, nothing random.
 
-Here is what every page draws with, the pictures of a single run, and what gold says about the teacher as numbers to
-draw: how often it was right, by how sure it was. The pictures of comparisons and audits are with their pages. Colours
-are Okabe and Ito's, which stay apart for colour-blind readers; markers differ too, for print in black.
+Here are the tools of every page, the pictures of a single run, and the teacher's accuracy on gold by its confidence.
+The pictures of comparisons and audits are with their pages. Colours are Okabe and Ito's, which colour-blind readers can
+tell apart; markers differ too, for print in black.
 """
 
 import io
@@ -26,18 +26,19 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.weighing import weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
+from understudy.report.formatting import shorten
 
 
 @dataclass(frozen=True)
-class Trust:
-    """What was estimated, and the gold rows it comes from."""
+class MeasuredTeacher:
+    """The teacher's estimated accuracy, and the gold rows it comes from."""
 
     estimate: Reliability
     confidence: Tensor
-    """Per gold row that measures the teacher: what alpha depends on, its margin, say, or the confidence it gave."""
+    """Of each calibration row: the covariate of alpha, e.g. the margin or the given confidence."""
     right: Tensor
-    named: Tensor
-    """The class it named."""
+    predicted: Tensor
+    """The teacher's class."""
     pool_confidence: Tensor | None = None
     class_names: Sequence[str] | None = None
 
@@ -54,21 +55,21 @@ def measure_teacher(
     lower_bound: float = 0.5,
     classes: int | None = None,
     class_names: Sequence[str] | None = None,
-) -> Trust | None:
-    """None where fewer than two gold rows carry the teacher's word.
+) -> MeasuredTeacher | None:
+    """The teacher's accuracy on gold; None where fewer than two gold rows have a teacher label.
 
-    ``reliability``: the estimate a training used (``run.fits``); without one, it is fitted as ``us.slam()`` does.
+    ``reliability``: the estimate a training used (``run.fits``); by default it is fitted as ``us.slam()`` does.
     """
     gold, pool = weigh_by_gold(gold, pool)
     rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or len(rows) < 2:
         return None
-    y, named = gold.y[rows], labels.top1()
+    y, predicted = gold.y[rows], labels.top1()
     trust = reliability or Reliability.fit(labels, y, lower_bound, classes=classes)
     on_pool, theirs = None, None if pool is None else pool.teacher
     if theirs is not None and theirs.form == labels.form and trust.alpha_steps is not None:
         on_pool = trust.covariate_of(theirs.take(theirs.labelled().nonzero().squeeze(1)))
-    return Trust(trust, trust.covariate_of(labels), named == y, named, on_pool, class_names)
+    return MeasuredTeacher(trust, trust.covariate_of(labels), predicted == y, predicted, on_pool, class_names)
 
 
 COLOURS = ("#E69F00", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -79,13 +80,14 @@ WIDTH = 7.2
 # More marks than this only blacken the picture, and more points of a curve only fill the page.
 MOST_MARKS, MOST_POINTS = 2000, 120
 CONFIDENCE_NAMES = {
-    "margin": "margin: the teacher's best probability minus its second best",
-    "entropy": "certainty: minus the entropy of the teacher's probabilities",
-    "confidence": "the confidence the teacher gave",
+    "margin": "margin: the teacher's highest probability minus its second highest",
+    "entropy": "negative entropy of the teacher's probabilities",
+    "confidence": "the teacher's confidence",
 }
 History = Sequence[dict[str, float]]
 
 LOOK = matplotlib.rc_params_from_file(Path(__file__).with_name("look.mplstyle"), use_default_template=False)
+_SETS = {"loss": "training", "test": "test", "select": "validation"}
 _RUN_LOOK = {"loss": ("black", "-"), "test": (COLOURS[1], "-"), "select": (COLOURS[3], "--")}
 
 
@@ -114,10 +116,6 @@ def _inline(svg: str) -> Markup:
     return Markup(f'<svg {view.group(0)} aria-hidden="true">{body.strip()}')
 
 
-def short(name: str, longest: int = 24) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
-
-
 def name_lines(ax: Axes, names: Sequence[str], xlabel: str) -> None:
     """A line for each name, the first on top: number ``len(names) - 1 - i`` belongs to ``names[i]``."""
     ax.set_yticks(range(len(names)), list(reversed(names)))
@@ -139,7 +137,7 @@ def accuracy_curve(
     ax.step(knots, accuracy, where="pre", color="black", lw=2, label="estimated accuracy")
     if len(knots) == 1:
         ax.scatter(knots, accuracy, color="black")
-    for outcome, colour, marker, name in ((True, RIGHT, "o", "right"), (False, WRONG, "x", "wrong")):
+    for outcome, colour, marker, name in ((True, RIGHT, "o", "correct"), (False, WRONG, "x", "wrong")):
         at = confidence[right == outcome]
         shown = at[:: max(1, -(-len(at) // MOST_MARKS))]
         # A fixed small spread keeps marks apart; it carries no meaning.
@@ -148,17 +146,17 @@ def accuracy_curve(
             shown, outcome + spread, s=14, c=colour, marker=marker, alpha=0.5, linewidths=1,
             label=f"gold row, {name} ({len(at)})",
         )  # fmt: skip
-    ax.set(ylim=(-0.06, 1.06), ylabel="share right", xlabel=CONFIDENCE_NAMES[measure])
+    ax.set(ylim=(-0.06, 1.06), ylabel="accuracy", xlabel=CONFIDENCE_NAMES[measure])
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def reliability_figure(trust: Trust) -> Markup:
+def reliability_figure(trust: MeasuredTeacher) -> Markup:
     """Accuracy against margin: raw gold points, isotonic steps; or one bar per class for bare hard labels."""
     curve = trust.estimate.alpha_steps
     return _class_bars(trust) if curve is None else _step_curve(trust, curve)
 
 
-def _step_curve(trust: Trust, curve: StepCurve) -> Markup:
+def _step_curve(trust: MeasuredTeacher, curve: StepCurve) -> Markup:
     pool = None if trust.pool_confidence is None else trust.pool_confidence.numpy()
     confidence, values = trust.confidence.numpy(), curve.values.numpy()
     low, high = _range(confidence if pool is None else np.concatenate([confidence, pool]))
@@ -187,14 +185,14 @@ def _range(values: Any) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _class_bars(trust: Trust) -> Markup:
+def _class_bars(trust: MeasuredTeacher) -> Markup:
     assert trust.estimate.per_class is not None
     per_class, classes = trust.estimate.per_class.numpy(), trust.estimate.classes
-    counts = np.bincount(trust.named.numpy(), minlength=classes)
-    correct = np.bincount(trust.named.numpy(), weights=trust.right.numpy(), minlength=classes)
+    counts = np.bincount(trust.predicted.numpy(), minlength=classes)
+    correct = np.bincount(trust.predicted.numpy(), weights=trust.right.numpy(), minlength=classes)
     shown = np.sort(np.argsort(-counts, kind="stable")[:40])
     at, few = np.arange(len(shown)), len(shown) <= 20
-    names = [f"{number}" if trust.class_names is None else short(trust.class_names[number]) for number in shown]
+    names = [f"{number}" if trust.class_names is None else shorten(trust.class_names[number]) for number in shown]
     if few:
         names = [f"{name}\n({counts[number]})" for name, number in zip(names, shown, strict=True)]
     leaning: Any = {"rotation": 35, "ha": "right"} if max(map(len, names)) * len(names) > 90 else {}
@@ -203,10 +201,10 @@ def _class_bars(trust: Trust) -> Markup:
         ax.bar(at, per_class[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated accuracy")
         seen = counts[shown] > 0
         raw = correct[shown][seen] / counts[shown][seen]
-        ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="share right among gold rows")
+        ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="accuracy on gold rows")
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
         ax.set_xticks(at, names, fontsize=9 if few else 7, **leaning)
-        ax.set(ylim=(0, 1.04), xlabel="class the teacher named (gold rows)", ylabel="share right")
+        ax.set(ylim=(0, 1.04), xlabel="class predicted by the teacher (gold rows)", ylabel="accuracy")
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.grid(axis="x", visible=False)
         figure.legend(loc="outside upper left", ncols=3)
@@ -214,7 +212,7 @@ def _class_bars(trust: Trust) -> Markup:
 
 
 def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
-    """One run: accuracy on test and select rows where there are any, and the losses."""
+    """One run: accuracy on the test and validation sets where there are any, and the losses."""
     epochs = np.array([record["epoch"] for record in history])
     keep = thinned(len(epochs))
     panels = [
@@ -232,10 +230,10 @@ def run_curves(history: History, selected_epoch: int | None = None) -> Markup:
                     values = scale * np.array([record[name] for record in history])
                     ax.plot(
                         epochs[keep], values[keep], color=colour, ls=style, lw=1.6,
-                        marker="o" if len(epochs) == 1 else None, label="training" if rows == "loss" else rows,
+                        marker="o" if len(epochs) == 1 else None, label=_SETS[rows],
                     )  # fmt: skip
             if selected_epoch is not None:
-                ax.axvline(selected_epoch, color=GREY, lw=1, ls=":", label=f"chosen epoch {selected_epoch}")
+                ax.axvline(selected_epoch, color=GREY, lw=1, ls=":", label=f"selected epoch {selected_epoch}")
             ax.set(title=title, xlabel="epoch")
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
             ax.legend()

@@ -16,7 +16,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.reconciling.reconcile import NUMBERS
 from understudy.reconciling.words import HEADINGS, witness_table
 from understudy.report.answers import Standing, answers, standing
-from understudy.report.figures import Trust, measure_teacher, reliability_figure, run_curves
+from understudy.report.figures import MeasuredTeacher, measure_teacher, reliability_figure, run_curves
 from understudy.store.copies import local_path
 from understudy.store.files import write_text
 from understudy.training.options import LBFGS
@@ -102,7 +102,7 @@ def _templates() -> jinja2.Environment:
     )  # fmt: skip
 
 
-def trust_section(trust: Trust | None, note: str = "") -> dict[str, Any]:
+def teacher_section(trust: MeasuredTeacher | None, note: str = "") -> dict[str, Any]:
     return {"trust": trust, "trust_svg": trust and reliability_figure(trust), "trust_note": note}
 
 
@@ -120,7 +120,7 @@ def write_run_report(
     """The page of one training. ``found``: how it stands (``report/answers.py``), which comes first; ``settings``: what
     was asked for, shown among the facts.
 
-    Trust in the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
+    MeasuredTeacher in the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
     config = run.config
     trust = measure_teacher(
@@ -132,7 +132,7 @@ def write_run_report(
         class_names=config.get("class_names"),
     )
     first = answers(run, found or standing(run, gold=gold), warnings)
-    write_page(path, warnings=warnings, settings=settings, answers=first, **run_parts(run), **trust_section(trust))
+    write_page(path, warnings=warnings, settings=settings, answers=first, **run_parts(run), **teacher_section(trust))
 
 
 def run_parts(run: Run) -> dict[str, Any]:

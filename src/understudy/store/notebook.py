@@ -9,14 +9,16 @@ from importlib import import_module
 from typing import Any
 
 
-class Shown:
-    """A value that a notebook shows as the page of its report does.
+def from_report(module: str) -> Any:
+    """A module of ``report/``, which lies above everything it shows: found by name, when a user asks for text."""
+    return import_module(f"understudy.report.{module}")
 
-    The reports lie above everything they show: they are found by name, when a notebook asks.
-    """
+
+class Shown:
+    """A value that a notebook shows as the page of its report does."""
 
     def _repr_html_(self) -> str:
-        html: str = import_module("understudy.report.notebook").html_of(self)
+        html: str = from_report("html").html_of(self)
         return html
 
 

@@ -1,0 +1,128 @@
+"""The page of an audit, and its pictures.
+
+write_audit_report("audit.html", us.audit(gold, pool))
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
+
+from understudy.auditing.audit import Audit
+from understudy.auditing.measures import ClassAccuracy
+from understudy.report.audit_text import gain_text
+from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines
+from understudy.report.formatting import auc_range, ci, p_text, shorten
+from understudy.report.page import write_page
+
+# A page of more classes is a page without readers; the most frequent are shown.
+MOST_CLASSES = 30
+MOST_PAIRS = 5
+# The others are folded.
+MOST_SOURCES = 20
+TITLE = "Label quality"
+
+
+def write_audit_report(
+    path: str | Path, audit: Audit, *, title: str = TITLE, settings: Mapping[str, Any] | None = None
+) -> None:
+    """``settings``: the options of the audit, shown among the facts."""
+    write_page(path, title=title, settings=settings, **audit_parts(audit))
+
+
+def audit_parts(audit: Audit) -> dict[str, Any]:
+    """The parts of an audit's page."""
+    every = audit.accuracy.per_class
+    frequent = sorted(range(len(every)), key=lambda label: -every[label].actual)[:MOST_CLASSES]
+    classes = [every[label] for label in sorted(frequent)]
+    pool = "" if audit.pool_rows is None else f" and {audit.pool_rows:,} pool rows"
+    return {
+        "template": "audit.html.jinja",
+        "lead": f"{audit.form.capitalize()} over {len(every)} classes, {audit.gold_rows:,} gold rows{pool}.",
+        "verdict": audit.verdict,
+        "warnings": audit.warnings,
+        "audit": audit,
+        "expectations": audit.expectations,
+        "classes": classes,
+        "more_classes": len(every) - len(classes),
+        "asymmetries": audit.confusion.asymmetries[:MOST_PAIRS],
+        "ids": any(row.id is not None for row in (audit.suspects.top if audit.suspects else ())),
+        "class_svg": class_figure(classes, audit.accuracy.overall.estimate),
+        "confusion_svg": confusion_figure(audit) if audit.confusion.pairs else None,
+        "curve_svg": curve_figure(audit),
+        "facts": _facts(audit),
+        "ci": ci,
+        "p_text": p_text,
+        "auc_range": auc_range,
+        "gain_text": gain_text,
+        "most_sources": MOST_SOURCES,
+    }
+
+
+def _facts(audit: Audit) -> list[tuple[str, str]]:
+    facts = [
+        ("Gold rows that measure the teacher", f"{audit.gold_rows:,}"),
+        ("Gold rows needed for a stable estimate", f"{audit.size.wanted:,}"),
+        (f"More gold rows for a 95% CI of the noise of ±{100 * audit.size.target:g} points", f"{audit.size.more:,}"),
+    ]
+    if audit.pool_rows is not None:
+        facts += [
+            ("Pool rows with a teacher label", f"{audit.pool_rows:,}"),
+            ("Pool rows without a label (left out)", f"{audit.unlabelled:,}"),
+        ]
+    if audit.shift is not None:
+        distance = f"{audit.shift.distance:.2f} ({p_text(audit.shift.p_value)})"
+        facts.append(("Total variation distance of the predicted classes, gold vs pool", distance))
+    return facts
+
+
+def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> Markup:
+    """Precision and recall per class, with their intervals."""
+    with drawing("classes", 0.9 + 0.42 * len(classes)) as (figure, result):
+        ax = figure.add_subplot()
+        for offset, colour, marker, measure in ((0.13, RIGHT, "o", "precision"), (-0.13, WRONG, "s", "recall")):
+            for line, one in enumerate(reversed(classes)):
+                share = getattr(one, measure)
+                if share.known:
+                    y, ends = line + offset, [100 * share.low, 100 * share.high]
+                    ax.plot(ends, [y, y], color=colour, lw=2.5, alpha=0.5, solid_capstyle="butt")
+                    ax.scatter([100 * share.estimate], [y], s=26, color=colour, marker=marker, zorder=3)
+            ax.scatter([], [], color=colour, marker=marker, label=measure)
+        ax.axvline(100 * overall, color=GREY, lw=1, ls=":", label=f"accuracy {overall:.1%}")
+        name_lines(ax, [shorten(one.name) for one in classes], "%")
+        ax.set_xlim(right=101)
+        figure.legend(loc="outside upper left", ncols=3)
+    return result[0]
+
+
+def confusion_figure(audit: Audit) -> Markup:
+    """The most frequent confusions as rows of the pool (of gold, without one)."""
+    pairs, names = audit.confusion.pairs, [shorten(name) for name in audit.class_names]
+    with drawing("confusions", 0.8 + 0.36 * len(pairs)) as (figure, result):
+        ax = figure.add_subplot()
+        for y, pair in enumerate(reversed(pairs)):
+            wrong = pair.pool_wrong
+            ax.barh(y, pair.size, color="#e8b08a", edgecolor=WRONG, height=0.6)
+            if wrong is not None:
+                ax.plot([wrong.low, wrong.high], [y, y], color="black", lw=1.2)
+        labels = [f"{names[pair.truth]}→{names[pair.predicted]}" for pair in pairs]
+        name_lines(ax, labels, "gold rows" if audit.pool_rows is None else "pool rows, estimated")
+        ax.set_xlim(left=0)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+    return result[0]
+
+
+def curve_figure(audit: Audit) -> Markup | None:
+    """Estimated accuracy against confidence, with its band; None for labels without a confidence."""
+    curve = audit.curve
+    if curve is None:
+        return None
+    with drawing("curve", 3.4) as (figure, result):
+        accuracy_curve(
+            figure.add_subplot(), curve.gold_confidence, ~curve.wrong, (curve.confidence, curve.accuracy),
+            band=(curve.low, curve.high), measure="confidence" if audit.form.startswith("hard") else "margin",
+        )  # fmt: skip
+        figure.legend(loc="outside upper left", ncols=4)
+    return result[0]
