@@ -23,10 +23,21 @@ from experiments.runner import commit
 
 from benchmarks.figures import Figure, markdown
 
-BENCHMARKS = (
-    *("train_overhead", "reweight_step", "reweight_torchopt", "reliability", "selection", "label_errors"),
-    *("large_pool", "compare_speed", "linear_fit", "text_training", "start_up", "growth"),
-)
+TITLES = {
+    "train_overhead": "Overhead of us.train",
+    "reweight_step": "Learning to reweight",
+    "reweight_torchopt": "Learning to reweight beside torchopt",
+    "reliability": "Reliability curves",
+    "selection": "Selection strategies",
+    "label_errors": "Label errors",
+    "large_pool": "Memory-mapped pools",
+    "compare_speed": "Comparisons in processes",
+    "linear_fit": "Linear students beside scikit-learn",
+    "text_training": "Fine-tuning on texts",
+    "start_up": "Start of the command line",
+    "growth": "Growth with rows, classes and features",
+}
+BENCHMARKS = tuple(TITLES)
 
 DRAWN = {"growth"}
 """These leave a picture beside the page."""
@@ -41,16 +52,19 @@ def run(name: str) -> list[dict[str, Any]] | None:
 
 
 def page(kept: dict[str, Any]) -> str:
+    """Figures with a peer or a target; the JSON file has all of them."""
     parts = [
         "# Benchmarks",
-        "One thread, contestants in turn in one run, medians; a ratio says what its target asks for (ours over the "
-        "peer's cost, or the peer's time over ours). `make bench` makes this page.",
+        "Speed and memory beside other tools: one thread, in turn in one run, medians. A ratio is what its target is "
+        "about (our cost over theirs, or their time over ours). `make bench` writes this page, `benchmarks.json` "
+        "more.",
     ]
     for name in BENCHMARKS:
         if name in kept:
-            picture = [f"![{name}](benchmarks_{name}.png)"] if name in DRAWN else []
-            table = markdown([Figure(**one) for one in kept[name]["figures"]])
-            parts += [f"## {name}", *picture, table, kept[name]["made"]]
+            picture = [f"![{TITLES[name]}](benchmarks_{name}.png)"] if name in DRAWN else []
+            figures = [Figure(**one) for one in kept[name]["figures"]]
+            shown = [one for one in figures if (one.peer or one.target) and one.unit != "rows/cpu s"]
+            parts += [f"## {TITLES[name]}", *picture, *([markdown(shown)] if shown else []), kept[name]["made"]]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

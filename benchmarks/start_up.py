@@ -26,8 +26,8 @@ ASKED = {
     "--help": HELP,
     "train --help": HELP,
     "train --bogus": HELP,
-    "predict numbers numbers.csv --out said.csv": PREDICT,
-    "predict texts texts.csv --out said.csv": PREDICT,
+    "predict numbers numbers.csv --out predictions.csv": PREDICT,
+    "predict texts texts.csv --out predictions.csv": PREDICT,
 }
 
 
@@ -38,7 +38,7 @@ def figures(repeats: int = 5) -> list[Figure]:
         seconds: dict[str, list[float]] = {asked: [] for asked in (TORCH, *ASKED)}
         for _ in range(repeats + 1):
             for asked, times in seconds.items():
-                (folder / "said.csv").unlink(missing_ok=True)
+                (folder / "predictions.csv").unlink(missing_ok=True)
                 words = ["-c", TORCH] if asked == TORCH else ["-m", "understudy", *asked.split()]
                 times.append(_cost(words, folder))
     # The first turn reads files that the others find in memory.

@@ -41,7 +41,7 @@ def names_of(packages: str) -> list[str]:
 
 
 def directive(name: str) -> str:
-    """How autodoc is asked for it."""
+    """The autodoc directive for it."""
     value = getattr(us, name)
     if isinstance(value, ModuleType):
         return f".. automodule:: {value.__name__}\n   :members:\n"
