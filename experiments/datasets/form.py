@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.rows import SubsetRows, as_rows
+from understudy.data.inputs import as_rows
+from understudy.data.rows import SubsetRows
 
 
 class Data(NamedTuple):

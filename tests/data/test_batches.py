@@ -14,7 +14,8 @@ from torch.utils.data import TensorDataset
 
 import understudy.data.batches as module
 from understudy.data.batches import epoch_seed, fetch_batches, plan_epoch
-from understudy.data.rows import MappedRows, as_rows, mapped_rows
+from understudy.data.inputs import as_rows
+from understudy.data.rows import MappedRows, mapped_rows
 
 Blocks = st.none() | st.integers(1, 9)
 

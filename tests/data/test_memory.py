@@ -99,7 +99,7 @@ def test_readahead_names_the_bytes_of_the_rows(part: slice, tmp_path: Path, monk
     expected = np.concatenate([x[part][0:4], x[part][12:16], x[part][40:48]])
     assert read == expected.tobytes()
     asked.clear()
-    ahead.whole(len(mapped))
+    ahead.all_rows(len(mapped))
     assert [content[start : start + length] for start, length in asked] == [x[part].tobytes()]
     ahead.rows(torch.empty(0, dtype=torch.long), block=4)
     assert len(asked) == 1
@@ -109,7 +109,7 @@ def test_advice_about_a_file_that_is_gone_is_no_error(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((10, 3)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     (tmp_path / "x.npy").unlink()
-    Readahead(mapped).whole(10)
+    Readahead(mapped).all_rows(10)
     # Every other column: no rows of bytes to speak of.
     assert not Readahead(mapped[:, ::2]).contiguous
-    Readahead(mapped[:, ::2]).whole(10)
+    Readahead(mapped[:, ::2]).all_rows(10)

@@ -3,8 +3,8 @@
 import torch
 
 from understudy.data.batches import plan_epoch
-from understudy.data.rows import TextRows, as_rows
-from understudy.data.tokens import Tokens
+from understudy.data.inputs import as_rows
+from understudy.data.texts import TextRows, Tokens
 from understudy.store.settings import fingerprint
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.data.rows import as_rows
+from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import torch
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, as_rows
+from understudy.data.inputs import as_rows
+from understudy.data.rows import Rows
 from understudy.features.featuriser import FeatureOptions
 from understudy.io.read import Examples
 

@@ -10,9 +10,8 @@ import torch
 
 import understudy as us
 from tiny_bert import some_texts, write_tiny_bert
-from understudy.data.rows import TextRows, as_rows
-from understudy.data.texts import read_by
-from understudy.data.tokens import reader_of
+from understudy.data.inputs import as_rows
+from understudy.data.texts import TextRows, read_by, reader_of
 from understudy.errors import UnderstudyError
 from understudy.hf import text_reader
 from understudy.training.optimizers import grouped
@@ -77,7 +76,7 @@ def test_a_batch_is_padded_to_its_own_longest_and_costs_what_a_fixed_one_does(be
     widths = set()
     for batch in session.batches(0):
         widths.add(batch.x["input_ids"].shape[1])
-        texts = gold.rows.texts(batch.gold_rows) + pool.rows.texts(batch.pool_rows)
+        texts = gold.rows.take(batch.gold_rows) + pool.rows.take(batch.pool_rows)
         assert pool.teacher is not None
         y = torch.cat([gold.y[batch.gold_rows], pool.teacher.top1()[batch.pool_rows]])
         fixed = tokenizer(texts, padding="max_length", truncation=True, max_length=24, return_tensors="pt")
@@ -133,12 +132,12 @@ def test_texts_become_tokens_once(bert: Path, monkeypatch: pytest.MonkeyPatch, c
     assert sorted(read) == [24, 60]
     # Another process finds the sixty, not the few; a damaged file is noticed.
     fresh = us.text(bert, classes=2)().eval()
-    read_by(fresh, as_rows(pool.rows.texts(torch.arange(60)), "x")).take(torch.arange(2))
+    read_by(fresh, as_rows(pool.rows.take(torch.arange(60)), "x")).take(torch.arange(2))
     assert sorted(read) == [24, 60]
     (file,) = cache.glob("*/*.safetensors")
     file.write_bytes(file.read_bytes()[:-1] + b"\1")
     with pytest.warns(us.UnderstudyWarning, match="damaged"):
-        rows = read_by(fresh, as_rows(pool.rows.texts(torch.arange(60)), "x"))
+        rows = read_by(fresh, as_rows(pool.rows.take(torch.arange(60)), "x"))
         assert rows.take(torch.arange(60))["input_ids"].equal(
             read_by(fresh, pool.rows).take(torch.arange(60))["input_ids"]
         )
@@ -151,8 +150,8 @@ def test_parts_and_sums_of_sets_are_read_like_the_whole(bert: Path) -> None:
     both = gold.take(torch.tensor([3, 1, 8])) + us.Gold(texts, labels)
     student = us.text(bert, classes=2)().eval()
     order = torch.tensor([6, 0, 7, 2])
-    reader, listed = reader_of(student), [*gold.rows.texts(torch.tensor([3, 1, 8])), *texts]
-    assert reader is not None and both.rows.texts(order) == [listed[row] for row in order]
+    reader, listed = reader_of(student), [*gold.rows.take(torch.tensor([3, 1, 8])), *texts]
+    assert reader is not None and both.rows.take(order) == [listed[row] for row in order]
     found = read_by(student, both.rows)
     alone = read_by(student, TextRows(listed))
     assert found.take(order)["input_ids"].equal(alone.take(order)["input_ids"])

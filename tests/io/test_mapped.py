@@ -14,6 +14,7 @@ import torch
 import understudy as us
 import understudy.data.memory as memory
 import understudy.io.mapped as module
+from understudy.data.rows import is_mapped
 from understudy.errors import UnderstudyError
 from understudy.io.mapped import map_column
 
@@ -69,7 +70,7 @@ def test_a_mapped_column_is_a_pool(tmp_path: Path, cache: Path, rng: np.random.G
     x = rng.standard_normal((50, 4)).astype(np.float16)
     mapped = map_column([_write(tmp_path / "x.parquet", _lists(x, "fixed"))], "x", cache=cache)
     pool = us.Pool(mapped, (x[:, 0] > 0).astype(int))
-    assert pool.rows.on_disk
+    assert is_mapped(pool.rows)
     assert pool.rows.take(torch.tensor([41, 3])).numpy().tolist() == x[[41, 3]].tolist()
 
 

@@ -168,7 +168,7 @@ def test_lists_texts_and_gaps_in_frames(kind: Any) -> None:
     assert {name: part.tolist() for name, part in batch.items()} == {"input_ids": [[3, 4]], "attention_mask": [[1, 0]]}
     assert us.Gold(kind(lists.select(["input_ids"])), [0, 1]).x.tolist() == [[1, 2], [3, 4]]
     texts = us.Gold(kind(pa.table({"review": ["good", "bad"]})), [1, 0])
-    assert texts.rows.is_text and texts.rows.texts(torch.tensor([1])) == ["bad"]
+    assert texts.rows.take(torch.tensor([1])) == ["bad"]
     with pytest.raises(UnderstudyError, match=r"gold\.x: column 'a' row 1 is empty"):
         us.Gold(kind(pa.table({"a": [1.0, None], "b": [1, 2]})), [0, 1])
     with pytest.raises(UnderstudyError, match=r"row 1 holds 1 values, row 0 2; make them of one length"):

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from understudy.data.examples import Gold
+from understudy.data.texts import is_text
 from understudy.errors import UnderstudyWarning
 from understudy.inference.passes import predicted
 from understudy.io.read import Examples
@@ -34,7 +35,7 @@ def standing_of(
     """``objective``: None where a pilot chose it, which has asked about gold already."""
     gold, pool, test = examples.gold, examples.pool, examples.test
     given = {**recipe, "ema": None, "patience": None}
-    if gold is None or gold.rows.is_text or not len(gold.training_rows()):
+    if gold is None or is_text(gold.rows) or not len(gold.training_rows()):
         return standing(run, gold=gold, test=test)  # a net that reads texts takes too long to train once more
     if test is not None:
         right = predicted(run.student, test.rows) == test.y

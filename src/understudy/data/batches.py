@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from understudy.data.rows import Rows, collate_items, join, shared_collator
+from understudy.data.rows import Rows, collate_items, is_mapped, join, shared_collator, take_items, take_sparse
 from understudy.models.sparse import sparse_batch
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
@@ -228,7 +228,7 @@ class _Fetch(Dataset[Any]):
         if self.collate is None:
             return join([rows.take(index) for rows, index in asked])
         # Together, so that gold and pool rows get one padding.
-        return collate_items(self.collate, [item for rows, index in asked for item in rows.items(index)])
+        return collate_items(self.collate, [item for rows, index in asked for item in take_items(rows, index)])
 
 
 def plan_full_batch(
@@ -248,7 +248,7 @@ def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
     """The first batch of a plan, sparse."""
     golds, pools = plan[0]
     asked = [(rows, index) for rows, index in ((gold, golds), (pool, pools)) if rows is not None and len(index)]
-    parts = [rows.take_sparse(index) for rows, index in asked]
+    parts = [take_sparse(rows, index) for rows, index in asked]
     if len(parts) == 1:
         return sparse_batch(parts[0])
     from scipy import sparse
@@ -267,7 +267,7 @@ def fetch_batches(
         for x, (golds, pools) in zip(batches, plan, strict=True):
             yield x, golds, pools
         return
-    ahead = _Ahead(pool, plan) if pool is not None and pool.on_disk and len(plan) else None
+    ahead = _Ahead(pool, plan) if pool is not None and is_mapped(pool) and len(plan) else None
     for number, (golds, pools) in enumerate(plan):
         if ahead is not None:
             ahead.at(plan.batches[number])

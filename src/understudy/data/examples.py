@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
-from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows, as_rows, concatenate
+from understudy.data.inputs import as_rows, concatenate
+from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows
+from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, check_same_classes, joint_names
 from understudy.labels.forms import Labels, read_labels
@@ -273,6 +275,9 @@ class Pool:
         return part
 
 
+Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
+
+
 def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
     """The pool rows with a label, and which they are (None: all)."""
     if pool is None:
@@ -290,6 +295,15 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
     if not len(kept):
         raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or pass pool=None")
     return pool.take(kept), kept
+
+
+def set_read_by(student: nn.Module, part: Part) -> Part:
+    """Gold or a pool with its rows as the student takes them."""
+    if not isinstance(part, Gold | Pool) or (rows := read_by(student, part.rows)) is part.rows:
+        return part
+    read = copy.copy(part)
+    read.rows = rows
+    return read
 
 
 def _which(given: Any, rows: int, where: str) -> Tensor:

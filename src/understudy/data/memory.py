@@ -135,7 +135,7 @@ class Readahead:
         self.start = _offset_in_file(array)
         self.contiguous = bool(array.flags.c_contiguous)
 
-    def whole(self, rows: int) -> None:
+    def all_rows(self, rows: int) -> None:
         self._advise([(0, rows)])
 
     def rows(self, index: Tensor, block: int) -> None:

@@ -7,15 +7,12 @@ for training. Sets without such labels come back as they are.
 """
 
 import copy
-from typing import TypeVar
 
 import torch
 
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Part, Pool
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import check_same_classes
-
-Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
 
 
 def weigh_by_gold(gold: Gold | None, pool: Pool | None) -> tuple[Gold | None, Pool | None]:

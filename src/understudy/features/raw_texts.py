@@ -6,7 +6,7 @@ Texts.fit(raw, "review")(raw)              # TextRows, which become tokens where
 from dataclasses import dataclass
 from typing import Self
 
-from understudy.data.rows import TextRows
+from understudy.data.texts import TextRows
 from understudy.features.part import Part, RawColumns
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from understudy.data.checks import check_class_count
-from understudy.data.tokens import note_reader
+from understudy.data.texts import note_reader
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader

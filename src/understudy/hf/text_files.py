@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.data.tokens import note_reader, reader_of
+from understudy.data.texts import note_reader, reader_of
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import quiet, transformers_library
 from understudy.hf.text import NEEDS, SAFE

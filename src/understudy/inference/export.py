@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.arguments import checked
 from understudy.data.checks import to_tensor
-from understudy.data.rows import as_rows
+from understudy.data.inputs import as_rows
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.export_formats import FORMATS, Format, Loaded, Probabilities, reason

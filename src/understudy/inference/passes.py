@@ -17,8 +17,9 @@ from torch.utils.hooks import RemovableHandle
 from understudy.arguments import checked
 from understudy.data.checks import CHUNK, first_bad
 from understudy.data.examples import Gold
+from understudy.data.inputs import as_rows
 from understudy.data.memory import room_for
-from understudy.data.rows import Rows, as_rows
+from understudy.data.rows import Rows, is_sparse, take_sparse
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
@@ -222,11 +223,11 @@ def over_rows(
     rows = as_rows(x, "x")
     rows = rows if model is None else read_by(model, rows)
     index = torch.arange(len(rows)) if index is None else index
-    results = [torch.empty(0, 0)] * outputs
+    results, as_sparse = [torch.empty(0, 0)] * outputs, sparse and is_sparse(rows)
     with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
         for number, places in enumerate(_cut(rows, index, batch_size)):
             part = index[places]
-            batch = sparse_batch(rows.take_sparse(part)) if sparse and rows.is_sparse else rows.take(part)
+            batch = sparse_batch(take_sparse(rows, part)) if as_sparse else rows.take(part)
             values = function(batch if model is None else to_device(batch, device_of(model)), part)
             values = (values,) if isinstance(values, Tensor) else values
             if not number:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from understudy.arguments import checked
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
-from understudy.data.rows import as_rows
+from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import BATCH_SIZE, forward, over_rows, penultimate
 from understudy.labels.forms import Soft

@@ -27,8 +27,9 @@ from torch import Tensor
 
 from understudy.data.checks import check_finite, check_labels
 from understudy.data.examples import Gold, Pool
+from understudy.data.inputs import as_rows
 from understudy.data.memory import check_memory
-from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows, as_rows
+from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser, text_alone
 from understudy.features.part import column_kind

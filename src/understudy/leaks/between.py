@@ -24,6 +24,7 @@ from torch import Tensor
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
+from understudy.data.texts import is_text
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.leaks.image_hash import Images
@@ -163,8 +164,8 @@ def leaks_between(
         if part is None:
             continue
         content: Rows | list[str] | None = part.rows
-        if part.rows.is_text:
-            content = part.rows.texts(torch.arange(len(part)))
+        if is_text(part.rows):
+            content = part.rows.take(torch.arange(len(part)))
         if part.rows.per_row:
             content = None
             notes.append(f"{name} is a Dataset: it was searched for shared ids, not for copies")

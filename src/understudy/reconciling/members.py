@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, is_mapped, is_sparse, take_sparse
 from understudy.errors import UnderstudyWarning
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
@@ -141,7 +141,7 @@ class Neighbours:
             ]
         )
         centre = None
-        if not (pool.rows.is_sparse or gold.rows.is_sparse):
+        if not (is_sparse(pool.rows) or is_sparse(gold.rows)):
             centre = flat(pool.rows, learned).flatten(1).float().mean(0)
         known = _stacked([unit_rows(flat(gold.rows, trusted), centre), unit_rows(flat(pool.rows, learned), centre)])
         asked = _stacked([unit_rows(flat(fold.held_out.rows), centre), unit_rows(flat(pool.rows), centre)])
@@ -187,9 +187,9 @@ def flat_members(
 
 def is_flat(rows: Rows) -> bool:
     """Whether rows are numbers in memory, so that distances between them and weights for them make sense."""
-    if rows.is_sparse:
+    if is_sparse(rows):
         return True
-    if rows.collate is not None or rows.per_row or rows.on_disk or not len(rows):
+    if rows.collate is not None or rows.per_row or is_mapped(rows) or not len(rows):
         return False
     first = rows.take(torch.arange(1))
     return isinstance(first, Tensor) and first.is_floating_point()
@@ -198,7 +198,7 @@ def is_flat(rows: Rows) -> bool:
 def flat(rows: Rows, index: Tensor | None = None) -> Any:
     """Some rows (None: all) at once: a tensor, or a sparse matrix."""
     index = torch.arange(len(rows)) if index is None else index
-    return rows.take_sparse(index) if rows.is_sparse else rows.take(index)
+    return take_sparse(rows, index) if is_sparse(rows) else rows.take(index)
 
 
 def _stacked(parts: list[Any]) -> Any:

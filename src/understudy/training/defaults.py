@@ -33,7 +33,9 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, as_rows
+from understudy.data.inputs import as_rows
+from understudy.data.rows import Rows, is_sparse
+from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError
 from understudy.training.options import AUTO, LBFGS
 
@@ -80,13 +82,13 @@ def suitable_epochs(rows: int, batch_size: int = 128) -> int:
 def suits_linear(rows: Rows, *, frozen: bool = False) -> bool:
     """Whether a linear student suits these features. ``frozen``: they are the vectors of an encoder."""
     shape = row_shape(rows)
-    if rows.is_sparse or frozen:
+    if is_sparse(rows) or frozen:
         return True
     return len(shape) == 1 and shape[0] >= WIDE and len(rows) < ROWS_PER_FEATURE * shape[0]
 
 
 def row_shape(rows: Rows) -> tuple[int, ...]:
-    if rows.is_text:
+    if is_text(rows):
         raise UnderstudyError(
             "texts suit a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
         )

@@ -23,7 +23,7 @@ from torch import nn
 
 from understudy.arguments import checked
 from understudy.data.examples import Gold
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, is_sparse, take_sparse
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import evaluate
@@ -54,7 +54,7 @@ def l2_of_c(c: float, rows: int, classes: int) -> float:
 def mean_square(rows: Rows) -> float:
     """The mean squared length of (the first thousand) rows."""
     first = torch.arange(min(len(rows), 1000))
-    values = rows.take_sparse(first).data if rows.is_sparse else rows.take(first)
+    values = take_sparse(rows, first).data if is_sparse(rows) else rows.take(first)
     return max(float(torch.as_tensor(values).double().square().sum()) / len(first), 1e-12)
 
 

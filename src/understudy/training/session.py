@@ -30,8 +30,8 @@ from understudy.data.batches import (
     plan_epoch,
     plan_full_batch,
 )
-from understudy.data.examples import Gold, Pool, drop_unlabelled
-from understudy.data.texts import set_read_by
+from understudy.data.examples import Gold, Pool, drop_unlabelled, set_read_by
+from understudy.data.rows import is_sparse
 from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
@@ -374,7 +374,7 @@ class Session:
             return
         if self._kept is None or not self._kept[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]
-            if takes_sparse(self.student) and self.learner.tap is None and all(rows.is_sparse for rows in given):
+            if takes_sparse(self.student) and self.learner.tap is None and all(map(is_sparse, given)):
                 x: Any = fetch_sparse(gold, pool, plan)
             else:
                 ((x, _, _),) = fetch_batches(gold, pool, plan)

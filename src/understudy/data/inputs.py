@@ -1,0 +1,206 @@
+"""What users pass as ``x``, as rows: arrays, sparse matrices, memory maps, texts, mappings, Datasets, and frames.
+
+    as_rows(np.zeros((3, 2)), "gold.x")                       # TensorRows
+    as_rows(pandas_frame, "gold.x").names                     # numbers side by side, and the columns' names
+
+A frame's columns become numbers side by side, one column of lists, or several by name. Other columns (categories, texts
+beside numbers, images) are made into features by ``us.read_examples``.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from understudy.data.checks import check_finite, check_length, is_reserved, to_tensor
+from understudy.data.rows import Collate, ConcatRows, DatasetRows, MappedRows, MappingRows, Rows, SparseRows, TensorRows
+from understudy.data.texts import TextRows, is_text
+from understudy.errors import UnderstudyError
+from understudy.store.arrow import Array
+from understudy.store.frames import Frame, as_column, as_frame, is_hf_dataset
+
+Values = Array | list[Any] | dict[str, Array]
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+# A dataset formatted as tensors or arrays is one of items.
+TABLES = (None, "arrow", "pandas", "polars")
+
+
+def concatenate(a: Rows, b: Rows) -> Rows:
+    """The rows of ``a``, then those of ``b``."""
+    if isinstance(a, TensorRows) and isinstance(b, TensorRows) and a.x.shape[1:] == b.x.shape[1:]:
+        # The wider of the two types: integers joined to floats must not be cut, nor the other way round.
+        kind = torch.promote_types(a.x.dtype, b.x.dtype)
+        return TensorRows(torch.cat([a.x.to(kind), b.x.to(kind)]))
+    if is_text(a) != is_text(b):
+        raise UnderstudyError("some of these rows are texts and some are not; join like with like")
+    return ConcatRows([a, b])
+
+
+def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
+    """What a user passes as ``x``, as rows. Arrays in memory are checked for NaN; files and Datasets are not read."""
+    if isinstance(x, Rows) and collate in (None, x.collate):
+        return x
+    if collate is None and (framed := _framed(x, where)) is not None:
+        return framed
+    is_frame = hasattr(type(x), "columns")  # a DataFrame is indexed by column, not by row
+    is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows | type)
+    if collate is not None:
+        if not callable(collate) or not is_dataset or is_frame:
+            raise UnderstudyError(
+                f"{where}: collate= is a function that makes a batch of a list of a Dataset's items; here collate is a "
+                f"{type(collate).__name__} and x a {type(x).__name__}"
+            )
+        return DatasetRows(x, collate)
+    # A sparse matrix exists only where SciPy's module was loaded.
+    loaded: Any = sys.modules.get("scipy.sparse")
+    if loaded is not None and loaded.issparse(x):
+        return _sparse_rows(x, where)
+    # What was computed from a map is still called one, and lies in memory.
+    if isinstance(x, np.memmap) and x.ndim and x.offset is not None:
+        return MappedRows(x, where=where)
+    if (texts := _texts(x, where)) is not None:
+        return TextRows(texts)
+    if isinstance(x, Tensor | np.ndarray | list | tuple):
+        tensor = to_tensor(x, where)
+        if tensor.dim() == 0:
+            raise UnderstudyError(f"{where} is a single number; it holds one row per example")
+        if tensor.is_floating_point():
+            check_finite(tensor, where)
+        return TensorRows(tensor)
+    if isinstance(x, Mapping):
+        return _mapping_rows(x, where)
+    if is_dataset and not is_frame:
+        return DatasetRows(x)
+    raise UnderstudyError(
+        f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these, a frame of "
+        "numbers or a map-style Dataset"
+    )
+
+
+def _framed(x: Any, where: str) -> Rows | None:
+    """A frame's rows, or those of a column of one; None where ``x`` is neither."""
+    if isinstance(x, Tensor | np.ndarray | list | tuple | Mapping) or (found := _frame_values(x, where)) is None:
+        return None
+    values, names = found
+    rows = as_rows(values, where)
+    rows.names = names
+    return rows
+
+
+def _texts(x: Any, where: str) -> list[str] | None:
+    """A list or an array of texts as a list; None for anything else. One row that is no text is named."""
+    if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype.kind in "UTO":
+        x = x.tolist()
+    if not isinstance(x, list | tuple) or not x or not isinstance(x[0], str):
+        return None
+    if not {str, np.str_}.issuperset(map(type, x)):
+        row = next(row for row, text in enumerate(x) if not isinstance(text, str))
+        held = "nothing" if x[row] is None else f"a {type(x[row]).__name__}"
+        raise UnderstudyError(f"{where} row {row} holds {held}, not a text; fill it in or remove the row")
+    return list(x)
+
+
+def _sparse_rows(x: Any, where: str) -> SparseRows:
+    from scipy import sparse
+
+    if x.dtype.kind not in "fiub" or len(x.shape) != 2:
+        raise UnderstudyError(f"{where} is sparse, {x.dtype} of shape {x.shape}; pass a matrix of real numbers")
+    matrix = sparse.csr_matrix(x)
+    if not np.isfinite(matrix.data).all():
+        row = int(np.searchsorted(matrix.indptr, (~np.isfinite(matrix.data)).argmax(), side="right")) - 1
+        raise UnderstudyError(f"{where} row {row} holds NaN or infinity; remove the row or fill it in")
+    return SparseRows(matrix)
+
+
+def _mapping_rows(x: Mapping[Any, Any], where: str) -> MappingRows:
+    parts: dict[str, TensorRows] = {}
+    for name, values in x.items():
+        part = as_rows(values, f"{where}[{name!r}]")
+        if not isinstance(name, str) or not isinstance(part, TensorRows):
+            raise UnderstudyError(
+                f"{where}[{name!r}] is a {type(values).__name__}; a mapping holds tensors or arrays by the names of "
+                "the student's arguments"
+            )
+        parts[name] = part
+        check_length(len(part), len(next(iter(parts.values()))), f"{where}[{name!r}]", f"{where}[{next(iter(x))!r}]")
+    if not parts:
+        raise UnderstudyError(f"{where} is an empty mapping; give at least one tensor by the name of an argument")
+    return MappingRows(parts)
+
+
+def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] | None:
+    """What a frame or a frame's column holds, and the names of columns that stand side by side; None: it is neither."""
+    is_dataset = is_hf_dataset(x)
+    if is_dataset and getattr(x, "format", {"type": None})["type"] not in TABLES:
+        return None
+    if (frame := as_frame(x)) is None:
+        column = as_column(x)
+        return None if column is None else (_array(column, where), None)
+    reserved = [name for name in frame.names if is_reserved(name)]
+    if reserved:
+        raise UnderstudyError(
+            f"{where} has a column {reserved[0]!r}, which is no feature; leave it out, or pass the whole table to "
+            "us.read_examples(…)"
+        )
+    columns = {name: frame.column(name) for name in frame.names}
+    if not columns:
+        raise UnderstudyError(f"{where} has no columns; pass those that are the features")
+    if all(_is_number(column.type) for column in columns.values()):
+        return _side_by_side(columns, frame, where), tuple(frame.names)
+    if len(columns) == 1:
+        (only,) = columns.values()
+        return _array(only, f"{where}: column {frame.names[0]!r}"), None
+    if all(isinstance(column.type, LISTS) for column in columns.values()):
+        return {name: _array(column, f"{where}[{name!r}]") for name, column in columns.items()}, None
+    if is_dataset:
+        return None
+    odd = next(name for name, column in columns.items() if not _is_number(column.type))
+    raise UnderstudyError(
+        f"{where}: column {odd!r} holds {columns[odd].type}, no number; us.read_examples(…) makes features of such"
+    )
+
+
+def _side_by_side(columns: dict[str, Any], frame: Frame, where: str) -> Array:
+    matrix = np.empty((frame.rows, len(columns)), dtype=np.float32)
+    for number, (name, column) in enumerate(columns.items()):
+        with np.errstate(over="ignore"):
+            matrix[:, number] = _array(column, f"{where}: column {name!r}")
+    return matrix
+
+
+def _is_number(kind: Any) -> bool:
+    return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)) or bool(
+        pa.types.is_decimal(kind)
+    )
+
+
+def _array(column: Any, where: str) -> Any:
+    """Numbers and lists of one length as an array; texts as a list."""
+    # Loaded here: only frames need it.
+    import pyarrow.compute as pc
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return column.to_pylist()
+    if column.null_count:
+        row = int(pc.index(pc.is_null(column), True).as_py())
+        raise UnderstudyError(f"{where} row {row} is empty; fill it in or remove the row")
+    if isinstance(kind, LISTS):
+        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(lengths != lengths[:1])
+        if len(odd):
+            raise UnderstudyError(
+                f"{where} row {int(odd[0])} holds {int(lengths[odd[0]])} values, row 0 {int(lengths[0])}; make them of "
+                "one length, or pass a Dataset with collate="
+            )
+        inner = _array(values.flatten(), where)
+        return inner.reshape(len(values), -1, *inner.shape[1:])
+    if not _is_number(kind):
+        raise UnderstudyError(f"{where} holds {kind}; pass numbers, lists of numbers, or texts")
+    column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
+    return np.array(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))
