@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 import understudy as us
 from experiments.data import images
+from experiments.strategy_benchmark import KINDS, Benchmark, Cell, benchmark
 from experiments.table import save
 from understudy.acquisition.strategies import STRATEGIES
-from understudy.active import KINDS, Benchmark, Cell, benchmark
 from understudy.comparison.interval import Interval, percent, signed, span
 
 SETTING = (

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from experiments.datasets import LOADERS, load
+from experiments.strategy_benchmark import KINDS, benchmark
 from experiments.sweep import Cell, known, net
 from understudy.acquisition.strategies import STRATEGIES
-from understudy.active import KINDS, benchmark
 
 TITLES = {
     "clean": "Clean",

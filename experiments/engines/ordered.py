@@ -14,9 +14,8 @@ from torch import Tensor
 import understudy as us
 from experiments.datasets import LOADERS, load
 from experiments.engines.active import TITLES
+from experiments.strategy_benchmark import KINDS, heteroskedastic
 from experiments.sweep import Cell, Training, known, net
-from understudy.active import KINDS
-from understudy.active.strategies_compared import heteroskedastic
 from understudy.data.splits import random_rows
 from understudy.inference.passes import predict
 from understudy.maths.weights import normalise

@@ -1,23 +1,8 @@
-"""Active learning: loops that label what is worth it, a watch over noisy picks, and the benchmark for both."""
+"""Active learning: a loop of select, label, train; a check for noisy batches; the plan of a label budget."""
 
 from understudy.acquisition.select import Scores, explain
 from understudy.active.loop import Loop, score
 from understudy.active.state import Result
-from understudy.active.strategies_compared import KINDS, Benchmark, Cell, Heteroskedastic, benchmark, heteroskedastic
 from understudy.active.watch import NoiseWatch, noise_watch
 
-__all__ = [
-    "KINDS",
-    "Benchmark",
-    "Cell",
-    "Heteroskedastic",
-    "Loop",
-    "NoiseWatch",
-    "Result",
-    "Scores",
-    "benchmark",
-    "explain",
-    "heteroskedastic",
-    "noise_watch",
-    "score",
-]
+__all__ = ["Loop", "NoiseWatch", "Result", "Scores", "explain", "noise_watch", "score"]

@@ -1,6 +1,8 @@
 """Strategies side by side on clean and heteroskedastic pools: accuracy, and how many picks were worth a label.
 
-    found = us.active.benchmark(student, x, y, test=(x_test, y_test), out="bench", kinds=["noisy_blank"])
+    from experiments.strategy_benchmark import benchmark, heteroskedastic
+
+    found = benchmark(student, x, y, test=(x_test, y_test), out="bench", kinds=["noisy_blank"])
     print(found.markdown()); found.plot("curves.png")
 
 For every seed, `rows` images are drawn from x and made into a pool of each kind; all strategies of a seed meet the same
@@ -11,7 +13,7 @@ cell (kind, strategy, seed) is a JSON file in `out` once it is finished, and a l
 The pools are part original, part noise: the benchmark of "Catastrophic Failures of Neural Active Learning on
 Heteroskedastic Distributions" (section 2), over any set of images.
 
-    data = us.active.heteroskedastic("noisy_diverse", x, y, seed=0)      # x (N, C, H, W) in [0, 1], y (N,)
+    data = heteroskedastic("noisy_diverse", x, y, seed=0)      # x (N, C, H, W) in [0, 1], y (N,)
     data.x, data.y, data.original                                        # original: the mask of untouched rows
 
 | kind | what is added, until it is `noisy_share` of the whole |
@@ -145,7 +147,7 @@ class Cell:
     strategy: str
     seed: int
     labels: list[int]
-    """Rows asked, after each round."""
+    """Labels requested, after each round."""
     accuracy: list[float]
     """On the test rows, after each round."""
     clean: list[float]
@@ -222,10 +224,10 @@ class Benchmark:
                 if cells:
                     labels = cells[0].labels
                     _band(above, name, labels, [cell.accuracy for cell in cells])
-                    # A share belongs to the labels it was bought with; its first batch follows the random start.
+                    # A share belongs to its round's labels; the first batch follows the random start.
                     _band(below, name, labels[1:], [cell.clean for cell in cells])
             above.set_title(kind.replace("_", "-"), loc="left", fontweight="bold", fontsize=11)
-            below.set_xlabel("labels asked for")
+            below.set_xlabel("labels requested")
         axes[0, 0].set_ylabel("test accuracy, %")
         axes[1, 0].set_ylabel("clean share of the batch, %")
         axes[1, 0].set_ylim(-4, 104)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.strategy_benchmark import Benchmark, Cell, benchmark
 from torch import Tensor
 
 import understudy as us
-from understudy.active import Benchmark, Cell, benchmark
 from understudy.training.ema import EMA
 
 

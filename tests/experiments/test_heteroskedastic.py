@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from experiments.strategy_benchmark import KINDS, heteroskedastic
 from torch import Tensor
 
 import understudy as us
-from understudy.active import KINDS, heteroskedastic
 
 
 @pytest.fixture
