@@ -18,7 +18,7 @@ from understudy.errors import UnderstudyWarning
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 from understudy.store import console
-from understudy.training.options import known
+from understudy.store.option_fields import known
 
 CLASSES = 3
 

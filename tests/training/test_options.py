@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 import understudy as us
+from understudy.store.option_fields import known
 from understudy.training.keywords import NAMED
-from understudy.training.options import RecipeOptions, SessionOptions, TrainingOptions, known
+from understudy.training.options import RecipeOptions, SessionOptions, TrainingOptions
 
 FIELDS = {each.name: each for each in fields(TrainingOptions)}
 

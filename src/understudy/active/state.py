@@ -25,10 +25,11 @@ from understudy.active.oracle import write_columns
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest, read_json, write_json
+from understudy.store.option_fields import known
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.trail import TRAIL, Trail
-from understudy.training.options import TrainingOptions, known
+from understudy.training.options import TrainingOptions
 from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
 from understudy.training.run import FORMAT as RUN_FORMAT
 from understudy.training.run import OLDER as OLDER_RUNS

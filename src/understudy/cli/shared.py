@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.training.options import AUTO, TrainingOptions, known
+from understudy.store.option_fields import known
+from understudy.training.options import AUTO, TrainingOptions
 
 if TYPE_CHECKING:
     from understudy.io.read import Examples

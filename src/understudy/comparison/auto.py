@@ -46,13 +46,14 @@ from understudy.reconciling.crossfit import CrossFit
 from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import judged_student, reconciled_pool
 from understudy.store.files import locked, read_json
+from understudy.store.option_fields import plain
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.ema import EMA
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.options import SharedOptions, TrainingOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.run import Run, usable_folder
 from understudy.training.train import settled
 

@@ -32,13 +32,14 @@ from understudy.parallel.executors import Executor, Failure, attempts, executor_
 from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
+from understudy.store.option_fields import plain
 from understudy.store.progress import ProgressBar
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
 from understudy.training.keywords import takes
-from understudy.training.options import SharedOptions, TrainingOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.train import settled
 
 # In format 2 nothing was sealed.

@@ -25,9 +25,10 @@ from understudy.reconciling.members import Member, Trained, flat_members
 from understudy.reconciling.reconcile import ReconciledPool, reconciled_pool
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
+from understudy.store.option_fields import plain
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.options import SharedOptions, TrainingOptions, plain
+from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.train import settled
 
 

@@ -12,11 +12,13 @@ resumed may differ in it. The command line shows the table before anything is tr
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from numbers import Integral, Real
+from dataclasses import Field, dataclass, fields, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from understudy.errors import UnderstudyError
+from understudy.store.option_fields import check_options, known
+from understudy.store.option_fields import option as any_option
 
 if TYPE_CHECKING:
     import torch
@@ -65,8 +67,6 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 
 
 LBFGS, AUTO = "lbfgs", "auto"
-MOST = (1 << 31) - 1
-"""Of anything that is counted: more is a slip of the finger."""
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 Groups = Mapping[str, Mapping[str, float]]
@@ -132,30 +132,8 @@ class RecipeOptions(SessionOptions, StudentOptions, total=False):
     checkpoint_every: int | None
 
 
-@dataclass(frozen=True)
-class Option:
-    """What is known of an option beside its type and default."""
-
-    help: str
-    typed: Any = None
-    """Its type on a command line; None where only Python can say it."""
-    flag: str | None = None
-    """Its name on a command line where that differs: ``pretrain`` for ``--pretrain``."""
-    panel: str | None = TRAINING
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
-    integer: bool = False
-    word: str | None = None
-    """What it may be instead of a number."""
-    may_differ: bool = False
-    """Whether a resumed training may be told otherwise: it changes no result."""
-    later: bool = False
-    """Whether it came when work had been written down without it: at its default it still is."""
-
-
-def option(default: Any = MISSING, **known: Any) -> Any:
-    return field(default=default, metadata={"option": Option(**known)})
+def option(default: Any, *, panel: str | None = TRAINING, **known: Any) -> Any:
+    return any_option(default, panel=panel, **known)
 
 
 @dataclass(frozen=True)
@@ -238,11 +216,7 @@ class TrainingOptions:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = plain(getattr(self, each.name))
-            object.__setattr__(self, each.name, value)
-            if not (value is None and each.default is None):
-                _check_limits(each, value)
+        check_options(self)
         _check_seed(self.seed)
         _check_autocast(self.autocast)
         if self.optimizer not in OPTIMIZERS:
@@ -318,19 +292,6 @@ class TrainingOptions:
         return not option.may_differ and not (option.later and getattr(self, each.name) == each.default)
 
 
-def known(each: "Field[Any]") -> Option:
-    """What the table says of a field."""
-    option: Option = each.metadata["option"]
-    return option
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers count as numbers, but JSON and PyTorch's seeds want Python's."""
-    import numpy as np
-
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _setting(value: Any) -> Any:
     import torch
 
@@ -367,22 +328,3 @@ def _check_autocast(dtype: Any) -> None:
 
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise UnderstudyError(f"autocast={dtype!r:.80} must be torch.bfloat16, torch.float16 or None")
-
-
-def _check_limits(each: "Field[Any]", value: Any) -> None:
-    option, or_none = known(each), ", or None" if each.default is None else ""
-    if option.word is not None and value == option.word:
-        return
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if option.above is not None and not (is_number and value > option.above):
-        raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")
-    if option.most is not None and is_number and value > option.most:
-        raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
-    if option.least is None:
-        return
-    if option.integer and not (is_number and isinstance(value, int) and value >= option.least):
-        raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
-    if option.integer and value > MOST:
-        raise UnderstudyError(f"{each.name}={value} must be a whole number, at most {MOST:,}{or_none}")
-    if not (is_number and value >= option.least):
-        raise UnderstudyError(f"{each.name}={value} must be a number and not negative")

@@ -1,0 +1,113 @@
+"""The options of a function as one frozen dataclass: each field with its default, help and limits.
+
+    @dataclass(frozen=True)
+    class Options:
+        rounds: int = option(3, help="Rounds in all.", typed=int, least=1, integer=True)
+
+        __post_init__ = check_options
+
+The function takes ``**options`` and makes the dataclass of them (``spell_out`` shows them in its signature); the
+command line makes its flags from the same fields (``cli/shared.py``). This file loads without PyTorch.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from inspect import Parameter
+from numbers import Real
+from typing import Any, TypeVar, get_type_hints
+
+from understudy.errors import UnderstudyError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+MOST = (1 << 31) - 1
+"""Upper limit of every count."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of an option beside its type and default."""
+
+    help: str
+    typed: Any = None
+    """Its type on a command line; None: Python only."""
+    flag: str | None = None
+    """Its name on a command line where that differs: ``pretrain`` for ``--pretrain``."""
+    read: Callable[[Any], Any] | None = None
+    """Makes the value from what was typed."""
+    metavar: str | None = None
+    panel: str | None = None
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    integer: bool = False
+    word: str | None = None
+    """What it may be instead of a number."""
+    may_differ: bool = False
+    """Whether resumed work may have another value: it changes no result."""
+    later: bool = False
+    """Whether it came when work had been written down without it: at its default it still is."""
+
+
+def option(default: Any = MISSING, **known: Any) -> Any:
+    return field(default=default, metadata={"option": Option(**known)})
+
+
+def known(each: "Field[Any]") -> Option:
+    """The ``Option`` of a field."""
+    found: Option = each.metadata["option"]
+    return found
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, which JSON and PyTorch's seeds need."""
+    import numpy as np
+
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_options(options: Any) -> None:
+    """Every field within its limits; NumPy's numbers become Python's."""
+    for each in fields(options):
+        value = plain(getattr(options, each.name))
+        object.__setattr__(options, each.name, value)
+        if not (value is None and each.default is None):
+            check_limits(each, value)
+
+
+def check_limits(each: "Field[Any]", value: Any) -> None:
+    option, or_none = known(each), ", or None" if each.default is None else ""
+    if option.word is not None and value == option.word:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if option.above is not None and not (is_number and value > option.above):
+        raise UnderstudyError(f"{each.name}={value} must be a number greater than {option.above}{or_none}")
+    if option.most is not None and is_number and value > option.most:
+        raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
+    if option.least is None:
+        return
+    if option.integer and not (is_number and isinstance(value, int) and value >= option.least):
+        raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
+    if option.integer and value > MOST:
+        raise UnderstudyError(f"{each.name}={value} must be a whole number, at most {MOST:,}{or_none}")
+    if not (is_number and value >= option.least):
+        raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
+
+
+def spell_out(table: type) -> Callable[[Function], Function]:
+    """The function with its signature showing the fields of ``table`` in the place of its ``**options``."""
+
+    def decorate(function: Function) -> Function:
+        signature, hints = inspect.signature(function), get_type_hints(table)
+        own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        shown = [
+            Parameter(
+                each.name, Parameter.KEYWORD_ONLY, annotation=hints[each.name],
+                default=Parameter.empty if each.default is MISSING else each.default,
+            )
+            for each in fields(table)
+        ]  # fmt: skip
+        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
