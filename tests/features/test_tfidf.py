@@ -12,7 +12,6 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.features import tfidf
 from understudy.features.featuriser import FeatureOptions, Featuriser, SparseRows
 from understudy.features.part import RawColumns
 
@@ -95,14 +94,6 @@ def test_the_most_frequent_terms(rng: np.random.Generator, ngrams: int) -> None:
     assert part.terms == sorted(term for _, term in ranked[:100])
     reference = TfidfVectorizer(vocabulary=part.terms, **_options(ngrams)).fit(train)
     _same(part(RawColumns(_columns(train), "t")), reference.transform(train))
-
-
-def test_chunks_are_joined(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = _columns(_sentences(rng, 50) + ODD)
-    fitted = Featuriser.fit(columns, FeatureOptions(text="text"), where="t")
-    whole = fitted(columns, where="t").matrix
-    monkeypatch.setattr(tfidf, "CHUNK", 7)
-    _same(fitted(columns, where="t").matrix, whole)
 
 
 def test_batches_are_the_rows_taken(rng: np.random.Generator) -> None:

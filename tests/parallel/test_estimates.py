@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.features.tfidf import choose_terms
+from understudy.features.tfidf import choose_terms, term_counts
 from understudy.io.labelling import Labelling
 from understudy.io.table import read_table
 from understudy.maths.dawid_skene import fit_dawid_skene
@@ -77,7 +77,7 @@ def test_terms_are_those_of_all_texts(ngrams: int, most: int, tmp_path: Path) ->
     texts = ["a rare pair", *texts, "", "unique words here", "a rare pair"]
     shards = write_shards(tmp_path / "pool", text=np.array(texts, dtype=object))
     terms, texts_with = terms_over(shards, "text", InProcess(), ngrams=ngrams, most=most, rarest=2)
-    expected = choose_terms(texts, ngrams=ngrams, most=most, rarest=2)
+    expected = choose_terms(term_counts(texts, ngrams=ngrams), most=most, min_texts=2)
     assert terms == expected[0] and texts_with.tolist() == expected[1].tolist()
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.features.tfidf import choose_counted, term_counts
+from understudy.features.tfidf import choose_terms, term_counts
 from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table
 from understudy.labels.forms import Labels
@@ -122,8 +122,8 @@ def terms_over(
     most: int,
     rarest: int,
 ) -> tuple[list[str], Array]:
-    """``choose_terms`` of the texts of all shards: single words first, then runs of those that are common enough. The
-    counts of the terms, not the texts, are in memory."""
+    """The terms that TF-IDF of the texts of all shards keeps: single words first, then runs of those that are common
+    enough. The counts of the terms, not the texts, are in memory."""
     words: frozenset[str] | None = None
     total: dict[str, tuple[int, int]] = {}
     for length in sorted({1, ngrams}):
@@ -133,7 +133,7 @@ def terms_over(
                 before = total.get(term, (0, 0))
                 total[term] = before[0] + often, before[1] + texts
         words = frozenset(term for term, (_, texts) in total.items() if texts >= rarest and " " not in term)
-    return choose_counted(total, most=most, rarest=rarest)
+    return choose_terms(total, most=most, min_texts=rarest)
 
 
 @dataclass(frozen=True)
