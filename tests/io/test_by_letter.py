@@ -13,7 +13,7 @@ import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions
-from understudy.io.answers import BY_NUMBER, read_chosen
+from understudy.io.answer_file import BY_NUMBER, read_chosen
 from understudy.io.read import Examples, read_examples
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from understudy.cli.commands import app
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions
-from understudy.io.exchange import TOOLS
-from understudy.io.exchange.opinions import Opinion, Reading, gather
-from understudy.io.exchange.tools import BY_NAME
+from understudy.io.exchange import TOOLS, find_tool
+from understudy.io.exchange.annotations import Annotation, ExportLayout, collect_annotations
 from understudy.io.read import read_examples
 
 NAMES = ("neg", "pos")
@@ -142,59 +141,59 @@ def test_a_random_batch_estimates_unless_a_suggestion_was_shown(pool: Path, tmp_
         assert gold is not None and gold.calibration_rows().tolist() == ([] if flags else [0])
 
 
-def opinion(id: str, who: str, *labels: str, **more: Any) -> Opinion:
-    return Opinion(id, who, labels, **{"shown": False, **more})
+def by(row: str, annotator: str, *labels: str, **more: Any) -> Annotation:
+    return Annotation(row, annotator, labels, **{"shown": False, **more})
 
 
 def test_people_who_differ_become_votes(tmp_path: Path) -> None:
-    opinions = [
-        opinion("1", "ann", "pos"), opinion("1", "bob", "neg"), opinion("2", "ann", "neg"), opinion("2", "bob", "neg"),
-        opinion("3", "bob", why="cancelled"), opinion("3", "ann", "pos"), opinion("4", "ann", why="cancelled"),
+    given = [
+        by("1", "ann", "pos"), by("1", "bob", "neg"), by("2", "ann", "neg"), by("2", "bob", "neg"),
+        by("3", "bob", reason="cancelled"), by("3", "ann", "pos"), by("4", "ann", reason="cancelled"),
     ]  # fmt: skip
-    found = gather(opinions, NAMES, aliases={}, where="it")
+    found = collect_annotations(given, NAMES, aliases={}, where="it")
     assert found.votes() == {
         "id": ["1", "2", "3", "4"],
         "teacher_vote_ann": ["pos", "neg", "pos", ""],
         "teacher_vote_bob": ["neg", "neg", "", ""],
     }
-    with pytest.raises(UnderstudyError, match=r"it: 1 rows are called by different classes .*'1'.*--as votes"):
+    with pytest.raises(UnderstudyError, match=r"it: 1 rows have different labels .*'1'.*--as votes"):
         found.answers("answers", "it")
     agreed = found.answers("agreed", "it")
     assert agreed["id"] == ["2", "3", "4"] and agreed["label"] == ["neg", "pos", "skip"]
-    assert "3 of 4 rows have a label (2 people); 1 skipped; 2 cancelled" in found.account()
+    assert "3 of 4 rows have a label (2 people); 1 skipped; 2 cancelled" in found.summary()
 
 
-def test_whoever_contradicts_themselves_has_said_nothing() -> None:
-    same = [opinion("1", "ann", "pos"), opinion("1", "ann", "pos")]
-    assert gather(same, NAMES, aliases={}, where="it").by_row == {"1": {"ann": "pos"}}
-    three = [opinion("1", "ann", "pos"), opinion("1", "ann", "neg"), opinion("1", "ann", "pos")]
-    assert gather(three, NAMES, aliases={}, where="it").by_row == {"1": {"ann": None}}
+def test_contradictory_answers_of_one_person_do_not_count() -> None:
+    same = [by("1", "ann", "pos"), by("1", "ann", "pos")]
+    assert collect_annotations(same, NAMES, aliases={}, where="it").by_row == {"1": {"ann": "pos"}}
+    three = [by("1", "ann", "pos"), by("1", "ann", "neg"), by("1", "ann", "pos")]
+    assert collect_annotations(three, NAMES, aliases={}, where="it").by_row == {"1": {"ann": None}}
 
 
 def test_labels_are_matched_and_never_guessed() -> None:
-    given = [opinion("1", "ann", "Pos"), opinion("2", "ann", "Pos"), opinion("3", "ann", "unsure")]
+    given = [by("1", "ann", "Pos"), by("2", "ann", "Pos"), by("3", "ann", "unsure")]
     with pytest.raises(UnderstudyError, match=r"none of the classes \(neg, pos\): 'Pos' 2 times, 'unsure' 1 times"):
-        gather(given, NAMES, aliases={}, where="it")
-    found = gather(given, NAMES, aliases={"Pos": "pos", "unsure": "skip"}, where="it")
+        collect_annotations(given, NAMES, aliases={}, where="it")
+    found = collect_annotations(given, NAMES, aliases={"Pos": "pos", "unsure": "skip"}, where="it")
     assert found.answers("answers", "it")["label"] == ["pos", "pos", "skip"]
     with pytest.raises(UnderstudyError, match="'positive' is none of the classes"):
-        gather(given, NAMES, aliases={"Pos": "positive"}, where="it")
+        collect_annotations(given, NAMES, aliases={"Pos": "positive"}, where="it")
     # Where a class is called skip, a row without a class is −1.
-    found = gather([opinion("1", "a", "skip"), opinion("2", "a", why="x")], ("skip", "b"), aliases={}, where="it")
+    found = collect_annotations([by("1", "a", "skip"), by("2", "a", reason="x")], ("skip", "b"), aliases={}, where="it")
     assert found.answers("answers", "it")["label"] == ["skip", "-1"]
 
 
-def test_where_nothing_is_said_of_suggestions_there_was_one() -> None:
-    found = gather([opinion("1", "a", "pos", shown=None), opinion("2", "a", "pos")], NAMES, aliases={}, where="it")
+def test_suggestions_count_as_shown_where_the_export_does_not_say() -> None:
+    found = collect_annotations([by("1", "a", "pos", shown=None), by("2", "a", "pos")], NAMES, aliases={}, where="it")
     assert found.answers("answers", "it")["suggestion_shown"] == ["true", "false"]
-    one_of_two = [opinion("1", "a", "pos", shown=True), opinion("1", "b", "pos")]
-    assert gather(one_of_two, NAMES, aliases={}, where="it").shown == {"1": True}
+    one_of_two = [by("1", "a", "pos", shown=True), by("1", "b", "pos")]
+    assert collect_annotations(one_of_two, NAMES, aliases={}, where="it").shown == {"1": True}
 
 
-def read(tool: str, path: Path, content: Any, classes: tuple[str, ...] = NAMES, **how: Any) -> list[Opinion]:
+def read(tool: str, path: Path, content: Any, classes: tuple[str, ...] = NAMES, **how: Any) -> list[Annotation]:
     lines = "\n".join(map(json.dumps, content)) if path.suffix == ".jsonl" else json.dumps(content)
     path.write_text(content if isinstance(content, str) else lines)
-    return BY_NAME[tool].read(path, Reading(classes, **how))
+    return find_tool(tool).read_annotations(path, ExportLayout(classes, **how))
 
 
 def choice(*labels: str, name: str = "label", **more: Any) -> dict[str, Any]:
@@ -216,15 +215,13 @@ def choice(*labels: str, name: str = "label", **more: Any) -> dict[str, Any]:
 def test_label_studio_knows_of_predictions(task: Any, annotation: Any, shown: bool | None, tmp_path: Path) -> None:
     one = {"completed_by": {"email": "a@b.c", "id": 4}, "result": [choice("pos")], **annotation}
     found = read("label-studio", tmp_path / "e.json", [{"data": {"row_id": 7}, "annotations": [one], **task}])
-    assert found == [Opinion("7", "a@b.c", ("pos",), "", False, shown)]
+    assert found == [Annotation("7", "a@b.c", ("pos",), "", shown)]
 
 
 def test_what_was_cancelled_counts_as_skipped_whatever_was_chosen_before(tmp_path: Path) -> None:
     for flag in ("was_cancelled", "skipped"):
         task = {"data": {"row_id": "7"}, "annotations": [{"result": [choice("pos")], flag: True}], "predictions": []}
-        assert read("label-studio", tmp_path / "e.json", [task]) == [
-            Opinion("7", "unknown", (), "cancelled", False, False)
-        ]
+        assert read("label-studio", tmp_path / "e.json", [task]) == [Annotation("7", "unknown", (), "cancelled", False)]
 
 
 def test_label_studio_small_exports(tmp_path: Path) -> None:
@@ -235,21 +232,21 @@ def test_label_studio_small_exports(tmp_path: Path) -> None:
         {"id": 3, "row_id": "9", "annotator": None, "annotation_id": None},
     ]
     found = read("label-studio", tmp_path / "min.json", entries)
-    assert [(one.id, one.labels, one.open, one.shown) for one in found] == [
+    assert [(one.row, one.labels, one.open, one.shown) for one in found] == [
         ("007", ("pos",), False, False), ("8", ("pos", "neg"), False, None), ("9", (), True, None),
     ]  # fmt: skip
     several = '"{""choices"":[""pos"",""neg""]}"'
     header = "annotation_id,annotator,id,label,row_id,suggestion_shown"
     text = f"{header}\n5,x@y.z,1,pos,007,True\n6,x@y.z,2,{several},8,\n,,3,,9,\n"
     found = read("label-studio", tmp_path / "small.csv", text)
-    assert [(one.id, one.who, one.labels, one.open, one.shown) for one in found] == [
+    assert [(one.row, one.annotator, one.labels, one.open, one.shown) for one in found] == [
         ("007", "x@y.z", ("pos",), False, True), ("8", "x@y.z", ("pos", "neg"), False, None), ("9", "", (), True, None),
     ]  # fmt: skip
     tabs = "\n".join(text.splitlines()[:2]).replace(",", "\t")
     assert read("label-studio", tmp_path / "small.tsv", tabs) == found[:1]
-    gathered = gather(found, NAMES, aliases={}, where="it")
+    gathered = collect_annotations(found, NAMES, aliases={}, where="it")
     assert gathered.by_row == {"007": {"x@y.z": "pos"}, "8": {"x@y.z": None}}
-    assert "1 more than one class" in gathered.account()
+    assert "1 more than one class" in gathered.summary()
     with pytest.raises(UnderstudyError, match=r"field larger than field limit .*; export it as JSON"):
         read("label-studio", tmp_path / "long.csv", f"{header}\n5,a,1,pos,{'7' * 200_000},\n")
     with pytest.raises(UnderstudyError, match="has no entry 'mood'"):
@@ -258,7 +255,7 @@ def test_label_studio_small_exports(tmp_path: Path) -> None:
         read("label-studio", tmp_path / "min3.json", [{"id": 1, "label": "pos", "annotation_id": 1}])
 
 
-def test_several_questions_are_told_apart(tmp_path: Path) -> None:
+def test_the_question_must_be_named_where_there_are_several(tmp_path: Path) -> None:
     both = [choice("pos", name="mood"), choice("yes", name="polite")]
     tasks = [{"data": {"row_id": "1"}, "annotations": [{"result": both}], "predictions": []}]
     with pytest.raises(UnderstudyError, match=r"asks 2 questions \(mood, polite\); say which one: --question NAME"):
@@ -280,14 +277,16 @@ def test_prodigy_answers(tmp_path: Path) -> None:
         {"row_id": "7", "options": options},
     ]
     found = read("prodigy", tmp_path / "out.jsonl", lines)
-    assert [(one.labels, one.why, one.open) for one in found] == [
+    assert [(one.labels, one.reason, one.open) for one in found] == [
         (("neg",), "", False), ((), "rejected", False), ((), "accepted without a class", False), (("neg",), "", False),
         (("pos",), "", False), ((), "ignored", False), ((), "not answered", True),
     ]  # fmt: skip
-    # The label asked about is a suggestion itself, whatever the line says.
-    assert [one.shown for one in found] == [None, None, None, True, True, True, None] and found[0].who == "set-ann"
+    # The label in question is a suggestion itself, whatever the line says.
+    assert [one.shown for one in found] == [None, None, None, True, True, True, None] and found[
+        0
+    ].annotator == "set-ann"
     three = read("prodigy", tmp_path / "out.jsonl", lines[3:4], classes=("neg", "pos", "so"))
-    assert three[0].labels == () and three[0].why == "rejected"
+    assert three[0].labels == () and three[0].reason == "rejected"
     with pytest.raises(UnderstudyError, match="line 2 is no JSON"):
         read("prodigy", tmp_path / "out.jsonl", '{"row_id": 1}\n{')
 
@@ -307,11 +306,11 @@ def test_argilla_records_say_little_of_their_status(tmp_path: Path) -> None:
         {"id": "12", "responses": {"label": [{**one, "status": "discarded"}]}},
     ]
     found = read("argilla", tmp_path / "records.json", records)
-    assert [(one.id, one.labels, one.open, one.shown) for one in found if not one.open] == [
+    assert [(one.row, one.labels, one.open, one.shown) for one in found if not one.open] == [
         ("007", ("pos",), False, False), ("11", ("pos",), False, True), ("12", (), False, False),
     ]  # fmt: skip
-    gathered = gather(found, NAMES, aliases={}, where="it")
-    assert "3 of unknown status" in gathered.account() and gathered.by_row["12"] == {"u": None}
+    gathered = collect_annotations(found, NAMES, aliases={}, where="it")
+    assert "3 of unknown status" in gathered.summary() and gathered.by_row["12"] == {"u": None}
 
 
 ODD: list[Any] = [None, 3, 1.5, "x", "", [], {}, [1], {"a": 1}, True, ["pos", None]]
@@ -336,7 +335,7 @@ SEEDS: dict[tuple[str, str], list[dict[str, Any]]] = {
 def test_files_of_another_shape_are_read_or_refused_in_a_line(tool: str, suffix: str, tmp_path: Path) -> None:
     for changed in variants(SEEDS[tool, suffix]):
         try:
-            found = gather(read(tool, tmp_path / f"odd{suffix}", changed), NAMES, aliases={}, where="it")
+            found = collect_annotations(read(tool, tmp_path / f"odd{suffix}", changed), NAMES, aliases={}, where="it")
             found.answers("agreed", "it")
         except UnderstudyError as error:
             assert "\n" not in str(error)

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from understudy.io.exchange.opinions import Reading, gather
+from understudy.io.exchange import find_tool
+from understudy.io.exchange.annotations import ExportLayout, collect_annotations
 from understudy.io.exchange.tasks import make_tasks
-from understudy.io.exchange.tools import BY_NAME
 from understudy.io.table import read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -32,7 +32,9 @@ def tasks(tmp_path: Path) -> Any:
 
 
 def answers(tool: str, path: Path) -> dict[str, list[Any]]:
-    found = gather(BY_NAME[tool].read(path, Reading(NAMES)), NAMES, aliases={}, where=str(path))
+    found = collect_annotations(
+        find_tool(tool).read_annotations(path, ExportLayout(NAMES)), NAMES, aliases={}, where=str(path)
+    )
     return found.answers("answers", str(path))
 
 
@@ -41,7 +43,7 @@ def test_label_studio_takes_the_tasks_and_its_exports_come_back(tasks: Any, tmp_
     from label_studio_sdk.converter import Converter
     from label_studio_sdk.label_interface import LabelInterface
 
-    BY_NAME["label-studio"].write(tmp_path / "tasks.json", tasks(suggest=True))
+    find_tool("label-studio").write_tasks(tmp_path / "tasks.json", tasks(suggest=True))
     config, content = (tmp_path / "tasks.xml").read_text(), json.loads((tmp_path / "tasks.json").read_text())
     interface = LabelInterface(config)
     assert list(interface.get_control("label").labels) == list(NAMES)
@@ -74,7 +76,7 @@ def test_argilla_reads_the_folder_and_its_records_come_back(tasks: Any, tmp_path
 
     # Its classes ask for a server when they are made; reading and writing files needs none.
     with mock.patch.object(Argilla, "_get_default", mock.MagicMock()), warnings.catch_warnings():
-        BY_NAME["argilla"].write(tmp_path / "folder", tasks(suggest=True))
+        find_tool("argilla").write_tasks(tmp_path / "folder", tasks(suggest=True))
         settings = argilla.Settings.from_json(tmp_path / "folder" / ".argilla" / "settings.json")
         assert [field.name for field in settings.fields] == ["text"]
         (question,) = settings.questions
@@ -99,7 +101,7 @@ def test_argilla_reads_the_folder_and_its_records_come_back(tasks: Any, tmp_path
 @pytest.mark.parametrize("suggest", [False, True])
 def test_datasets_loads_the_folder_and_saves_it_back(suggest: bool, tasks: Any, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    BY_NAME["datasets"].write(tmp_path / "folder", tasks(suggest=suggest))
+    find_tool("datasets").write_tasks(tmp_path / "folder", tasks(suggest=suggest))
     loaded = datasets.load_dataset(str(tmp_path / "folder"), split="train", cache_dir=str(tmp_path / "cache"))
     assert loaded.features["label"].names == list(NAMES) and loaded["id"][:] == ["007", "8", "9", "10"]
     assert ("suggestion" in loaded.column_names) == suggest

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.io.answers import text_columns
+from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
 from understudy.store.trail import Trail, beside
 from understudy.web.answers import AnswerBook

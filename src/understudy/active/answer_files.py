@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.active.oracle import CANNOT_LABEL, Question, asked_by_name, write_question
 from understudy.errors import UnderstudyError
-from understudy.io.answers import is_skipped, text_columns
+from understudy.io.answer_file import is_skipped, text_columns
 from understudy.labels.class_names import ClassNames
 
 

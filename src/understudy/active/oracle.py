@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.io.answers import BY_NUMBER, SKIPPED, text_columns
+from understudy.io.answer_file import BY_NUMBER, SKIPPED, text_columns
 from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text

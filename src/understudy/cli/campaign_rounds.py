@@ -19,7 +19,7 @@ from understudy.cli.students import student_builder
 from understudy.cli.suited import suited
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
-from understudy.io.answers import named_answers
+from understudy.io.answer_file import named_answers
 from understudy.io.read import Examples
 from understudy.labels.class_names import is_number
 from understudy.method_options import read_options

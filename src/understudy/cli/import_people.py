@@ -11,7 +11,7 @@ from understudy.io.exchange import FORMS, TOOLS
 from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
-    from understudy.io.exchange.opinions import Gathered
+    from understudy.io.exchange.annotations import Annotations
     from understudy.io.table import Stored
 
 
@@ -31,16 +31,16 @@ def import_people(
         if given not in known:
             raise UnderstudyError(f"{flag} {given!r} is not known; use one of {', '.join(known)}")
     check_new_file(out, "answers are", (".csv", ".parquet"))
-    from understudy.io.exchange.opinions import Reading, gather
-    from understudy.io.exchange.tools import BY_NAME
+    from understudy.io.exchange import find_tool
+    from understudy.io.exchange.annotations import ExportLayout, collect_annotations
     from understudy.labels.class_names import ClassNames
 
     names = ClassNames(tuple(classes)).names
     where = ", ".join(map(str, files))
-    reading = Reading(names, question, row)
-    opinions = [one for file in files for one in BY_NAME[tool].read(file, reading)]
-    gathered = gather(opinions, names, aliases=aliases, where=where)
-    typer.echo(gathered.account())
+    reading = ExportLayout(names, question, row)
+    opinions = [one for file in files for one in find_tool(tool).read_annotations(file, reading)]
+    gathered = collect_annotations(opinions, names, aliases=aliases, where=where)
+    typer.echo(gathered.summary())
     if form == "votes":
         _write_votes(gathered, out, pool)
     else:
@@ -48,10 +48,10 @@ def import_people(
     _tell(gathered, tool, files, out)
 
 
-def _write_answers(gathered: "Gathered", out: Path, pool: Path | None, form: str, where: str) -> None:
+def _write_answers(gathered: "Annotations", out: Path, pool: Path | None, form: str, where: str) -> None:
     from understudy.active.oracle import write_columns
 
-    if form == "agreed" and (left_out := len(gathered.split())):
+    if form == "agreed" and (left_out := len(gathered.disputed())):
         warn(f"{left_out} rows that people disagree on are left out; what is left is easier than the pool")
     columns = gathered.answers(form, where)
     if pool is not None:
@@ -60,7 +60,7 @@ def _write_answers(gathered: "Gathered", out: Path, pool: Path | None, form: str
     typer.echo(f"{len(columns['id']):,} answers: {out}")
 
 
-def _write_votes(gathered: "Gathered", out: Path, pool: Path | None) -> None:
+def _write_votes(gathered: "Annotations", out: Path, pool: Path | None) -> None:
     from understudy.io.readers.arrow_columns import object_column
     from understudy.io.table import read_table
     from understudy.io.write import write_table
@@ -101,11 +101,11 @@ def _rows_in(names: Sequence[str], out: Path, pool: Path) -> list[int]:
     return list(index.tolist())
 
 
-def _tell(gathered: "Gathered", tool: str, files: Sequence[Path], out: Path) -> None:
+def _tell(gathered: "Annotations", tool: str, files: Sequence[Path], out: Path) -> None:
     """One entry per person in the trail beside the file."""
     from understudy.store.trail import Trail, beside, of_file
 
     trail, pinned = Trail(beside(out)), {str(path): of_file(path) for path in files}
-    for who in gathered.people:
+    for who in gathered.annotators:
         said = {name: by[who] for name, by in gathered.by_row.items() if who in by}
         trail.add("answered", f"{who} in {tool}", said, files=pinned)

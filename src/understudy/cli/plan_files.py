@@ -185,7 +185,7 @@ def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[s
 def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     if not len(plan.gold):
         return []
-    # Drawn at random, so that they may estimate (io/answers.py).
+    # Drawn at random, so that they may estimate (io/answer_file.py).
     lines = _lines(plan, plan.gold, given.ids, "new gold", given)
     write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
     return [GOLD_FILE]

@@ -48,18 +48,18 @@ def tasks_command(
     if to not in TOOLS:
         raise UnderstudyError(f"--to {to!r} is not known; use one of {', '.join(TOOLS)}")
     with shared.loading():
+        from understudy.io.exchange import find_tool
         from understudy.io.exchange.tasks import make_tasks
-        from understudy.io.exchange.tools import BY_NAME
         from understudy.io.table import read_table
 
-    tool = BY_NAME[to]
-    if tool.kinds:
+    tool = find_tool(to)
+    if tool.suffixes:
         for path in (out, out.with_suffix(".xml")) if to == "label-studio" else (out,):
-            check_new_file(path, "tasks are", (*tool.kinds, ".xml") if path != out else tool.kinds)
+            check_new_file(path, "tasks are", (*tool.suffixes, ".xml") if path != out else tool.suffixes)
     rows = read_table(table, columns=shared.read_mapping(column))
     tasks = make_tasks(
         rows, classes=[name.strip() for name in classes.split(",")], show=show or (),
         images=[image] if image else (), batch=batch, suggest=show_suggestion,
     )  # fmt: skip
-    written = tool.write(out, tasks)
+    written = tool.write_tasks(out, tasks)
     typer.echo(f"{len(tasks):,} rows to label: {', '.join(map(str, written))}")

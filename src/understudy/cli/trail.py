@@ -84,7 +84,7 @@ def tell_of_gold(trail: Path, names: Sequence[str], labels: Mapping[str, Any]) -
 
     ``labels``: of all gold rows with an id. Those that no answer names are of the gold file.
     """
-    from understudy.io.answers import text_columns
+    from understudy.io.answer_file import text_columns
 
     trail.unlink(missing_ok=True)  # of a training that never began
     left = dict(labels)

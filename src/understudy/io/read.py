@@ -34,7 +34,7 @@ from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser, text_alone
 from understudy.features.part import column_kind
 from understudy.features.tabular import Arrays, Numbers
-from understudy.io.answers import BY_NUMBER, SHOWN, named_answers, read_chosen, true_or_false
+from understudy.io.answer_file import BY_NUMBER, SHOWN, named_answers, read_chosen, true_or_false
 from understudy.io.kinds import declared
 from understudy.io.labelling import SAW, Labelling, declared_classes, find_labelling, read_teacher, sources_of
 from understudy.io.one_file import is_one_file, parted
@@ -105,7 +105,7 @@ def read_examples(
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
     ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
-    ``chosen``: answers to batches picked for labelling (`io/answers.py`); these rows train and never estimate.
+    ``chosen``: answers to batches picked for labelling (`io/answer_file.py`); these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
     student's input. ``votes``: how several annotators' votes are weighed.

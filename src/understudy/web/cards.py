@@ -17,7 +17,7 @@ import numpy as np
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, text_alone
-from understudy.io.answers import SHOWN, true_or_false
+from understudy.io.answer_file import SHOWN, true_or_false
 from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames

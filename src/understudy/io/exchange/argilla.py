@@ -2,9 +2,9 @@
 
     FOLDER/.argilla/dataset.json, .argilla/settings.json, records.json
 
-A record's id is the row's. Coming back, a submitted response counts, a discarded one is a skipped row, a draft is no
-answer yet. ``records.json`` does not say which is which: there, only the one response of a completed record is surely
-submitted. ``dataset.records.to_datasets().save_to_disk(FOLDER)``, or the folder of ``to_hub``, says it of every one.
+A record's id is the row's. Of the responses, a submitted one counts, a discarded one is a skipped row, a draft is not
+an answer yet. ``records.json`` does not hold their status: there, only the one response of a completed record is known
+to be submitted. ``dataset.records.to_datasets().save_to_disk(FOLDER)``, or the folder of ``to_hub``, holds it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,48 +12,56 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.io.answers import SHOWN
+from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
-from understudy.io.exchange.entries import list_in, object_in, objects_in
-from understudy.io.exchange.opinions import OPEN, Opinion, Reading, only_question, row_name, true_of
+from understudy.io.exchange.annotations import OPEN, UNKNOWN, Annotation, ExportLayout, entry, is_true, objects
 from understudy.io.exchange.tasks import Task, Tasks
-from understudy.io.readers.datasets_folder import class_names, datasets_table, is_datasets_folder
+from understudy.io.readers.datasets_folder import declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, read_json, write_json
 
-KINDS = ()
-RECORDS, SETTINGS, DATASET = "records.json", "settings.json", "dataset.json"
-DISCARDED, EMPTY = "discarded", "submitted without a class"
-UNKNOWN = "of unknown status (records.json does not say; save records.to_datasets() instead)"
+RECORDS = "records.json"
 _RESPONSES, _SUGGESTION = ".responses", ".suggestion"
+Response = tuple[Any, Any, Any]
+"""User, value, status."""
 
 
-def write(path: Path, tasks: Tasks) -> list[Path]:
-    for name in tasks.shown:
-        if name != name.lower():
-            raise UnderstudyError(
-                f"Argilla's fields have small letters; rename {name!r}: --column {name.lower()}={name}"
-            )
-    with folder_appearing_whole(path) as folder:
-        (folder / ".argilla").mkdir()
-        write_json(folder / ".argilla" / SETTINGS, _settings(tasks))
-        about = {"name": path.name, "status": "draft", "guidelines": None, "allow_extra_metadata": True}
-        write_json(folder / ".argilla" / DATASET, about)
-        write_json(folder / RECORDS, [_record(task) for task in tasks])
-    return [path]
+class Argilla:
+    suffixes = ()
+
+    def write_tasks(self, path: Path, tasks: Tasks) -> list[Path]:
+        for name in tasks.shown:
+            if name != name.lower():
+                raise UnderstudyError(
+                    f"Argilla's fields are in lower case; rename {name!r}: --column {name.lower()}={name}"
+                )
+        with folder_appearing_whole(path) as folder:
+            (folder / ".argilla").mkdir()
+            write_json(folder / ".argilla" / "settings.json", _settings(tasks))
+            about = {"name": path.name, "status": "draft", "guidelines": None, "allow_extra_metadata": True}
+            write_json(folder / ".argilla" / "dataset.json", about)
+            write_json(folder / RECORDS, [_record(task) for task in tasks])
+        return [path]
+
+    def read_annotations(self, path: Path, layout: ExportLayout) -> list[Annotation]:
+        if path.is_dir() and is_datasets_folder(path):
+            table = read_datasets_folder(path)
+            return list(_from_columns(table.to_pylist(), declared_names(table), layout, path))
+        file = path / RECORDS if path.is_dir() else path
+        records = read_json(file)
+        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+            raise UnderstudyError(f"{file} is no list of records; save the dataset again")
+        return list(_from_records(records, layout, file))
 
 
 def _settings(tasks: Tasks) -> dict[str, Any]:
     options = [{"text": name, "value": name} for name in tasks.classes]
-    question = {"type": "label_selection", "options": options, "visible_options": None}
-    fields = []
-    for name in tasks.shown:
-        kind = {"type": "image"} if name in tasks.images else {"type": "text", "use_markdown": False}
-        fields.append({"name": name, "title": name, "required": True, "description": None, "settings": kind})
-    asked = {"name": QUESTION, "title": QUESTION, "description": None, "required": True, "settings": question}
+    choice = {"type": "label_selection", "options": options, "visible_options": None}
+    kinds = {name: {"type": "text", "use_markdown": False} for name in tasks.shown}
+    kinds |= {name: {"type": "image"} for name in tasks.images}
     return {
         "guidelines": None,
-        "questions": [asked],
-        "fields": fields,
+        "questions": [_setting(QUESTION, choice)],
+        "fields": [_setting(name, kind) for name, kind in kinds.items()],
         "vectors": [],
         "metadata": [],
         "allow_extra_metadata": True,
@@ -62,90 +70,69 @@ def _settings(tasks: Tasks) -> dict[str, Any]:
     }
 
 
+def _setting(name: str, kind: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "title": name, "description": None, "required": True, "settings": kind}
+
+
 def _record(task: Task) -> dict[str, Any]:
-    said = {"value": task.suggestion, "score": task.score, "agent": "teacher"}
-    marks = {name: str(mark).lower() for name, mark in task.marks.items()}
+    suggestion = {"value": task.suggestion, "score": task.score, "agent": "teacher"}
     return {
-        "id": task.id,
+        "id": task.row,
         "fields": task.shown,
-        "metadata": marks,
-        "suggestions": {} if task.suggestion is None else {QUESTION: said},
+        "metadata": {name: str(mark).lower() for name, mark in task.marks.items()},
+        "suggestions": {} if task.suggestion is None else {QUESTION: suggestion},
         "responses": {},
         "vectors": {},
         "status": "pending",
     }
 
 
-def read(path: Path, reading: Reading) -> list[Opinion]:
-    if path.is_dir() and is_datasets_folder(path):
-        table = datasets_table(path)
-        return list(_from_columns(table.to_pylist(), class_names(table), reading, path))
-    file = path / RECORDS if path.is_dir() else path
-    records = read_json(file)
-    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise UnderstudyError(f"{file} is no list of records; save the dataset again")
-    return list(_from_records(records, reading, file))
-
-
-def _from_records(records: Sequence[Mapping[str, Any]], reading: Reading, path: Path) -> Iterator[Opinion]:
-    found = (name for each in records for name in object_in(each, "responses", str(path)))
-    question = only_question(found, reading, str(path))
+def _from_records(records: Sequence[Mapping[str, Any]], layout: ExportLayout, path: Path) -> Iterator[Annotation]:
+    found = (name for record in records for name in entry(record, "responses", dict, str(path)))
+    question = layout.find_question(found, str(path))
     for number, record in enumerate(records):
         where = f"{path}: record {number}"
-        responses = objects_in(object_in(record, "responses", where), question, where)
-        marks = object_in(record, "metadata", where)
-        suggested = object_in(object_in(record, "suggestions", where), question, where)
-        shown = suggested.get("value") is not None
-        surely = record.get("status") == "completed" and len(responses) == 1
-        said = [
-            (each.get("user_id"), each.get("value"), each.get("status") or ("submitted" if surely else None))
-            for each in responses
-        ]
-        inside = {**marks, **object_in(record, "fields", where), **record}
-        yield from _record_opinions(_name(inside, reading, where), said, shown, marks)
+        given = objects(entry(record, "responses", dict, where), question, where)
+        marks = entry(record, "metadata", dict, where)
+        suggested = entry(entry(record, "suggestions", dict, where), question, dict, where)
+        default = "submitted" if record.get("status") == "completed" and len(given) == 1 else None
+        responses = [(each.get("user_id"), each.get("value"), each.get("status") or default) for each in given]
+        row = layout.row_of({**marks, **entry(record, "fields", dict, where), **record}, "id", where)
+        yield from _annotations(row, responses, suggested.get("value") is not None, marks)
 
 
 def _from_columns(
-    records: Sequence[Mapping[str, Any]], names: Mapping[str, Sequence[Any]], reading: Reading, path: Path
-) -> Iterator[Opinion]:
+    records: Sequence[Mapping[str, Any]], names: Mapping[str, Sequence[Any]], layout: ExportLayout, path: Path
+) -> Iterator[Annotation]:
     """Records as columns of their own: ``label.responses``, ``label.responses.users``, ``label.responses.status``."""
-    columns = list(records[0]) if records else []
-    found = [name.removesuffix(_RESPONSES) for name in columns if name.endswith(_RESPONSES)]
-    question = only_question(found, reading, str(path))
+    found = [name.removesuffix(_RESPONSES) for name in (records[0] if records else ()) if name.endswith(_RESPONSES)]
+    question = layout.find_question(found, str(path))
     if not found:
-        raise UnderstudyError(f"{path} has no column that ends in '{_RESPONSES}'; nothing is answered there yet")
-    answers = question + _RESPONSES
+        raise UnderstudyError(f"{path} has no column that ends in '{_RESPONSES}'; no record is answered yet")
+    key = question + _RESPONSES
     for number, record in enumerate(records):
         where = f"{path}: record {number}"
-        values = list_in(record, answers, where)
-        users = list_in(record, f"{answers}.users", where) or [None] * len(values)
-        states = list_in(record, f"{answers}.status", where) or [None] * len(values)
-        if not len(values) == len(users) == len(states):
+        values = entry(record, key, list, where)
+        users = entry(record, f"{key}.users", list, where) or [None] * len(values)
+        statuses = entry(record, f"{key}.status", list, where) or [None] * len(values)
+        if not len(values) == len(users) == len(statuses):
             raise UnderstudyError(f"{where} has {len(values)} responses of {len(users)} users; save the records again")
         suggested = record.get(question + _SUGGESTION)
         declared = names.get(question + _SUGGESTION, ())
         if isinstance(suggested, int) and 0 <= suggested < len(declared):
             suggested = declared[suggested]  # which may be None: Argilla declares that as a class, too
-        said = list(zip(users, values, states, strict=True))
-        yield from _record_opinions(_name(record, reading, where), said, suggested is not None, record)
+        responses = list(zip(users, values, statuses, strict=True))
+        yield from _annotations(layout.row_of(record, "id", where), responses, suggested is not None, record)
 
 
-def _name(record: Mapping[str, Any], reading: Reading, where: str) -> str:
-    key = reading.row or "id"
-    return row_name(record.get(key), where, key)
-
-
-def _record_opinions(
-    name: str, said: Sequence[tuple[Any, Any, Any]], shown: bool, marks: Mapping[str, Any]
-) -> Iterator[Opinion]:
-    if not said:
-        yield Opinion(name, "", why=OPEN, open=True)
-    for who, value, status in said:
-        if status == "draft":
-            yield Opinion(name, "", why=OPEN, open=True)
-            continue
-        labels = tuple(map(str, value)) if isinstance(value, list) else () if value is None else (str(value),)
-        why = {"submitted": "" if labels else EMPTY, "discarded": DISCARDED}.get(str(status), UNKNOWN)
-        person = "unknown" if who is None else str(who)
-        shown = shown or bool(true_of(marks.get(SHOWN)))
-        yield Opinion(name, person, () if why else labels, why, why == UNKNOWN, shown, true_of(marks.get("chosen")))
+def _annotations(
+    row: str, responses: Sequence[Response], suggested: bool, marks: Mapping[str, Any]
+) -> Iterator[Annotation]:
+    if not responses:
+        yield Annotation(row, reason=OPEN)
+    for user, value, status in responses:
+        labels = value if isinstance(value, list) else [] if value is None else [value]
+        empty = "" if labels else "submitted without a class"
+        reason = {"submitted": empty, "discarded": "discarded", "draft": OPEN}.get(str(status), UNKNOWN)
+        shown = suggested or bool(is_true(marks.get(SHOWN)))
+        yield Annotation.read(row, user, labels, reason, shown, marks)

@@ -2,12 +2,12 @@
 
     FOLDER/README.md, data/train-00000-of-00001.parquet      # id, what is shown, label (ClassLabel, empty), marks
 
-Argilla and others import it from there. Coming back, ``label`` holds the answer (a number of the declared classes, or a
-name; empty or −1: none yet), ``annotator`` (optional) who gave it; rows may repeat, one for each person.
+Argilla and others import it from there. In the folder that comes back, ``label`` holds the answer (a number of the
+declared classes, or a name; empty or −1: none yet), ``annotator`` (optional) the person; rows may repeat, one for each
+person.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
-from understudy.io.answers import SHOWN
+from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
-from understudy.io.exchange.opinions import OPEN, Opinion, Reading, row_name, true_of
+from understudy.io.exchange.annotations import OPEN, Annotation, ExportLayout, is_true
 from understudy.io.exchange.tasks import Tasks
-from understudy.io.readers.datasets_folder import CARD, class_names, datasets_table, is_datasets_folder
+from understudy.io.readers.datasets_folder import CARD, declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, write_text
 
-KINDS = ()
 SUGGESTION = "suggestion"
 _CARD = """---
 configs:
@@ -39,56 +38,50 @@ configs:
 """
 
 
-def write(path: Path, tasks: Tasks) -> list[Path]:
-    suggests = any(task.suggestion is not None for task in tasks)
-    columns: dict[str, Any] = {"id": pa.array([task.id for task in tasks], pa.string())}
-    for name in tasks.shown:
-        columns[name] = pa.array([task.shown[name] for task in tasks], pa.string())
-    columns[QUESTION] = pa.nulls(len(tasks), pa.int64())
-    if suggests:
-        columns[SUGGESTION] = pa.array([task.suggestion for task in tasks], pa.string())
-    for mark in tasks.items[0].marks:
-        columns[mark] = pa.array([task.marks[mark] for task in tasks], pa.bool_())
-    table = pa.table(columns)
-    features = {
-        name: _feature(name, kind, tasks) for name, kind in zip(table.column_names, table.schema.types, strict=True)
-    }
-    known = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    with folder_appearing_whole(path) as folder:
-        (folder / "data").mkdir()
-        pq.write_table(table.replace_schema_metadata(known), folder / "data" / "train-00000-of-00001.parquet")
-        write_text(folder / CARD, _CARD.format(rows=len(tasks), classes=", ".join(tasks.classes)))
-    return [path]
+class HFDatasets:
+    suffixes = ()
 
+    def write_tasks(self, path: Path, tasks: Tasks) -> list[Path]:
+        columns: dict[str, Any] = {"id": pa.array([task.row for task in tasks], pa.string())}
+        for name in tasks.shown:
+            columns[name] = pa.array([task.shown[name] for task in tasks], pa.string())
+        columns[QUESTION] = pa.nulls(len(tasks), pa.int64())
+        if any(task.suggestion is not None for task in tasks):
+            columns[SUGGESTION] = pa.array([task.suggestion for task in tasks], pa.string())
+        for mark in tasks.items[0].marks:
+            columns[mark] = pa.array([task.marks[mark] for task in tasks], pa.bool_())
+        features: dict[str, Any] = {
+            name: {"dtype": str(column.type), "_type": "Value"} for name, column in columns.items()
+        }
+        features[QUESTION] = {"names": list(tasks.classes), "_type": "ClassLabel"}
+        metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+        table = pa.table(columns).replace_schema_metadata(metadata)
+        with folder_appearing_whole(path) as folder:
+            (folder / "data").mkdir()
+            pq.write_table(table, folder / "data" / "train-00000-of-00001.parquet")
+            write_text(folder / CARD, _CARD.format(rows=len(tasks), classes=", ".join(tasks.classes)))
+        return [path]
 
-def _feature(name: str, kind: Any, tasks: Tasks) -> dict[str, Any]:
-    if name == QUESTION:
-        return {"names": list(tasks.classes), "_type": "ClassLabel"}
-    return {"dtype": str(kind), "_type": "Value"}
-
-
-def read(path: Path, reading: Reading) -> list[Opinion]:
-    if not (path.is_dir() and is_datasets_folder(path)):
-        raise UnderstudyError(f"{path} is no folder of datasets (state.json, or README.md and data/*.parquet)")
-    return list(_opinions(path, reading))
-
-
-def _opinions(path: Path, reading: Reading) -> Iterator[Opinion]:
-    table = datasets_table(path)
-    question, key = reading.question or QUESTION, reading.row or "id"
-    if question not in table.column_names:
-        raise UnderstudyError(f"{path} has no column {question!r}; name the one that holds the class: --question NAME")
-    names = class_names(table).get(question)
-    for number, row in enumerate(table.to_pylist()):
-        name, value = row_name(row.get(key), f"{path}: row {number}", key), row[question]
-        if value is None or value == "" or value == -1:
-            yield Opinion(name, "", why=OPEN, open=True)
-            continue
-        if names is not None and isinstance(value, int):
-            if not 0 <= value < len(names):
-                raise UnderstudyError(f"{path}: row {number} has label {value}, of {len(names)} classes; correct it")
-            value = names[value]
-        labels = tuple(map(str, value)) if isinstance(value, list) else (str(value),)
-        who = row.get("annotator")
-        marks = true_of(row.get(SHOWN)), true_of(row.get("chosen"))
-        yield Opinion(name, "unknown" if who is None else str(who), labels, "", False, *marks)
+    def read_annotations(self, path: Path, layout: ExportLayout) -> list[Annotation]:
+        if not (path.is_dir() and is_datasets_folder(path)):
+            raise UnderstudyError(f"{path} is no folder of datasets (state.json, or README.md and data/*.parquet)")
+        table = read_datasets_folder(path)
+        question = layout.question or QUESTION
+        if question not in table.column_names:
+            raise UnderstudyError(f"{path} has no column {question!r}; add --question NAME, the column of the class")
+        names = declared_names(table).get(question)
+        found = []
+        for number, record in enumerate(table.to_pylist()):
+            where = f"{path}: row {number}"
+            row, value = layout.row_of(record, "id", where), record[question]
+            if value is None or value == "" or value == -1:
+                found.append(Annotation(row, reason=OPEN))
+                continue
+            if names is not None and isinstance(value, int):
+                if not 0 <= value < len(names):
+                    raise UnderstudyError(f"{where} has label {value}, of {len(names)} classes; correct it")
+                value = names[value]
+            labels = value if isinstance(value, list) else [value]
+            shown = is_true(record.get(SHOWN))
+            found.append(Annotation.read(row, record.get("annotator"), labels, "", shown, record))
+        return found

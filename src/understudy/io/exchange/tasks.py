@@ -1,21 +1,19 @@
-"""Rows on their way to another tool: what is shown of each, under its id, and what must come back with the answer.
+"""Rows as tasks for another labelling tool: the row's id, the columns to show, and the marks its export must keep.
 
-A suggestion goes along only where it is asked for, and the task says that it did: answers given with one in view must
-never estimate.
+A suggestion is sent only on request, and the task records it: labels given with one in view must never estimate.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
-from understudy.io.answers import SHOWN, text_columns, true_or_false
+from understudy.io.answer_file import SHOWN, text_columns, true_or_false
 from understudy.io.exchange import QUESTION, ROW
 from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table
@@ -28,7 +26,8 @@ _OURS = (ROW, QUESTION, SHOWN, "chosen")
 
 @dataclass(frozen=True)
 class Task:
-    id: str
+    row: str
+    """The row's id."""
     shown: dict[str, str]
     suggestion: str | None
     score: float | None
@@ -70,30 +69,30 @@ def make_tasks(
     shown = _shown(table, (*images, *show))
     rows, chosen = (np.arange(len(ids)), None) if batch is None else _batch(batch, table)
     columns = {name: _texts(table, name, rows) for name in shown}
-    said, scores = _suggestions(table, names, rows) if suggest else ([None] * len(rows), [None] * len(rows))
+    suggestions = _suggestions(table, names, rows) if suggest else [(None, None)] * len(rows)
     items = []
-    for number, row in enumerate(rows.tolist()):
-        marks = {SHOWN: said[number] is not None} | ({} if chosen is None else {"chosen": chosen[number]})
+    for number, (row, (suggestion, score)) in enumerate(zip(rows.tolist(), suggestions, strict=True)):
+        marks = {SHOWN: suggestion is not None} | ({} if chosen is None else {"chosen": chosen[number]})
         cells = {name: column[number] for name, column in columns.items()}
-        items.append(Task(str(ids[row]), cells, said[number], scores[number], marks))
+        items.append(Task(str(ids[row]), cells, suggestion, score, marks))
     return Tasks(names.names, shown, tuple(images), tuple(items))
 
 
-def _shown(table: Table, asked: Sequence[str]) -> tuple[str, ...]:
-    if not asked:
+def _shown(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    if not names:
         free = [name for name in table.names if not is_reserved(name)]
-        asked = [name for name in free if table.columns[name].dtype == object and table.columns[name].ndim == 1]
-        if len(asked) != 1:
-            held = ", ".join(asked or free) or "nothing but ids and labels"
+        names = [name for name in free if table.columns[name].dtype == object and table.columns[name].ndim == 1]
+        if len(names) != 1:
+            held = ", ".join(names or free) or "nothing but ids and labels"
             raise UnderstudyError(f"{table.path} holds {held}; say which columns people see: --show NAME")
-    for name in asked:
+    for name in names:
         if name not in table.names:
             raise UnderstudyError(f"{table.path} has no column {name!r} to show; it has {', '.join(table.names)}")
         if not _NAME.fullmatch(name) or name in _OURS or is_reserved(name):
             raise UnderstudyError(
                 f"{table.where(name)} cannot be shown under this name; rename it: --column text={name}"
             )
-    return tuple(asked)
+    return tuple(names)
 
 
 def _texts(table: Table, name: str, rows: Array) -> list[str]:
@@ -126,19 +125,15 @@ def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
     return index[open_rows], None if picked is None else [picked[row] for row in open_rows]
 
 
-def _suggestions(table: Table, names: ClassNames, rows: Array) -> tuple[list[Any], list[Any]]:
-    """The teacher's class of each row (None: it gave none), and its probability where the teacher ranks classes."""
+def _suggestions(table: Table, names: ClassNames, rows: Array) -> list[tuple[str | None, float | None]]:
+    """The teacher's class of each row (None: it has none), and its probability where the teacher ranks classes."""
     teacher = read_teacher(table, Labelling(names, len(names)))
     if teacher is None:
         raise UnderstudyError(f"{table.path} holds no labels of a teacher to suggest; leave --show-suggestion out")
-    said = teacher.take(torch.from_numpy(rows))
-    best = said.top1()
+    labels = teacher.take(torch.from_numpy(rows))
     scores: list[float | None] = [None] * len(rows)
-    if said.ranks:
-        dense = said.dense(torch.arange(len(rows)), len(names)).double()
-        scores = [min(1.0, float(value)) for value in dense.max(1).values.tolist()]
-    classes = best.tolist()
-    return (
-        [None if number < 0 else names.names[number] for number in classes],
-        [None if number < 0 else score for number, score in zip(classes, scores, strict=True)],
-    )
+    if labels.ranks:
+        dense = labels.dense(torch.arange(len(rows)), len(names)).double()
+        scores = dense.max(1).values.clamp(max=1).tolist()
+    best = zip(labels.top1().tolist(), scores, strict=True)
+    return [(None, None) if number < 0 else (names.names[number], score) for number, score in best]

@@ -27,13 +27,13 @@ def is_datasets_folder(path: Path) -> bool:
 
 
 def datasets_source(path: Path) -> Source:
-    table = datasets_table(path)
-    names = class_names(table)
+    table = read_datasets_folder(path)
+    names = declared_names(table)
     frame = Frame("datasets folder", table.column_names, table.num_rows, table.column, names.get)
     return frame_source(frame, str(path))
 
 
-def datasets_table(path: Path) -> Any:
+def read_datasets_folder(path: Path) -> Any:
     """The one set in the folder, as an Arrow table; its schema says what ``datasets`` knows of the columns."""
     if (path / SPLITS).is_file():
         splits = [str(name) for name in read_json(path / SPLITS).get("splits", [])]
@@ -53,7 +53,7 @@ def datasets_table(path: Path) -> Any:
         raise damaged(path, error) from error
 
 
-def class_names(table: Any) -> dict[str, tuple[str, ...]]:
+def declared_names(table: Any) -> dict[str, tuple[str, ...]]:
     """The columns that declare their classes."""
     try:
         info = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
