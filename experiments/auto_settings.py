@@ -27,10 +27,10 @@ import torch
 import understudy as us
 from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
-from understudy.comparison.cells import alone, candidates
+from understudy.comparison.candidates import GOLD_ONLY, candidates
 from understudy.comparison.interval import Interval, percent, signed
-from understudy.comparison.outcome import GOLD_ONLY
 from understudy.parallel.executors import Processes
+from understudy.reconciling.base_models import gold_only_recipe
 from understudy.store.files import read_json, write_json
 from understudy.training.options import TrainingOptions
 
@@ -61,7 +61,7 @@ def run_cell(setting: str, seed: int) -> Cell:
     for name, objective in candidates(given.gold, given.pool).items():
         recipe, pool = TrainingOptions(epochs=given.epochs, seed=seed, refine=False, **given.recipe), given.pool
         if name == GOLD_ONLY:
-            recipe, pool = alone(recipe, given.gold, given.pool), None
+            recipe, pool = gold_only_recipe(recipe, given.gold, given.pool), None
         run = us.train(given.student, given.gold, pool, objective, progress=False, **recipe.arguments())
         tested[name] = us.evaluate(run.student, given.test)["accuracy"]
     merged = us.train(given.student, given.gold, given.pool, us.reconciled(), **common)

@@ -23,8 +23,9 @@ import torch
 import understudy as us
 from experiments.auto_data import SETTINGS, Situation, text
 from experiments.table import markdown, publish
+from understudy.comparison.candidates import GOLD_ONLY, TEACHER
 from understudy.comparison.interval import Interval, chance, percent, signed
-from understudy.comparison.outcome import GOLD_ONLY, LEVEL, TEACHER, Comparison, Correct, Outcome
+from understudy.comparison.outcome import LEVEL, Comparison, Correct, Outcome
 from understudy.comparison.recommendation import NOTHING, adjusted_p, recommend
 
 SEEDS, DRAWN_SEEDS, DRAWN_ROWS, DRAWS = 12, 5, 200, 25

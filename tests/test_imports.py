@@ -26,7 +26,7 @@ LAYERS = [
     "leaks",
     "io",
     "inference web parallel.executors parallel.ray_tasks",
-    "acquisition methods reconciling training hf.text hf.text_files hf.text_reader",
+    "acquisition methods reconciling training comparison.candidates hf.text hf.text_files hf.text_reader",
     "comparison auditing inference.export inference.export_formats hf lightning sklearn",
     "active parallel",
     "report",

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from understudy.auditing.audit import audit
     from understudy.comparison.auto import auto
     from understudy.comparison.compare import compare
-    from understudy.comparison.reconcile import reconcile
     from understudy.data import augment, noise
     from understudy.data.builtin import digits
     from understudy.data.examples import Gold, Pool
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from understudy.objective import Objective
     from understudy.parallel.map_shards import map_shards
     from understudy.parallel.ray_tasks import ray
+    from understudy.reconciling.relabel import reconcile
     from understudy.store.remote_lock import unlock
     from understudy.training.callbacks import Callback
     from understudy.training.defaults import default_student
@@ -119,7 +119,7 @@ _HOMES = {
     "auditing.audit": "audit",
     "comparison.auto": "auto",
     "comparison.compare": "compare",
-    "comparison.reconcile": "reconcile",
+    "reconciling.relabel": "reconcile",
     "data": "augment noise",
     "data.builtin": "digits",
     "data.examples": "Gold Pool",

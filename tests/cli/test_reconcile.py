@@ -40,14 +40,14 @@ QUICK = ("--student", "linear", "--epochs", 2, "--workers", 1, "--folds", 2, "--
 def test_what_is_written_is_a_pool_with_better_labels_that_trains(files: dict[str, Path], tmp_path: Path) -> None:
     done = call("reconcile", "--gold", files["gold"], "--pool", files["pool"], "--out", files["out"], *QUICK)
     assert done.exit_code == 0, done.output
-    assert "300 pool rows with reconciled labels" in done.output and "Together they are right on" in done.output
-    assert "your student, trained on gold alone" in done.output and "weight" in done.output
+    assert "300 pool rows with reconciled labels" in done.output and "Reconciled labels: accuracy" in done.output
+    assert "your student, trained on gold only" in done.output and "weight" in done.output
     table = read_table(files["out"])
     assert len(table) == 360 and "teacher_label" not in table.names
-    assert {"id", "x0", "teacher_probs", "reconciled_label", "reconciled_chance", "witness_gce_label"} <= set(
+    assert {"id", "x0", "teacher_probs", "reconciled_label", "reconciled_probability", "source_gce_label"} <= set(
         table.names
     )
-    assert {"witness_teachers_word_chance", "witness_gold_only_label"} <= set(table.names)
+    assert {"source_teacher_confusion_probability", "source_gold_only_label"} <= set(table.names)
     truth, label = NAMES[np.arange(360) % 3], table.columns["reconciled_label"]
     said = read_table(files["pool"]).columns["teacher_label"]
     right = [float((each == truth)[60:].mean()) for each in (label, said)]
@@ -55,10 +55,10 @@ def test_what_is_written_is_a_pool_with_better_labels_that_trains(files: dict[st
     probs = np.stack([table.columns["teacher_probs"][name] for name in NAMES], axis=1)
     np.testing.assert_allclose(probs.sum(1), 1, atol=1e-5)
     assert (NAMES[probs.argmax(1)] == label).all()
-    np.testing.assert_allclose(table.columns["reconciled_chance"], probs.max(1), atol=1e-6)
+    np.testing.assert_allclose(table.columns["reconciled_probability"], probs.max(1), atol=1e-6)
     # Gold rows have a label too, made without their own truth: it is not always right.
     assert 0.4 < float((label == truth)[:60].mean()) < 1
-    assert set(table.columns["witness_gce_label"][:60]) == {""}
+    assert set(table.columns["source_gce_label"][:60]) == {""}
     examples = read_examples(gold=str(files["gold"]), pool=str(files["out"]))
     assert (
         examples.pool is not None
@@ -92,7 +92,7 @@ def test_mistakes_are_one_line(files: dict[str, Path], tmp_path: Path) -> None:
         (("--out", files["out"]), "already exists and is not overwritten"),
         (("--out", tmp_path / "labels.csv"), "labels are written as .parquet, .jsonl or .npz"),
         (("--out", tmp_path / "a.npz", "--methods", "nobody"), "there is no method 'nobody'"),
-        (("--out", tmp_path / "a.npz", "--folds", 61), "60 gold rows are too few to weigh witnesses by"),
+        (("--out", tmp_path / "a.npz", "--folds", 61), "60 gold rows are too few to weight label sources on"),
     ):
         done = call(*told, *more)
         assert done.exit_code == 2 and message in done.output.replace("\n", " "), done.output

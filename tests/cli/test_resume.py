@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from understudy import cli
-from understudy.comparison import executors
-from understudy.reconciling.crossfit import CrossFit
+from understudy.parallel import executors
+from understudy.reconciling.cross_fitting import CrossFit
 from understudy.store.files import locked
 from understudy.training.checkpoint import Checkpoints
 
@@ -79,7 +79,7 @@ def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest
     said = understudy(f"{line} --out whole").stdout
     assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")
     assert "Chosen" in (folder / "whole" / "report.html").read_text()
-    real, calls = CrossFit.testify, 0
+    real, calls = CrossFit.predict_part, 0
 
     def stop(self: CrossFit, part: tuple[str, int]) -> object:
         nonlocal calls
@@ -88,9 +88,9 @@ def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest
             raise KeyboardInterrupt
         return real(self, part)
 
-    monkeypatch.setattr(CrossFit, "testify", stop)
+    monkeypatch.setattr(CrossFit, "predict_part", stop)
     understudy(f"{line} --out stopped", code=130)
-    monkeypatch.setattr(CrossFit, "testify", real)
+    monkeypatch.setattr(CrossFit, "predict_part", real)
     assert "go on with" in understudy(f"{line} --out stopped", code=2).stderr
     understudy("train --resume --out stopped")
     assert not (folder / "stopped" / "pilot").exists()

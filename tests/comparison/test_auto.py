@@ -11,11 +11,20 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.auto import Pilot, _choice, candidates, why_chosen
-from understudy.comparison.cells import alone
-from understudy.comparison.judge import Candidate, choose, judge, mean_and_error, still_racing, truth_probability
+from understudy.comparison.auto import Pilot, _choice
+from understudy.comparison.candidates import candidates
+from understudy.comparison.pilot_scores import (
+    Candidate,
+    choose,
+    mean_and_error,
+    score_candidates,
+    still_competitive,
+    truth_probability,
+)
 from understudy.parallel.executors import InProcess
-from understudy.reconciling.crossfit import CrossFit
+from understudy.reconciling.base_models import gold_only_recipe
+from understudy.reconciling.cross_fitting import CrossFit
+from understudy.report.choice import choice_reason
 from understudy.training.options import TrainingOptions
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
@@ -66,7 +75,7 @@ def test_rows_not_asked_stay_out() -> None:
     holes[10:] = math.nan
     found = truth_probability(holes, y)
     assert found[10:].isnan().all() and not found[:10].isnan().any()
-    judged = judge({"vanilla": probs, "late": holes}, y)["late"]
+    judged = score_candidates({"vanilla": probs, "late": holes}, y)["late"]
     assert judged.rows == 10
     assert truth_probability(torch.full((3, 2), math.nan), torch.tensor([0, 1, 0])).isnan().all()
 
@@ -77,7 +86,7 @@ def test_judge_by_hand() -> None:
     assert mean_and_error(torch.tensor([1.0])) == (1.0, math.inf)
     probs, y = probabilities(100, 1.0)
     better, _ = probabilities(100, 2.0)
-    found = judge({"vanilla": probs, "better": better}, y)
+    found = score_candidates({"vanilla": probs, "better": better}, y)
     right = [(some.argmax(1) == y).double() for some in (better, probs)]
     gains = 0.75 * (truth_probability(better, y) - truth_probability(probs, y)) + 0.25 * (right[0] - right[1])
     assert found["better"].gain == pytest.approx(float(gains.mean()))
@@ -105,8 +114,8 @@ def test_who_is_clearly_behind_leaves() -> None:
     bad, _ = probabilities(80, 0.0)
     near = good.clone()
     near[:40], near[40:] = (1.5 * good[:40].log()).softmax(1), (0.7 * good[40:].log()).softmax(1)
-    assert still_racing({"vanilla": good, "near": near, "bad": bad}, y) == ["vanilla", "near"]
-    assert still_racing({"vanilla": bad, "good": good}, y) == ["vanilla", "good"]
+    assert still_competitive({"vanilla": good, "near": near, "bad": bad}, y) == ["vanilla", "near"]
+    assert still_competitive({"vanilla": bad, "good": good}, y) == ["vanilla", "good"]
 
 
 def test_gold_alone_must_also_beat_the_teacher_where_only_a_slice_was_seen() -> None:
@@ -159,7 +168,7 @@ def test_what_is_chosen_is_trained_in_full(tmp_path: Path) -> None:
     assert said["choice"] == "reconciled" and said["pilot_rows"] == 300
     rows = {one["method"]: one for one in said["candidates"]}
     assert rows["vanilla"]["rows"] == 60 and rows["vanilla"]["gain"] < -rows["vanilla"]["error"]
-    assert {"teacher's word", "neighbours", "linear", "gold only"} <= {one["name"] for one in said["witnesses"]}
+    assert {"teacher confusion", "neighbours", "linear", "gold only"} <= {one["name"] for one in said["sources"]}
     plain = us.train(student, gold, pool, us.vanilla(), test=test, epochs=12, lr=0.02, batch_size=64, progress=False)
     assert run.history[-1]["test_accuracy"] > plain.history[-1]["test_accuracy"] + 0.05
     assert us.Run.load(tmp_path / "run").config["auto"] == said
@@ -175,7 +184,7 @@ def test_without_reconciling_one_method_is_chosen() -> None:
     run = us.auto(student, gold, pool, reconcile=False, **FAST)
     said = run.config["auto"]
     rows = {one["method"]: one for one in said["candidates"]}
-    assert said["choice"] not in ("vanilla", "reconciled") and not said["witnesses"]
+    assert said["choice"] not in ("vanilla", "reconciled") and not said["sources"]
     assert rows[said["choice"]]["gain"] > rows[said["choice"]]["error"]
     alone = said["choice"] == "gold only"
     again = us.train(
@@ -189,15 +198,15 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     gold, pool, test = blobs(0.45)
     told: Any = {"test": test, **FAST}
     whole = us.auto(student, gold, pool, out=tmp_path / "whole", **told)
-    done, real = [], CrossFit.testify
+    done, real = [], CrossFit.predict_part
 
-    def testify(self: CrossFit, part: tuple[str, int]) -> Any:
+    def predict_part(self: CrossFit, part: tuple[str, int]) -> Any:
         if len(done) == 5:
             raise KeyboardInterrupt
         done.append(part)
         return real(self, part)
 
-    monkeypatch.setattr(CrossFit, "testify", testify)
+    monkeypatch.setattr(CrossFit, "predict_part", predict_part)
     with pytest.raises(KeyboardInterrupt):
         us.auto(student, gold, pool, out=tmp_path / "run", **told)
     assert len(list((tmp_path / "run" / "pilot" / "parts").iterdir())) == 5
@@ -206,7 +215,7 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(us.UnderstudyError, match="was begun with another recipe"):
         us.auto(student, gold, pool, out=tmp_path / "run", resume=True, **told | {"lr": 0.5})
     again: list[Any] = []
-    monkeypatch.setattr(CrossFit, "testify", lambda self, part: again.append(part) or real(self, part))
+    monkeypatch.setattr(CrossFit, "predict_part", lambda self, part: again.append(part) or real(self, part))
     stopping = AUTO.train_method
 
     def stop(*parts: Any, **options: Any) -> us.Run:
@@ -236,7 +245,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
         pilot.run(InProcess())
     np.save(part, np.zeros((2, 3)))
-    with pytest.raises(us.UnderstudyError, match=r"shape \(2, 3\) for 315 rows"):
+    with pytest.raises(us.UnderstudyError, match="is damaged"):
         pilot.run(InProcess())
 
 
@@ -249,20 +258,22 @@ def test_the_choice_in_words() -> None:
         for name, gain in (("vanilla", 0.0), ("slam", 0.051))
     ]
     said = {"choice": "slam", "ruled_out": None, "pilot_rows": 5000, "candidates": rows}
-    where = "on 60 gold rows in a pilot on 5,000 pool rows"
-    assert why_chosen(run(None)) is None
-    assert why_chosen(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1) {where}"
+    where = "cross-validated on 60 gold rows in a pilot on 5,000 pool rows"
+    assert choice_reason(run(None)) is None
+    assert choice_reason(run(said)) == f"slam: score +5.1 ± 1.0 points over vanilla (accuracy −5.1) {where}"
     vanilla = said | {"choice": "vanilla"}
-    assert why_chosen(run(vanilla)) == f"vanilla: no other method is surely ahead {where}"
-    assert "; gold only was ahead, but no better than the teacher" in str(
-        why_chosen(run(vanilla | {"ruled_out": "gold only"}))
+    assert choice_reason(run(vanilla)) == f"vanilla: no other method is significantly better {where}"
+    assert "; gold only was ahead, but not more accurate than the teacher" in str(
+        choice_reason(run(vanilla | {"ruled_out": "gold only"}))
     )
-    believed = [{"name": "gce", "weight": 0.5}, {"name": "linear", "weight": 0.0}]
+    weights = [{"name": "gce", "weight": 0.5}, {"name": "linear", "weight": 0.0}]
     rows = [*rows, rows[0] | {"method": "reconciled"}]
-    reconciled = said | {"choice": "reconciled", "candidates": rows, "witnesses": believed}
-    assert why_chosen(run(reconciled)) == f"reconciled: no other method is surely ahead {where}; believed: gce 0.50"
-    assert "over reconciled" in str(why_chosen(run(reconciled | {"choice": "slam"})))
-    assert why_chosen(run(said | {"candidates": []})) == "slam, because gold is too small to choose by"
+    reconciled = said | {"choice": "reconciled", "candidates": rows, "sources": weights}
+    assert choice_reason(run(reconciled)) == (
+        f"reconciled: no other method is significantly better {where}; weights: gce 0.50"
+    )
+    assert "over reconciled" in str(choice_reason(run(reconciled | {"choice": "slam"})))
+    assert choice_reason(run(said | {"candidates": []})) == "slam, because gold has too few rows to choose a method on"
 
 
 def test_a_pilot_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
@@ -283,7 +294,7 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
     labels[100:] = -1
     some, few = us.Pool(pool.x, us.Hard(labels)), pool.take(torch.arange(20))
     for repeat, unlabelled, passes in ((1, some, 3), (10, some, 12), (0, few, 1)):
-        assert alone(TrainingOptions(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
+        assert gold_only_recipe(TrainingOptions(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
 
 
 def test_votes_may_be_weighed_by_gold() -> None:
@@ -309,11 +320,11 @@ def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() 
     gold.chosen[:12] = True
     pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), 4, 300, False)
     assert pilot.run(InProcess())[0]["vanilla"].rows == 48
-    folds = [pilot.members.fold(number) for number in range(4)]
-    assert sum(len(fold.held_out) for fold in folds) == 48 and (pilot.members.gold_fold[:12] == -1).all()
+    folds = [pilot.base_models.fold(number) for number in range(4)]
+    assert sum(len(fold.held_out) for fold in folds) == 48 and (pilot.base_models.gold_fold[:12] == -1).all()
     for fold in folds:
         assert len(fold.gold) + len(fold.held_out) == 60 and int(fold.gold.chosen.sum()) == 12
-        assert len(fold.learned) == 225
+        assert len(fold.training_rows) == 225
 
 
 def test_too_little_gold_is_said() -> None:

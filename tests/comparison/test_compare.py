@@ -17,10 +17,10 @@ import torch
 
 import understudy as us
 from understudy.comparison import cells as comparison_cells
-from understudy.comparison import executors
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.compare import CompareFolder
 from understudy.comparison.outcome import Comparison
+from understudy.parallel import executors
 from understudy.parallel.executors import Executor, InProcess, Processes
 from understudy.store.files import locked
 from understudy.training.options import TrainingOptions

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.cells import FOLDS, deal, named_methods
+from understudy.comparison.candidates import named_methods
+from understudy.comparison.cells import FOLDS, deal
 
 
 def gold_of(rows: int, *, chosen: bool | torch.Tensor = False) -> us.Gold:
@@ -62,9 +63,9 @@ def test_baselines_are_always_there() -> None:
     mine = us.confident(0.25)
     found, _ = named_methods({"confident": mine, "late": lambda: us.weighted(refresh_every=5)}, pool)
     assert found["confident"] is mine and found["late"].refresh_every == 5
-    # Bare hard labels are all equally sure.
+    # Bare hard labels all have the same confidence.
     found, notes = named_methods(["slam"], us.Pool(torch.randn(3, 2), torch.tensor([0, 1, 0])))
-    assert "confident" not in found and "all pool labels are equally sure" in notes[0]
+    assert "confident" not in found and "all labels have the same confidence" in notes[0]
 
 
 @pytest.mark.parametrize(

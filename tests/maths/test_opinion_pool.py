@@ -1,4 +1,4 @@
-"""Opinion pools: by hand, beside scikit-learn and numerical minimisation, and what witnesses' weights must do."""
+"""Opinion pools: by hand, beside scikit-learn and numerical minimisation, and what sources' weights must do."""
 
 import math
 
@@ -21,8 +21,8 @@ from understudy.maths.opinion_pool import (
 )
 
 
-def witnesses(skills: list[float], rows: int = 120, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Log-probabilities (M, n, C) of witnesses that know the truth so well; each errs by itself."""
+def predictions(skills: list[float], rows: int = 120, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Log-probabilities (M, n, C) of sources that know the truth so well; each errs by itself."""
     draw = torch.Generator().manual_seed(seed)
     y = torch.arange(rows) % classes
     truth = torch.nn.functional.one_hot(y, classes).double()
@@ -35,7 +35,7 @@ def test_the_opinion_by_hand() -> None:
     scores = torch.tensor([[[math.log(3), 0.0]], [[0.0, math.log(2)]]])
     pool = OpinionPool(torch.tensor([1.0, 2.0]).double(), torch.tensor([0.0, math.log(2)]).double())
     torch.testing.assert_close(pool(scores).exp(), torch.tensor([[3 / 11, 8 / 11]]).double())
-    # D lets the second class of the first witness speak for the first class: it said 0, so nothing changes; the
+    # D lets the second class of the first source speak for the first class: it said 0, so nothing changes; the
     # first class of it for the second adds log 3.
     mixing = torch.zeros(2, 2, 2).double()
     mixing[0, 0, 1], mixing[0, 1, 0] = 5.0, 1.0
@@ -45,23 +45,23 @@ def test_the_opinion_by_hand() -> None:
 
 def _loss(values: np.ndarray, scores: np.ndarray, y: np.ndarray, full: bool) -> float:
     """The penalised log-loss from its definition, row by row and class by class."""
-    witnesses, rows, classes = scores.shape
-    b, a, rest = values[:witnesses], values[witnesses : witnesses + classes], values[witnesses + classes :]
-    mixing = rest.reshape(witnesses, classes, classes) if full else np.zeros((witnesses, classes, classes))
+    sources, rows, classes = scores.shape
+    b, a, rest = values[:sources], values[sources : sources + classes], values[sources + classes :]
+    mixing = rest.reshape(sources, classes, classes) if full else np.zeros((sources, classes, classes))
     total = 0.0
     for row in range(rows):
         logits = [
-            a[c] + sum(b[m] * scores[m, row, c] + mixing[m, c] @ scores[m, row] for m in range(witnesses))
+            a[c] + sum(b[m] * scores[m, row, c] + mixing[m, c] @ scores[m, row] for m in range(sources))
             for c in range(classes)
         ]
         total += math.log(sum(math.exp(value) for value in logits)) - logits[y[row]]
-    ridge = RIDGE_WEIGHT * ((b - 1 / witnesses) ** 2).sum() + RIDGE_BIAS * (a**2).sum() + RIDGE_FULL * (rest**2).sum()
+    ridge = RIDGE_WEIGHT * ((b - 1 / sources) ** 2).sum() + RIDGE_BIAS * (a**2).sum() + RIDGE_FULL * (rest**2).sum()
     return float(total + ridge) / rows
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_the_fit_is_the_minimum_that_numerical_gradients_find(full: bool) -> None:
-    scores, y = witnesses([0.5, 1.5], rows=24)
+    scores, y = predictions([0.5, 1.5], rows=24)
     found = fit_opinion_pool(scores, y, full=full)
     assert (found.mixing is not None) == full
     mine = torch.cat([found.weights, found.bias, *([] if found.mixing is None else [found.mixing.reshape(-1)])]).numpy()
@@ -81,17 +81,17 @@ def test_the_full_form_is_scikit_learns_multinomial_regression(monkeypatch: pyte
     the ridge gone too, maximum likelihood, which knows no centre."""
     monkeypatch.setattr(opinion_pool, "RIDGE_BIAS", 0.0)
     monkeypatch.setattr(opinion_pool, "RIDGE_FULL", 1e-6)
-    scores, y = witnesses([0.5, 1.0], rows=300)
+    scores, y = predictions([0.5, 1.0], rows=300)
     found = fit_opinion_pool(scores, y, full=True)(centred(scores)).exp().numpy()
     x = centred(scores).permute(1, 0, 2).reshape(300, -1).numpy()
     theirs = LogisticRegression(C=1e6, tol=1e-10, max_iter=10_000).fit(x, y.numpy()).predict_proba(x)
     np.testing.assert_allclose(found, theirs, atol=2e-3)
 
 
-def test_one_witness_is_tempered_by_a_ridge_that_scikit_learn_has_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two classes, one witness: log q₁ − log q₀ = b (ℓ₁ − ℓ₀), and (b − 1)² / C' is a penalty around 1 = 1/M."""
+def test_one_source_is_tempered_by_a_ridge_that_scikit_learn_has_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two classes, one source: log q₁ − log q₀ = b (ℓ₁ − ℓ₀), and (b − 1)² / C' is a penalty around 1 = 1/M."""
     monkeypatch.setattr(opinion_pool, "RIDGE_BIAS", 1e4)
-    scores, y = witnesses([1.0], rows=80, classes=2)
+    scores, y = predictions([1.0], rows=80, classes=2)
     gap = (scores[0, :, 1] - scores[0, :, 0]).numpy().reshape(-1, 1)
     found = float(fit_opinion_pool(scores, y, full=False).weights[0])
 
@@ -106,7 +106,7 @@ def test_one_witness_is_tempered_by_a_ridge_that_scikit_learn_has_too(monkeypatc
     assert float(fit_opinion_pool(scores, y, full=False).weights[0]) == pytest.approx(theirs, abs=1e-3)
 
 
-def test_without_evidence_every_witness_has_its_share() -> None:
+def test_without_evidence_every_source_has_its_share() -> None:
     """Rows that say nothing leave the weights at 1/M and, with classes alike, the bias at 0."""
     found = fit_opinion_pool(torch.zeros(4, 30, 3), torch.arange(30) % 3, full=False)
     torch.testing.assert_close(found.weights, torch.full((4,), 0.25).double())
@@ -121,8 +121,8 @@ def test_the_bias_learns_how_often_classes_come() -> None:
     assert 0.1 < share < 0.11  # a little towards a half, by the ridge
 
 
-def test_a_useless_witness_is_not_heard_and_a_perfect_one_is() -> None:
-    scores, y = witnesses([0.0, 3.0, 0.0], rows=400)
+def test_a_useless_source_is_not_heard_and_a_perfect_one_is() -> None:
+    scores, y = predictions([0.0, 3.0, 0.0], rows=400)
     found = fit_opinion_pool(scores, y, full=False)
     assert found.weights[1] > 0.7 and found.weights[0] < 0.1 and found.weights[2] < 0.1
     sure = torch.nn.functional.one_hot(y, 3).double().clamp(min=1e-4).log()
@@ -132,14 +132,14 @@ def test_a_useless_witness_is_not_heard_and_a_perfect_one_is() -> None:
 
 
 def test_nobody_is_read_backwards() -> None:
-    """A witness that is always wrong gets 0, although a negative weight would make it right."""
-    scores, y = witnesses([-3.0, 1.0], rows=300)
+    """A source that is always wrong gets 0, although a negative weight would make it right."""
+    scores, y = predictions([-3.0, 1.0], rows=300)
     found = fit_opinion_pool(scores, y, full=False)
     assert found.weights[0] == 0 and found.weights[1] > 0.5
 
 
-def test_the_order_of_witnesses_and_constants_within_rows_do_not_matter() -> None:
-    scores, y = witnesses([0.5, 1.0, 2.0])
+def test_the_order_of_sources_and_constants_within_rows_do_not_matter() -> None:
+    scores, y = predictions([0.5, 1.0, 2.0])
     found = fit_opinion_pool(scores, y, full=False)
     order = torch.tensor([2, 0, 1])
     again = fit_opinion_pool(scores[order], y, full=False)
@@ -151,12 +151,12 @@ def test_the_order_of_witnesses_and_constants_within_rows_do_not_matter() -> Non
 
 
 def test_scalar_or_full_is_chosen_by_rows_that_had_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A witness that takes class 0 for 1, 1 for 2 and 2 for 0 is worth much, but only to a full regression."""
-    scores, y = witnesses([3.0], rows=300)
+    """A source that takes class 0 for 1, 1 for 2 and 2 for 0 is worth much, but only to a full regression."""
+    scores, y = predictions([3.0], rows=300)
     turned = scores[:, :, [2, 0, 1]]
     assert fit_opinion_pool(turned, y).mixing is not None
     assert fit_opinion_pool(turned, y).log_loss < fit_opinion_pool(turned, y, full=False).log_loss - 0.3
-    few, few_y = witnesses([2.0, 2.0, 2.0], rows=40, classes=10)
+    few, few_y = predictions([2.0, 2.0, 2.0], rows=40, classes=10)
     assert fit_opinion_pool(few, few_y).mixing is None
     for choice in (fit_opinion_pool(few, few_y), fit_opinion_pool(turned, y)):
         data = (few, few_y) if choice.mixing is None else (turned, y)
@@ -166,7 +166,7 @@ def test_scalar_or_full_is_chosen_by_rows_that_had_no_part(monkeypatch: pytest.M
 
 
 def test_the_log_loss_is_that_of_folds_left_out() -> None:
-    scores, y = witnesses([1.0, 2.0], rows=20, classes=2)
+    scores, y = predictions([1.0, 2.0], rows=20, classes=2)
     fold = torch.arange(20) // 10
     found = held_out(scores, y, fold=fold)
     for number in (0, 1):

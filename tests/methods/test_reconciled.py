@@ -1,4 +1,4 @@
-"""Reconciled: labels made before the training, from the same witnesses; every form of labels; stops and goes on."""
+"""Reconciled: labels made before the training, from the same label sources; every form of labels; stops and goes on."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,10 @@ from scipy import sparse
 
 import understudy as us
 from three_blobs import CLASSES, FAST, Items, labels, points, student, world
-from understudy.methods.reconciled import Reconcile, cross_fit, default_members
 from understudy.parallel.executors import InProcess
-from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.reconcile import reconciled_pool
+from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.label_sources import reconciled_pool
+from understudy.reconciling.relabel import Reconcile, default_base_models, fit_base_models
 from understudy.store.settings import fingerprint
 from understudy.training.options import TrainingOptions
 
@@ -22,8 +22,10 @@ RECIPE = TrainingOptions(epochs=3, lr=0.02, batch_size=64)
 def test_it_trains_as_vanilla_would_on_the_reconciled_labels() -> None:
     gold, pool, truth = world()
     run = us.train(student, gold, pool, us.reconciled(), **FAST)
-    members = default_members(gold, pool, CLASSES, RECIPE)
-    fitted = cross_fit(student, gold, pool, members, RECIPE, classes=CLASSES, folds=4, rows=20_000, folder=None)
+    base_models = default_base_models(gold, pool, CLASSES, RECIPE)
+    fitted = fit_base_models(
+        student, gold, pool, base_models, RECIPE, classes=CLASSES, folds=4, rows=20_000, folder=None
+    )
     made = reconciled_pool(fitted, fitted.run(InProcess()))
     assert made.teacher is not None
     probs = made.teacher.dense(torch.arange(300), CLASSES)
@@ -38,7 +40,7 @@ def test_it_trains_as_vanilla_would_on_the_reconciled_labels() -> None:
     assert right[0] > right[1] + 0.1
 
 
-def test_what_somebody_has_made_is_taken_and_is_no_part_of_the_method() -> None:
+def test_existing_labels_are_used_and_are_not_part_of_the_fingerprint() -> None:
     gold, pool, _ = world()
     made = us.reconcile(student, gold, pool, workers=1, **FAST)
     ready = us.reconciled().replace(relabel=Reconcile(4, 20_000, made))
@@ -54,7 +56,7 @@ def test_every_form_of_labels(form: str) -> None:
     gold, pool, truth = world(form)
     run = us.train(student, gold, pool, us.reconciled(folds=2), **FAST)
     assert float((run.predict(pool.x).argmax(1) == truth).double().mean()) > 0.6
-    assert {"reconciled.label", "teacher's word.prob", "neighbours.label"} <= set(run.columns)
+    assert {"reconciled.label", "teacher confusion.prob", "neighbours.label"} <= set(run.columns)
 
 
 def test_sparse_rows() -> None:
@@ -72,9 +74,9 @@ def test_rows_that_are_collated_have_no_neighbours() -> None:
     gold = us.Gold(Items(gold.x), gold.y, gold.teacher, collate=torch.stack)
     pool = us.Pool(Items(pool.x), pool.teacher, collate=torch.stack)
     run = us.train(student, gold, pool, us.reconciled(folds=2), **FAST)
-    witnesses = {name.removesuffix(".label") for name in run.columns if name.endswith(".label")}
-    members = {"gold only", "vanilla", "gce", "self_distillation", "forward"}
-    assert witnesses - {"refined", "reconciled"} == {"teacher's word", *members}
+    sources = {name.removesuffix(".label") for name in run.columns if name.endswith(".label")}
+    base_models = {"gold only", "vanilla", "gce", "self_distillation", "forward"}
+    assert sources - {"refined", "reconciled"} == {"teacher confusion", *base_models}
 
 
 def test_gold_that_only_estimates_and_rows_without_a_label() -> None:
@@ -90,21 +92,21 @@ def test_gold_that_only_estimates_and_rows_without_a_label() -> None:
 
 
 def stopped_after(parts: int, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Whoever is asked once more than so often is interrupted; and who was asked."""
+    """Interrupts after so many parts; the parts that were run."""
     asked: list[Any] = []
-    real = CrossFit.testify
+    real = CrossFit.predict_part
 
-    def testify(self: CrossFit, part: Any) -> Any:
+    def predict_part(self: CrossFit, part: Any) -> Any:
         if len(asked) == parts:
             raise KeyboardInterrupt
         asked.append(part)
         return real(self, part)
 
-    monkeypatch.setattr(CrossFit, "testify", testify)
+    monkeypatch.setattr(CrossFit, "predict_part", predict_part)
     return asked
 
 
-def test_killed_among_its_witnesses_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_killed_among_its_base_models_it_resumes_bit_identically(tmp_path: Path) -> None:
     gold, pool, _ = world()
     told: dict[str, Any] = {**FAST, "checkpoint_every": 1}
     whole = us.train(student, gold, pool, us.reconciled(folds=2), out=tmp_path / "whole", **told)
@@ -138,9 +140,9 @@ def test_mistakes() -> None:
         us.reconciled(folds=1)
     with pytest.raises(us.UnderstudyError, match="rows=0"):
         us.reconciled(rows=0)
-    with pytest.raises(us.UnderstudyError, match="reconciled weighs witnesses on gold, but gold=None"):
+    with pytest.raises(us.UnderstudyError, match="reconciled weights label sources on gold, but gold=None"):
         us.train(student, None, pool, us.reconciled(), **FAST)
-    with pytest.raises(us.UnderstudyError, match="12 gold rows are too few to weigh witnesses by; give at least 20"):
+    with pytest.raises(us.UnderstudyError, match=r"12 gold rows are too few to weight .*; give at least 20"):
         us.train(student, gold.take(torch.arange(12)), pool, us.reconciled(), **FAST)
     session = us.Session(student(), gold, pool, us.reconciled(), batch_size=8)
     with pytest.raises(us.UnderstudyError, match=r"which only us.train does; make them with us.reconcile"):

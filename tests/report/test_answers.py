@@ -8,7 +8,7 @@ import torch
 
 import understudy as us
 from understudy.report.answers import answers, standing
-from understudy.report.page import WITNESSES, curves_read, name_facts, write_run_report
+from understudy.report.page import OF_SOURCES, curves_read, name_facts, write_run_report
 from understudy.training.held_out import ask_held_out
 from understudy.training.options import TrainingOptions
 
@@ -132,7 +132,7 @@ def test_no_fact_of_a_method_is_a_raw_name() -> None:
         objective = method(*needed.get(name, []))
         student = us.models.mlp(3, 2, hidden=(4,))
         run = us.train(student, gold, pool, objective, epochs=1, pretrain_epochs=1, progress=False)
-        shown = name_facts({fact: value for fact, value in run.facts.items() if not fact.startswith(WITNESSES)})
+        shown = name_facts({fact: value for fact, value in run.facts.items() if not fact.startswith(OF_SOURCES)})
         assert all(words[0].isupper() and "_" not in words for words, _ in shown), (name, shown)
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.comparison.cells import Job, candidates, deal
+from understudy.comparison.candidates import candidates
+from understudy.comparison.cells import Job, deal
 from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning

@@ -58,14 +58,14 @@ def compare_command(
     with shared.loading():
         from understudy.cli.students import student_builder
         from understudy.cli.suited import length_fact, optimizer_fact, suited, timed
-        from understudy.comparison.cells import from_text
+        from understudy.comparison.candidates import parse_methods
         from understudy.comparison.compare import compare
         from understudy.inference.passes import usable_device
         from understudy.training.trackers import tracker
 
     out = work_folder(out)
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    from_text(names)  # a misspelt name is refused before files are read
+    parse_methods(names)  # a misspelt name is refused before files are read
     if recipe["patience"] is not None and select is None and not select_share:
         raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
     trackers = [tracker(name, out) for name in track or []]

@@ -1,4 +1,4 @@
-"""``understudy reconcile``: the labels of a pool, made of everybody's word."""
+"""``understudy reconcile``: labels of a pool, combined from several label sources."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,15 +19,15 @@ def reconcile_command(
     pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
     data: DataOptions,
     out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
-    folds: Annotated[int, typer.Option(min=2, help="Parts of gold; each witness is trained once without each.")] = 4,
-    rows: Annotated[int, typer.Option(min=1, help="How many pool rows train witnesses; all get a label.")] = 20_000,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of gold; each base model is trained once without each.")] = 4,
+    rows: Annotated[int, typer.Option(min=1, help="Pool rows that train base models; all rows get a label.")] = 20_000,
     methods: Annotated[
         str | None,
-        typer.Option(help="Methods that train witnesses, e.g. gce,slam. Without: a short list.", show_default=False),
+        typer.Option(help="Methods for base models, e.g. gce,slam. Default: chosen automatically.", show_default=False),
     ] = None,
     parts: Annotated[
         Path | None,
-        typer.Option(help="Folder to keep finished trainings in; the same command goes on there.", show_default=False),
+        typer.Option(help="Folder that keeps finished trainings; the same command resumes.", show_default=False),
     ] = None,
     student: shared.Student = AUTO,
     workers: shared.Workers = None,
@@ -35,16 +35,16 @@ def reconcile_command(
     quiet: shared.Quiet = False,
     **recipe: Any,
 ) -> None:
-    """Make better labels for a pool: of the teacher's word, and of what students and similar rows say.
+    """Make better labels for a pool: combine the teacher's with predictions of base models.
 
-    Files are those of `understudy train`. Each of these *witnesses* is asked about gold rows it has not seen, which
-    tells how far to believe it; a table says so. Every pool row then gets one label made of all of them, also rows the
-    teacher did not label. At least 20 gold rows are needed, better 100.
+    Files are those of `understudy train`. Each of these *label sources* is cross-validated on gold, which gives its
+    weight; a table shows them. Every pool row then gets one label combined from all sources, also rows without a
+    teacher's label. At least 20 gold rows are needed, better 100.
 
-    OUT is the pool file with new labels, ready for `understudy train --pool`: its own columns, `teacher_probs` (the new
-    label's chances by class) in place of the old labels, and beside it `reconciled_label` and `reconciled_chance`, and
-    for each witness `witness_NAME_label` and `witness_NAME_chance`, what it gives the reconciled label. Rows that are
-    gold have a label made without their own truth. An existing file is not overwritten.
+    OUT is the pool file with new labels, ready for `understudy train --pool`: its own columns, `teacher_probs` (class
+    probabilities) in place of the old labels, `reconciled_label` and `reconciled_probability`, and for each source
+    `source_NAME_label` and `source_NAME_probability`, its probability of the reconciled label. Gold rows have a label
+    fitted without their own. An existing file is not overwritten.
 
     Examples:
 
@@ -53,31 +53,32 @@ def reconcile_command(
     `understudy reconcile --gold gold.npz --pool pool.npz --student mlp:128,128 --epochs 30 --folds 5 --out labels.npz`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
-    from understudy.cli.reconciled_pool import print_witnesses, with_new_labels
     from understudy.cli.students import student_builder
     from understudy.cli.suited import suited
-    from understudy.comparison.reconcile import reconcile
     from understudy.inference.passes import usable_device
     from understudy.io.one_file import is_one_file, parted
     from understudy.io.table import read_table
     from understudy.io.write import write_table
+    from understudy.reconciling.labelled_table import with_reconciled_labels
+    from understudy.reconciling.relabel import reconcile
+    from understudy.report.label_sources_table import print_sources
 
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with collected_warnings():
         examples = data.for_student(student).read(gold, pool=pool)
         if examples.gold is None or examples.pool is None:
-            raise UnderstudyError("labels are weighed on gold; name a gold file and a pool file")
+            raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
         classes = data.outputs(examples)
         student, recipe = suited(student, examples, recipe)
         build = student_builder(student, examples, classes)
-        made = reconcile(
+        reconciled = reconcile(
             build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, progress=not quiet,
             **shared.where_to_run(workers, ray), **recipe | {"device": usable_device(recipe["device"])},
         )  # fmt: skip
-    print_witnesses(made.facts())
+    print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)
     if any(is_one_file(name, pool) for name in gold):
         _, table = parted(table)
-    write_table(out, with_new_labels(table, examples.gold, made, examples.class_names))
-    typer.echo(shown(f"{len(made):,} pool rows with reconciled labels: {out}"))
+    write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
+    typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))

@@ -18,7 +18,7 @@ from understudy.inference.passes import predicted
 from understudy.io.read import Examples
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.reconciling.members import alone
+from understudy.reconciling.base_models import gold_only_recipe
 from understudy.report.answers import Standing, standing
 from understudy.training.defaults import suitable_epochs
 from understudy.training.held_out import ask_held_out
@@ -48,7 +48,7 @@ def standing_of(
     held_out = ask_held_out(build, gold, pool, objective, told)
     if held_out is None or pool is None or pool.teacher is None:
         return standing(run, gold=gold, right=held_out)
-    gold_only = ask_held_out(build, gold, None, METHODS["vanilla"](), alone(told, gold, pool))
+    gold_only = ask_held_out(build, gold, None, METHODS["vanilla"](), gold_only_recipe(told, gold, pool))
     return standing(run, gold=gold, right=held_out, gold_only=gold_only)
 
 

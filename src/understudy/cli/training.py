@@ -16,11 +16,10 @@ import torch
 import typer
 
 from understudy.cli import suited
-from understudy.cli.reconciled_pool import print_witnesses
 from understudy.cli.shared import RECIPE_FIELDS, DataOptions
 from understudy.cli.students import reads_texts, student_builder
 from understudy.cli.trail import tell_of_gold
-from understudy.comparison.auto import auto, why_chosen
+from understudy.comparison.auto import auto
 from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError, shown
 from understudy.features.featuriser import VALUES_FILE
@@ -199,10 +198,12 @@ def _tell(
 ) -> None:
     """The report, and its first lines."""
     from understudy.report.answers import answers
+    from understudy.report.choice import choice_reason
+    from understudy.report.label_sources_table import print_sources
     from understudy.report.page import write_run_report
 
     out = request.out
-    chosen = why_chosen(run) if request.method == AUTO else None
+    chosen = choice_reason(run) if request.method == AUTO else None
     write_run_report(
         out / "report.html",
         run,
@@ -215,7 +216,7 @@ def _tell(
     )
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
-    print_witnesses(run.facts)
+    print_sources(run.facts)
     _print_result(run)
     for _, sentences in answers(run, found)[:2]:
         typer.echo(" ".join(sentences))

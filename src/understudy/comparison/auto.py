@@ -1,14 +1,14 @@
-"""``us.auto``: a pilot asks several students about gold rows they have not seen; they are reconciled, or one is chosen.
+"""``us.auto``: methods are cross-validated on gold in a pilot; the labels are reconciled, or one method is chosen.
 
     run = us.auto(student, gold, pool, epochs=30)
-    run.config["auto"]         # what the pilot saw, what it chose, and whom it believed how far
+    run.config["auto"]         # the candidates' scores, the choice, the weights of the label sources
 
-The pilot trains every candidate on a part of the pool and three quarters of gold, and asks it about the rest; after
-four such folds every gold row has been predicted by students that never saw it. Candidates that are clearly behind
-leave after each fold. What all of them, the rows' neighbours and the teacher say is weighed on gold and becomes the
-pool's *reconciled* labels (``reconciling/``); a student trained on these is one more candidate, judged on the same rows
-by labels that were made without them. It has the benefit of the doubt: another candidate is taken only where it is
-surely ahead (``judge.py``). With a folder, finished parts are kept there: a pilot that was stopped goes on.
+The pilot trains every candidate on a part of the pool and three quarters of gold, and predicts the rest; after four
+such folds every gold row has an out-of-fold prediction. Candidates that are clearly behind are dropped after each fold.
+The predictions of all of them, the nearest neighbours and the teacher's labels are weighted on gold and give the pool's
+*reconciled* labels (``reconciling/``); a student trained on these is one more candidate, cross-validated with labels
+fitted without the held-out rows. It is the default: another candidate is chosen only where it is significantly better
+(``pilot_scores.py``). With a folder, finished parts are kept there, and a pilot that was stopped resumes.
 """
 
 import shutil
@@ -22,29 +22,35 @@ from typing import Any, Unpack
 from torch import Tensor
 
 from understudy.arguments import checked_plainly
-from understudy.comparison.cells import (
+from understudy.comparison.candidates import (
     FEWEST_ROWS,
+    GOLD_ONLY,
+    RECONCILED,
+    VANILLA,
     Methods,
-    Student,
     candidates,
-    initial_student,
     named_methods,
-    shared_settings,
-    train_method,
 )
-from understudy.comparison.interval import signed
-from understudy.comparison.judge import CAUTION, SURE, Candidate, choose, judge, still_racing
-from understudy.comparison.outcome import GOLD_ONLY, RECONCILED, VANILLA
+from understudy.comparison.cells import shared_settings, train_method
+from understudy.comparison.pilot_scores import (
+    CAUTION,
+    RECONCILED_CAUTION,
+    Candidate,
+    choose,
+    score_candidates,
+    still_competitive,
+)
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
-from understudy.methods.reconciled import Reconcile
+from understudy.models.base import Student, initial_student
 from understudy.objective import Objective
 from understudy.parallel.executors import Executor, executor_for
-from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.members import Member, Trained, flat_members
-from understudy.reconciling.reconcile import judged_student, reconciled_pool
+from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
+from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.label_sources import cross_validate_student, reconciled_pool
+from understudy.reconciling.relabel import Reconcile
 from understudy.store.files import locked, read_json
 from understudy.store.option_fields import plain
 from understudy.store.settings import check_same
@@ -59,7 +65,7 @@ from understudy.training.train import settled
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
-WITNESSES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
+SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
 
 
 @dataclass
@@ -88,27 +94,26 @@ class Pilot:
             )
             return {}, relabel
         with nullcontext() if self.out is None else locked(self.out):
-            said = self.members.run(executor, race=self._race, progress=progress)
-            predictions = {name: probs for name, probs in said.gold.items() if name in self.objectives}
+            out_of_fold = self.base_models.run(executor, eliminate=self._eliminate, progress=progress)
+            predictions = {name: probs for name, probs in out_of_fold.gold.items() if name in self.objectives}
             if self.reconcile:
-                relabel.made = reconciled_pool(self.members, said)
-                predictions[RECONCILED] = judged_student(self.members, said, executor, progress=progress)
-        return judge(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
+                relabel.labels = reconciled_pool(self.base_models, out_of_fold)
+                predictions[RECONCILED] = cross_validate_student(
+                    self.base_models, out_of_fold, executor, progress=progress
+                )
+        return score_candidates(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
 
     @cached_property
-    def members(self) -> CrossFit:
-        """The candidates, and whoever can testify beside them."""
-        members: dict[str, Member] = {
-            name: Trained(objective, alone=name == GOLD_ONLY) for name, objective in self.objectives.items()
+    def base_models(self) -> CrossFit:
+        """The candidates, and the other label sources beside them."""
+        base_models: dict[str, BaseModel] = {
+            name: TrainedModel(objective, gold_only=name == GOLD_ONLY) for name, objective in self.objectives.items()
         }
         if self.reconcile:
-            members |= flat_members(self.gold, self.pool, self.classes, METHODS[VANILLA](), self.recipe)
-        return self._crossfit(members, self._folder)
-
-    def _crossfit(self, members: dict[str, Member], folder: Path | None) -> CrossFit:
+            base_models |= vector_models(self.gold, self.pool, self.classes, METHODS[VANILLA](), self.recipe)
         return CrossFit(
-            self.student, self.gold, self.pool, members, self.recipe, self.classes, folds=self.folds, rows=self.rows,
-            seed=self.recipe.seed, folder=folder,
+            self.student, self.gold, self.pool, base_models, self.recipe, self.classes, folds=self.folds,
+            rows=self.rows, seed=self.recipe.seed, folder=None if self.out is None else self.out / FOLDER,
         )  # fmt: skip
 
     @cached_property
@@ -116,22 +121,18 @@ class Pilot:
         return check_outputs(initial_student(self.student, 0), self.gold, drop_unlabelled(self.pool)[0])
 
     @property
-    def _folder(self) -> Path | None:
-        return None if self.out is None else self.out / FOLDER
-
-    @property
     def sees_all(self) -> bool:
         assert self.pool.teacher is not None
         return self.rows >= int(self.pool.teacher.labelled().sum())
 
-    def _race(self, predictions: dict[str, Tensor]) -> list[str]:
-        """Who is clearly behind leaves, but for those whose word is worth having because they err each in their way."""
+    def _eliminate(self, predictions: dict[str, Tensor]) -> list[str]:
+        """Without the candidates that are clearly behind; those that serve as label sources stay, for diversity."""
         running = {name: probs for name, probs in predictions.items() if name in self.objectives}
-        going_on = still_racing(running, self.gold.y)
+        going_on = still_competitive(running, self.gold.y)
         return [
             name
             for name in predictions
-            if name in going_on or name not in self.objectives or (self.reconcile and name in WITNESSES)
+            if name in going_on or name not in self.objectives or (self.reconcile and name in SOURCES)
         ]
 
     def settings(self) -> dict[str, Any]:
@@ -213,14 +214,14 @@ def auto(
 def _decided(pilot: Pilot, relabel: Reconcile, executor: Executor, *, progress: bool) -> dict[str, Any]:
     """What the pilot says, for the run's config; ``relabel`` keeps the labels that it made."""
     judged, made = pilot.run(executor, progress=progress)
-    relabel.made = made.made
+    relabel.labels = made.labels
     choice, ruled_out = _choice(judged, weighed(pilot.gold, pilot.gold), sees_all=pilot.sees_all)
     labelled, _ = drop_unlabelled(pilot.pool)
     assert labelled is not None
     return {
         "choice": choice, "ruled_out": ruled_out, "folds": pilot.folds,
         "pilot_rows": min(pilot.rows, len(labelled)), "candidates": _table(judged.values()),
-        "witnesses": [] if made.made is None else _table(made.made.witnesses, "probs"),
+        "sources": [] if made.labels is None else _table(made.labels.sources, "probs"),
         "settings": {} if pilot.out is None else pilot.settings(),
     }  # fmt: skip
 
@@ -235,33 +236,6 @@ def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
         }
         for one in found
     ]
-
-
-def why_chosen(run: Run) -> str | None:
-    """What the pilot chose and on what grounds, in words; None for a run that had no pilot."""
-    decision = run.config.get("auto")
-    if decision is None:
-        return None
-    choice, by_name = decision["choice"], {one["method"]: one for one in decision["candidates"]}
-    if not by_name:
-        return f"{choice}, because gold is too small to choose by"
-    chosen, rival = by_name[choice], decision.get("ruled_out")
-    reference = RECONCILED if RECONCILED in by_name else VANILLA
-    where = f"on {chosen['rows']:,} gold rows in a pilot on {decision['pilot_rows']:,} pool rows"
-    if choice == reference:
-        reason = f"{choice}: no other method is surely ahead {where}"
-    else:
-        score = f"{signed(chosen['gain'])} ± {100 * chosen['error']:.1f} points"
-        reason = f"{choice}: score {score} over {reference} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
-    if choice == RECONCILED:
-        believed = [
-            f"{one['name']} {one['weight']:.2f}" for one in decision.get("witnesses", []) if one["weight"] > 0.005
-        ]
-        reason += f"; believed: {', '.join(believed)}"
-    if rival is not None:
-        closer = "whom the whole pool brings the others closer to"
-        reason += f"; {rival} was ahead, but no better than the teacher, {closer}"
-    return reason
 
 
 def _earlier(folder: Path | None, pilot: Pilot) -> dict[str, Any] | None:
@@ -280,7 +254,7 @@ def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tupl
     if not judged:
         return VANILLA, None
     reference = RECONCILED if RECONCILED in judged else VANILLA
-    caution = SURE if reference == RECONCILED else CAUTION
+    caution = RECONCILED_CAUTION if reference == RECONCILED else CAUTION
     choice = choose(judged, reference, caution=caution)
     if choice == GOLD_ONLY and not sees_all:
         # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.

@@ -4,18 +4,11 @@ With test rows of their own, gold is cut into a training and a select part, anew
 cut into folds: seed 0 tests on the first fifth, seed 1 on the second and so on, so that after ``FOLDS`` seeds every
 gold row has been tested once by students that never saw it. Rows chosen by active learning are no random sample: they
 always train. Rows that estimate only are one: they measure the teacher, select and test, and are left out of training.
-
-The methods come by name: what the user asked for and the baselines that are always there, or the short list that
-``us.auto`` chooses from.
-
-    named_methods(["slam", "slam:lower_bound=0.6"], pool)
-    named_methods({"mine": us.slam(weight=us.fidelity_weight(2)), "late": lambda: us.weighted(refresh_every=5)}, pool)
-    candidates(gold, pool)
 """
 
 import copy
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -24,19 +17,19 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import Tensor
 
+from understudy.comparison.candidates import GOLD_ONLY, Methods, named_methods
 from understudy.comparison.interval import Array
-from understudy.comparison.outcome import GOLD_ONLY, TEACHER, VANILLA, Correct, Outcome
+from understudy.comparison.outcome import Correct, Outcome
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.data.splits import fold_rows, split_rows
 from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
-from understudy.method_options import read_options
 from understudy.methods import METHODS
-from understudy.models.base import fresh_student
+from understudy.models.base import Student, initial_student
 from understudy.objective import Context, Objective
-from understudy.reconciling.members import alone
+from understudy.reconciling.base_models import gold_only_recipe
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
@@ -44,92 +37,7 @@ from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import train
 
-CONFIDENT = "confident"
-FEWEST_ROWS = 20
-"""Fewer gold rows than these neither choose a method nor estimate a teacher in parts."""
-Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]
-
-
-def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:
-    """Name -> objective, baselines first; and what had to be left out."""
-    asked = named_objectives(methods)
-    baselines = {GOLD_ONLY: METHODS["vanilla"](), VANILLA: asked.get(VANILLA) or METHODS["vanilla"]()}
-    notes = []
-    if CONFIDENT not in asked:
-        if can_rank(pool):
-            baselines[CONFIDENT] = METHODS["confident"]()
-        else:
-            notes.append("confident (keep only confident labels) is left out: all pool labels are equally sure.")
-    return baselines | asked, notes
-
-
-def named_objectives(methods: Methods) -> dict[str, Objective]:
-    """What was asked for, by name."""
-    asked = _built(methods) if isinstance(methods, Mapping) else from_text(methods)
-    for name in (TEACHER, GOLD_ONLY):
-        if name in asked:
-            raise UnderstudyError(f"{name!r} is always compared; call this method something else")
-    return asked
-
-
-def from_text(methods: Sequence[str]) -> dict[str, Objective]:
-    """``name`` or ``name:option=value:option=value`` -> objective."""
-    if isinstance(methods, str):
-        raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
-    if not isinstance(methods, Iterable):
-        raise UnderstudyError(
-            f"methods= is a {type(methods).__name__}; pass a list of names, e.g. ['slam', 'weighted'], or a mapping"
-        )
-    objectives: dict[str, Objective] = {}
-    for text in methods:
-        name, *options = str(text).split(":")
-        if name not in METHODS:
-            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(METHODS)}")
-        if text in objectives:
-            raise UnderstudyError(f"method {text!r} is named twice; name it once")
-        objectives[text] = METHODS[name](**read_options(METHODS[name], options))
-    return objectives
-
-
-def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[str, Objective]:
-    built = {}
-    for name, given in methods.items():
-        objective = given() if callable(given) and not isinstance(given, Objective) else given
-        if not isinstance(objective, Objective):
-            raise UnderstudyError(
-                f"methods[{name!r}] is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
-            )
-        built[name] = objective
-    return built
-
-
-def can_rank(pool: Pool) -> bool:
-    """Whether the teacher is surer of some labels than of others."""
-    assert pool.teacher is not None
-    if not pool.teacher.simplest().has_confidence:
-        return False
-    sure = pool.teacher.confidence("margin")[pool.teacher.labelled()]
-    return len(sure) > 0 and bool((sure != sure[0]).any())
-
-
-def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
-    """The short list for these labels; who needs the teacher's word on gold stands only where it is known."""
-    assert pool.teacher is not None
-    soft = pool.teacher.simplest().ranks
-    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
-    if can_rank(pool):
-        names.append("confident")
-    if len(gold.calibration_rows()) >= FEWEST_ROWS:
-        names += ["slam", "weighted:refresh_every=5"]
-        known = pool.teacher.classes or int(max(gold.y.max(), pool.teacher.top1().max())) + 1
-        # Every fold must hold every class.
-        if bool((torch.bincount(gold.y[gold.calibration_rows()], minlength=known) > 1).all()):
-            names.append("forward")
-    return {**({GOLD_ONLY: METHODS["vanilla"]()} if len(gold.training_rows()) else {}), **from_text(names)}
-
-
 FOLDS = 5
-Student = nn.Module | Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -185,7 +93,7 @@ def train_method(
 ) -> Run:
     """``us.train``, without the pool where the method is training on gold only."""
     if method == GOLD_ONLY:
-        return train(student, gold, None, objective, **options, **alone(recipe, gold, pool).arguments())
+        return train(student, gold, None, objective, **options, **gold_only_recipe(recipe, gold, pool).arguments())
     return train(student, gold, pool, objective, **options, **recipe.arguments())
 
 
@@ -329,13 +237,6 @@ def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) ->
     settings = {**others, "student": initial_student(student, 0), **options}
     plain = int | float | str | None
     return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in settings.items()}
-
-
-def initial_student(student: Student, seed: int) -> nn.Module:
-    """The untrained student of a seed, as ``us.train`` would make it."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return fresh_student(student)
 
 
 def _nobody(rows: Any) -> Tensor:

@@ -22,12 +22,14 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.arguments import checked
-from understudy.comparison.cells import Cell, Job, Methods, Student
+from understudy.comparison.candidates import TEACHER, VANILLA, Methods
+from understudy.comparison.cells import Cell, Job
 from understudy.comparison.interval import percent
-from understudy.comparison.outcome import TEACHER, VANILLA, Comparison, Correct, Outcome
+from understudy.comparison.outcome import Comparison, Correct, Outcome
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
+from understudy.models.base import Student
 from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json

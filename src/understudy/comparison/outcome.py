@@ -17,7 +17,6 @@ from understudy.errors import UnderstudyError
 from understudy.store.notebook import Shown
 from understudy.training.run import Run
 
-TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
 LEVEL = 0.05
 
 

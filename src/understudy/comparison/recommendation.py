@@ -16,9 +16,10 @@ import math
 
 import numpy as np
 
+from understudy.comparison.candidates import GOLD_ONLY, TEACHER
 from understudy.comparison.diagnosis import diagnosis
 from understudy.comparison.interval import Array, Interval, chance, percent, signed
-from understudy.comparison.outcome import GOLD_ONLY, LEVEL, TEACHER, Comparison, Recommendation
+from understudy.comparison.outcome import LEVEL, Comparison, Recommendation
 from understudy.comparison.uncertainty import Measured, measured
 from understudy.maths.proportions import holm
 

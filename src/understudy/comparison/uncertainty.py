@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from understudy.comparison.candidates import TEACHER
 from understudy.comparison.interval import Array
-from understudy.comparison.outcome import TEACHER, Comparison, Correct, Outcome
+from understudy.comparison.outcome import Comparison, Correct, Outcome
 
 DRAWS = 4_000
 SPREAD = 0.05

@@ -46,7 +46,9 @@ def to_tensor(values: Any, where: str) -> Tensor:
 def is_reserved(column: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
     own = ("id", "label", "estimate_only", "suggestion_shown")
-    return column in own or column.startswith(("teacher_", "reconciled_", "witness_"))
+    if column in own or column.startswith(("teacher_", "reconciled_")):
+        return True
+    return column.startswith("source_") and column.endswith(("_label", "_probability"))
 
 
 def looks_like(column: str) -> str | None:

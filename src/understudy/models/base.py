@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
 
+import torch
 from torch import Tensor, nn
 
 from understudy.arguments import checked
@@ -31,6 +32,7 @@ from understudy.errors import UnderstudyError, first_line
 Shape = int | Sequence[int]
 Stem = Literal["imagenet", "small"]
 """How an image enters: as published, for 224×224, or so that a small one keeps its size."""
+Student = nn.Module | Callable[[], nn.Module]
 P = ParamSpec("P")
 
 MODELS: dict[str, Callable[..., nn.Module]] = {}
@@ -120,7 +122,7 @@ def from_text(text: str, *, shape: Sequence[int], classes: int) -> nn.Module:
     return build({"name": name, "args": args})
 
 
-def fresh_student(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+def fresh_student(student: Student) -> nn.Module:
     """A copy of a net, or what a function builds."""
     if isinstance(student, nn.Module):
         return copy.deepcopy(student)
@@ -133,6 +135,13 @@ def fresh_student(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
     if not isinstance(built, nn.Module):
         raise UnderstudyError(f"student() gave a {type(built).__name__}; pass a function that builds a module")
     return built
+
+
+def initial_student(student: Student, seed: int) -> nn.Module:
+    """The untrained student of a seed, as ``us.train`` would make it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return fresh_student(student)
 
 
 def _factory(name: str) -> Callable[..., nn.Module]:

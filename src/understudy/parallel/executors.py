@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import wait
@@ -103,11 +103,14 @@ def attempts(
 
 
 class InProcess:
-    """One cell after the other, here, on one thread as in a process of its own."""
+    """One cell after the other in this process. ``threads``: as many of PyTorch (1: as in a worker process)."""
+
+    def __init__(self, threads: int | None = 1) -> None:
+        self.threads = threads
 
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
         for number, cell in enumerate(cells):
-            with one_thread():
+            with one_thread() if self.threads == 1 else nullcontext():
                 result = function(cell)
             yield number, result
 

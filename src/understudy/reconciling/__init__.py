@@ -1,1 +1,1 @@
-"""Members trained without a fold, what they say of it, and labels made of everybody's word."""
+"""Reconciled labels: the labels of several sources combined into one, with weights fitted on gold."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from understudy.comparison.candidates import GOLD_ONLY
 from understudy.comparison.interval import percent
-from understudy.comparison.outcome import GOLD_ONLY
 from understudy.data.examples import Gold
 from understudy.data.weighing import weighed
 from understudy.maths.proportions import Share, exact, two_sided

@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from understudy.comparison.interval import percent
 from understudy.data.examples import Gold, Pool
-from understudy.reconciling.reconcile import NUMBERS
-from understudy.reconciling.words import HEADINGS, witness_table
+from understudy.reconciling.label_sources import NUMBERS
 from understudy.report.answers import Standing, answers, standing
 from understudy.report.figures import MeasuredTeacher, measure_teacher, reliability_figure, run_curves
+from understudy.report.label_sources_table import HEADINGS, source_table
 from understudy.store.copies import local_path
 from understudy.store.files import write_text
 from understudy.training.options import LBFGS
@@ -42,9 +42,9 @@ FACT_NAMES = {
     "confident.kept_rows": "Pool rows sure enough to be kept",
     "co_teaching.forget_rate": "Share of a batch left out for its large loss",
     "transition.mean_accuracy": "Teacher's accuracy in the mean of the classes, from gold",
-    "reconciled.log_loss": "Log-loss of the reconciled labels on gold rows that had no part in them",
-    "reconciled.accuracy": "Gold rows on which reconciled labels are right, made without their truth",
-    "reconciled.gold_rows": "Gold rows that weighed the witnesses",
+    "reconciled.log_loss": "Log-loss of the reconciled labels on gold, cross-validated",
+    "reconciled.accuracy": "Accuracy of the reconciled labels on gold, cross-validated",
+    "reconciled.gold_rows": "Gold rows that the label sources were weighted on",
     "prepare_seconds": "Seconds of preparation",
     "train_seconds": "Seconds in all",
 }
@@ -63,7 +63,7 @@ OF_SLOTS = {
 TOLD_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
 """The method's own figure again, and what the table of results has."""
 
-WITNESSES = tuple(f"reconciled.{number} of " for number in NUMBERS)
+OF_SOURCES = tuple(f"reconciled.{number} of " for number in NUMBERS)
 
 
 def write_page(path: str | Path, **parts: Any) -> None:
@@ -147,10 +147,10 @@ def run_parts(run: Run) -> dict[str, Any]:
     return {
         "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
         "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
-        # What is told of each witness has a table of its own.
-        "facts": name_facts({name: value for name, value in run.facts.items() if not name.startswith(WITNESSES)}),
-        "witnesses": witness_table(run.facts),
-        "witness_headings": HEADINGS,
+        # Label sources have a table of their own.
+        "facts": name_facts({name: value for name, value in run.facts.items() if not name.startswith(OF_SOURCES)}),
+        "sources": source_table(run.facts),
+        "source_headings": HEADINGS,
         "results": _run_results(run),
         # To convergence it is a few points, whose loss leaves out the penalty and may rise: nothing to learn from.
         "curves_svg": run_curves(run.history, run.selected_epoch) if run.history and not converged else None,

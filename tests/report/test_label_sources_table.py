@@ -1,9 +1,9 @@
-"""Witnesses in words: a table by weight, shares with their intervals, one sentence for all together."""
+"""Label sources: a table by weight, accuracies with their intervals, one sentence for the combined labels."""
 
 import pytest
 from scipy.stats import binomtest
 
-from understudy.reconciling.words import share, together, witness_table
+from understudy.report.label_sources_table import _with_interval, combined_accuracy, source_table
 
 FACTS = {
     "reconciled.log_loss": 0.4, "reconciled.accuracy": 0.85, "reconciled.gold_rows": 100.0, "train_seconds": 2.0,
@@ -15,16 +15,19 @@ FACTS = {
 
 
 def test_the_table_and_the_sentence() -> None:
-    first, second = witness_table(FACTS)
+    first, second = source_table(FACTS)
     assert first[:3] == ("gce", "your student, trained by gce", "0.60") and first[4] == "0.500"
-    assert second[1] == "your student, trained on gold alone"
-    assert together(FACTS).endswith("log-loss 0.400, the best of them alone 0.500.") and "85.0% (" in together(FACTS)
-    assert witness_table({"train_seconds": 2.0}) == []
+    assert second[1] == "your student, trained on gold only"
+    assert combined_accuracy(FACTS) == (
+        "Reconciled labels: accuracy 85.0% (95% CI 76.5–91.4), cross-validated on 100 gold rows; log-loss 0.400 (best "
+        "single source 0.500)."
+    )
+    assert source_table({"train_seconds": 2.0}) == []
 
 
 @pytest.mark.parametrize(("hits", "rows"), [(72, 90), (0, 20), (20, 20)])
 def test_the_interval_is_clopper_and_pearsons(hits: int, rows: int) -> None:
     theirs = binomtest(hits, rows).proportion_ci(0.95)
     expected = f"{100 * hits / rows:.1f}% ({100 * theirs.low:.1f}–{100 * theirs.high:.1f})"
-    assert share(hits / rows, rows) == expected
-    assert share(0.0, 0) == "unknown"
+    assert _with_interval(hits / rows, rows) == expected
+    assert _with_interval(0.0, 0) == "unknown"

@@ -12,8 +12,8 @@ from torch import Tensor
 import understudy as us
 from three_blobs import CLASSES, RECIPE, student, world
 from understudy.parallel.executors import InProcess
-from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.members import Fold, Trained
+from understudy.reconciling.base_models import Fold, TrainedModel
+from understudy.reconciling.cross_fitting import CrossFit
 from understudy.training.options import TrainingOptions
 
 HERE = InProcess()
@@ -25,7 +25,7 @@ class Told:
 
     say: Callable[[Fold], Tensor]
 
-    def testify(self, fold: Fold) -> Tensor:
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
         return self.say(fold)
 
 
@@ -48,9 +48,9 @@ def test_no_member_learns_from_rows_it_is_asked_about() -> None:
         assert not set(each.gold.ids) & set(each.held_out.ids)
         assert set(each.gold.ids) | set(each.held_out.ids) == set(gold.ids)
         mine = (fitted.pool_fold == each.number).nonzero().squeeze(1)
-        assert not set(each.learned.tolist()) & set(mine.tolist())
-        learned = each.learned_pool
-        assert learned.ids is not None and set(learned.ids) == {100 + row for row in each.learned.tolist()}
+        assert not set(each.training_rows.tolist()) & set(mine.tolist())
+        learned = each.training_pool
+        assert learned.ids is not None and set(learned.ids) == {100 + row for row in each.training_rows.tolist()}
         asked += each.held_out.ids.tolist()
     assert sorted(asked) == list(range(60))
     counts = torch.bincount(fitted.pool_fold)
@@ -66,12 +66,12 @@ def test_a_pool_row_has_its_own_folds_word_and_a_row_that_trains_nobody_the_mean
     named[::5] = -1
     pool = us.Pool(pool.x, us.Hard(named, classes=CLASSES))
     fitted = crossfit(gold, pool, {"told": Told(number)}, rows=100)
-    assert fitted.learned == 100 and bool((fitted.pool_fold[::5] == -1).all())
+    assert int((fitted.pool_fold >= 0).sum()) == 100 and bool((fitted.pool_fold[::5] == -1).all())
     said = fitted.run(HERE)
     expected = torch.where(fitted.pool_fold < 0, 1.5, fitted.pool_fold.float())  # (0 + 1 + 2 + 3) / 4
     torch.testing.assert_close(said.pool["told"], expected.unsqueeze(1).expand(-1, CLASSES))
     torch.testing.assert_close(said.gold["told"][:, 0], fitted.gold_fold.float())
-    assert [float(words[0, 0]) for words in said.of_fold["told"]] == [0, 1, 2, 3]
+    assert [float(words[0, 0]) for words in said.by_fold["told"]] == [0, 1, 2, 3]
 
 
 def test_chosen_rows_train_and_are_never_asked_about() -> None:
@@ -79,7 +79,7 @@ def test_chosen_rows_train_and_are_never_asked_about() -> None:
     gold, pool, _ = world(chosen=chosen)
     fitted = crossfit(gold, pool, {"told": Told(number)})
     said = fitted.run(HERE).gold["told"]
-    assert said[:12].isnan().all() and not said[12:].isnan().any() and len(fitted.judges) == 48
+    assert said[:12].isnan().all() and not said[12:].isnan().any() and len(fitted.evaluation_rows) == 48
     assert all(int(fitted.fold(k).gold.chosen.sum()) == 12 for k in range(4))
 
 
@@ -96,15 +96,15 @@ def test_memorised_labels_reach_nobody_who_is_asked_about_them() -> None:
     gold = us.Gold(x[:150], y[:150], us.Hard(y[:150], classes=CLASSES))
     pool = us.Pool(x[150:], us.Hard(y[150:], classes=CLASSES))
     recipe = TrainingOptions(epochs=2, optimizer="lbfgs")
-    members = {"gold only": Trained(us.vanilla(), alone=True), "vanilla": Trained(us.vanilla())}
+    members = {"gold only": TrainedModel(us.vanilla(), gold_only=True), "vanilla": TrainedModel(us.vanilla())}
     fitted = CrossFit(us.models.linear(100, CLASSES), gold, pool, members, recipe, CLASSES)
     said = fitted.run(HERE)
     for name in members:
         for words, truth in ((said.gold[name], gold.y), (said.pool[name], y[150:])):
             assert float((words.argmax(1) == truth).double().mean()) < 0.45, name
     # Where it learned from the row, it knows it.
-    learned = fitted.fold(0).learned
-    seen = said.of_fold["vanilla"][0][learned].argmax(1) == y[150:][learned]
+    learned = fitted.fold(0).training_rows
+    seen = said.by_fold["vanilla"][0][learned].argmax(1) == y[150:][learned]
     assert float(seen.double().mean()) > 0.7
 
 
@@ -119,7 +119,7 @@ def test_who_fails_is_left_out_with_a_word_and_whoever_is_needed_ends_it() -> No
     members = {"weak": Told(fails), "told": Told(number)}
     with pytest.warns(us.UnderstudyWarning, match="weak is left out: trained without a part of gold, no class 2 here"):
         said = crossfit(gold, pool, members).run(HERE)
-    assert list(said.pool) == ["told"] and list(said.of_fold) == ["told"]
+    assert list(said.pool) == ["told"] and list(said.by_fold) == ["told"]
     with pytest.raises(us.UnderstudyError, match="weak, trained without a part of gold: no class 2 here"):
         crossfit(gold, pool, members, needed=("weak",)).run(HERE)
 
@@ -132,7 +132,7 @@ def test_who_leaves_the_race_is_asked_no_more() -> None:
         return lambda fold: asked.append((name, fold.number)) or number(fold)  # type: ignore[func-returns-value]
 
     members = {name: Told(say(name)) for name in ("slow", "quick")}
-    said = crossfit(gold, pool, members).run(HERE, race=lambda so_far: ["quick"])
+    said = crossfit(gold, pool, members).run(HERE, eliminate=lambda so_far: ["quick"])
     assert asked == [("slow", 0), *(("quick", k) for k in range(4))]
     assert list(said.pool) == ["quick"] and set(said.gold) == {"slow", "quick"}
     assert int((~said.gold["slow"].isnan()).all(1).sum()) == 15
@@ -167,7 +167,7 @@ def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path) -> No
         one.write_bytes(wrong)
         with pytest.raises(us.UnderstudyError, match=r"told-0\.npy .*remove it to run that part again"):
             fitted.run(HERE)
-    one.write_bytes(whole[:-32])  # as former versions wrote it
+    one.write_bytes(whole)
     said = fitted.run(HERE)
     assert asked == [2, 3]
     whole = crossfit(gold, pool, {"told": Told(number)}).run(HERE)

@@ -8,7 +8,7 @@ import torch
 
 import understudy as us
 from three_blobs import FAST, student, world
-from understudy.reconciling.crossfit import CrossFit
+from understudy.reconciling.cross_fitting import CrossFit
 
 
 def test_the_labels_are_better_and_can_be_trained_on() -> None:
@@ -18,39 +18,39 @@ def test_the_labels_are_better_and_can_be_trained_on() -> None:
     assert made.teacher is not None and pool.teacher is not None and made.ids is not None
     right = [float((each.top1() == truth).double().mean()) for each in (made.teacher, pool.teacher)]
     assert right[0] > right[1] + 0.1 and made.ids.tolist() == list(range(300))
-    names = [one.name for one in made.witnesses]
+    names = [one.name for one in made.sources]
     assert names == [
-        "teacher's word", "gold only", "vanilla", "gce", "self_distillation", "forward", "neighbours", "linear",
+        "teacher confusion", "gold only", "vanilla", "gce", "self_distillation", "forward", "neighbours", "linear",
         "linear, gold only",
     ]  # fmt: skip
-    assert made.opinion.log_loss <= min(one.log_loss for one in made.witnesses)
-    assert all(one.weight >= 0 and 0 <= one.accuracy <= 1 and one.probs.shape == (300, 3) for one in made.witnesses)
+    assert made.opinion.log_loss <= min(one.log_loss for one in made.sources)
+    assert all(one.weight >= 0 and 0 <= one.accuracy <= 1 and one.probs.shape == (300, 3) for one in made.sources)
     run = us.train(student, us.Gold(gold.x, gold.y), made, us.vanilla(), **FAST)
     assert float((run.predict(pool.x).argmax(1) == truth).double().mean()) > 0.6
 
 
-def test_other_methods_as_witnesses() -> None:
+def test_other_methods_as_base_models() -> None:
     gold, pool, _ = world()
     made = us.reconcile(student, gold, pool, methods=["vanilla", "slam"], folds=2, rows=100, workers=1, **FAST)
-    names = {one.name for one in made.witnesses}
-    assert names == {"teacher's word", "gold only", "vanilla", "slam", "neighbours", "linear", "linear, gold only"}
+    names = {one.name for one in made.sources}
+    assert names == {"teacher confusion", "gold only", "vanilla", "slam", "neighbours", "linear", "linear, gold only"}
     made = us.reconcile(student, gold, pool, methods={"mine": us.gce}, folds=2, rows=100, workers=1, **FAST)
-    assert "mine" in {one.name for one in made.witnesses}
+    assert "mine" in {one.name for one in made.sources}
 
 
 def test_stopped_it_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
     told: Any = {"methods": ["vanilla"], "folds": 2, "workers": 1, **FAST}
     whole = us.reconcile(student, gold, pool, **told)
-    asked, real = [], CrossFit.testify
+    asked, real = [], CrossFit.predict_part
 
-    def testify(self: CrossFit, part: Any) -> Any:
+    def predict_part(self: CrossFit, part: Any) -> Any:
         if len(asked) == 3:
             raise KeyboardInterrupt
         asked.append(part)
         return real(self, part)
 
-    monkeypatch.setattr(CrossFit, "testify", testify)
+    monkeypatch.setattr(CrossFit, "predict_part", predict_part)
     with pytest.raises(KeyboardInterrupt):
         us.reconcile(student, gold, pool, out=tmp_path / "parts", **told)
     monkeypatch.undo()
@@ -65,7 +65,7 @@ def test_stopped_it_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest
 
 def test_mistakes() -> None:
     gold, pool, _ = world()
-    with pytest.raises(us.UnderstudyError, match="reconcile weighs witnesses of a pool on gold"):
+    with pytest.raises(us.UnderstudyError, match="reconcile weights the label sources of a pool on gold"):
         us.reconcile(student, gold, None, **FAST)  # type: ignore[arg-type]
     with pytest.raises(us.UnderstudyError, match="the pool has no teacher labels"):
         us.reconcile(student, gold, us.Pool(pool.x), **FAST)

@@ -14,17 +14,17 @@ from three_blobs import CLASSES, RECIPE, labels, points, student, world
 from understudy.maths.opinion_pool import fit_opinion_pool, held_out
 from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.parallel.executors import InProcess
-from understudy.reconciling import crossfit as asked
-from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.members import Neighbours, Trained, worth
-from understudy.reconciling.reconcile import (
+from understudy.reconciling import cross_fitting
+from understudy.reconciling.base_models import NearestNeighbours, TrainedModel, label_probabilities
+from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.label_sources import (
     LEAST,
-    Scores,
-    labels_of_folds,
+    SourceScores,
+    labels_by_fold,
     reconciled_pool,
-    surely_better,
+    significantly_better,
+    sources_in,
     teacher_scores,
-    witnesses_in,
 )
 
 FORMS = ("hard", "hard_confidence", "soft", "topk", "votes")
@@ -34,7 +34,9 @@ def fitted(gold: us.Gold, pool: us.Pool, **members: Any) -> CrossFit:
     return CrossFit(student, gold, pool, members, RECIPE, CLASSES, needed=())
 
 
-def said(crossfit: CrossFit, skill: float = 2.0, seed: int = 5, pool_truth: Tensor | None = None) -> asked.Testimony:
+def said(
+    crossfit: CrossFit, skill: float = 2.0, seed: int = 5, pool_truth: Tensor | None = None
+) -> cross_fitting.OutOfFold:
     """A member that knows the truth so well, everywhere."""
     draw = torch.Generator().manual_seed(seed)
     truth = torch.zeros(len(crossfit.pool)).long() if pool_truth is None else pool_truth
@@ -42,16 +44,16 @@ def said(crossfit: CrossFit, skill: float = 2.0, seed: int = 5, pool_truth: Tens
         (skill * torch.nn.functional.one_hot(y, CLASSES) + torch.randn(len(y), CLASSES, generator=draw)).softmax(1)
         for y in (crossfit.gold.y, truth)
     ]
-    return asked.Testimony({"one": words[0]}, {"one": words[1]}, {"one": [words[1].numpy()] * crossfit.folds})
+    return cross_fitting.OutOfFold({"one": words[0]}, {"one": words[1]}, {"one": [words[1].numpy()] * crossfit.folds})
 
 
-def test_q_is_the_formula_of_the_witnesses_and_their_weights() -> None:
+def test_q_is_the_formula_of_the_sources_and_their_weights() -> None:
     """log q = b · log P(word | y) + b' · log p + a − log Z, with every part made by hand."""
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     words = said(crossfit, pool_truth=truth)
     made = reconciled_pool(crossfit, words)
-    assert [one.name for one in made.witnesses] == ["teacher's word", "one"]
+    assert [one.name for one in made.sources] == ["teacher confusion", "one"]
     assert gold.teacher is not None and pool.teacher is not None and made.teacher is not None
     on_gold = cross_likelihood(gold.teacher.answers(), gold.y, CLASSES, crossfit.gold_fold)
     opinion = fit_opinion_pool(torch.stack([on_gold, words.gold["one"].double().log()]), gold.y)
@@ -66,7 +68,7 @@ def test_q_is_the_formula_of_the_witnesses_and_their_weights() -> None:
     assert right[0] > max(right[1:]), "together they know more than each alone"
 
 
-def test_columns_tell_what_each_witness_said() -> None:
+def test_columns_tell_what_each_source_said() -> None:
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     made = reconciled_pool(crossfit, words := said(crossfit, pool_truth=truth))
@@ -77,11 +79,11 @@ def test_columns_tell_what_each_witness_said() -> None:
     torch.testing.assert_close(columns["one.prob"], words.pool["one"][torch.arange(300), label], atol=1e-3, rtol=0)
     assert columns["one.label"].equal(words.pool["one"].argmax(1))
     assert facts["reconciled.log_loss"] == made.opinion.log_loss < 1
-    assert facts["reconciled.weight of one"] == made.witnesses[1].weight > 0
-    assert made.witnesses[1].accuracy == float((words.gold["one"].argmax(1) == gold.y).double().mean())
-    found = witnesses_in(facts | {"train_seconds": 3.0})
-    assert {one["name"] for one in found} == {"teacher's word", "one"} and found[0]["weight"] >= found[1]["weight"]
-    assert found[0]["rows"] == 60 and witnesses_in({"train_seconds": 3.0}) == []
+    assert facts["reconciled.weight of one"] == made.sources[1].weight > 0
+    assert made.sources[1].accuracy == float((words.gold["one"].argmax(1) == gold.y).double().mean())
+    found = sources_in(facts | {"train_seconds": 3.0})
+    assert {one["name"] for one in found} == {"teacher confusion", "one"} and found[0]["weight"] >= found[1]["weight"]
+    assert found[0]["rows"] == 60 and sources_in({"train_seconds": 3.0}) == []
     assert len(made) == 300 and made.take(torch.arange(5)).teacher is not None
 
 
@@ -91,7 +93,7 @@ def test_the_teachers_word_in_every_form(form: str) -> None:
     crossfit = fitted(gold, pool)
     scores = teacher_scores(gold, pool, crossfit.gold_fold, CLASSES)
     soft = form in ("hard_confidence", "soft", "topk")
-    assert list(scores) == (["teacher", "teacher's word"] if soft else ["teacher's word"])
+    assert list(scores) == (["teacher", "teacher confusion"] if soft else ["teacher confusion"])
     for on_gold, on_pool in scores.values():
         assert on_gold.shape == (60, CLASSES) and on_pool.shape == (300, CLASSES)
         assert on_gold.isfinite().all() and on_pool.isfinite().all()
@@ -117,18 +119,18 @@ def test_the_word_on_gold_is_counted_on_other_folds() -> None:
     """Whatever the truth of a fold is called, its own scores stay the same."""
     gold, pool, _ = world()
     fold = torch.arange(60) % 4
-    before = teacher_scores(gold, pool, fold, CLASSES)["teacher's word"][0]
+    before = teacher_scores(gold, pool, fold, CLASSES)["teacher confusion"][0]
     gold.y = torch.where(fold == 2, (gold.y + 1) % CLASSES, gold.y)
-    after = teacher_scores(gold, pool, fold, CLASSES)["teacher's word"][0]
+    after = teacher_scores(gold, pool, fold, CLASSES)["teacher confusion"][0]
     assert before[fold == 2].equal(after[fold == 2]) and not before[fold != 2].equal(after[fold != 2])
 
 
-def test_a_teacher_of_whom_gold_knows_nothing_is_no_witness_and_its_labels_still_train_members() -> None:
+def test_a_teacher_of_whom_gold_knows_nothing_is_no_source_and_its_labels_still_train_members() -> None:
     gold, pool, truth = world()
     silent = us.Gold(gold.x, gold.y)
     crossfit = fitted(silent, pool)
     made = reconciled_pool(crossfit, said(crossfit, pool_truth=truth))
-    assert [one.name for one in made.witnesses] == ["one"]
+    assert [one.name for one in made.sources] == ["one"]
     few = us.Gold(gold.x[:5], gold.y[:5], labels(gold.y[:5])).joined_to(us.Gold(gold.x[5:], gold.y[5:]))
     assert teacher_scores(few, pool, torch.arange(60) % 4, CLASSES) == {}
 
@@ -139,14 +141,14 @@ def test_rows_without_a_label_get_one_from_the_rest() -> None:
     named = pool.teacher.labels.clone()
     named[:100] = -1
     some = us.Pool(pool.x, us.Hard(named, classes=CLASSES))
-    crossfit = fitted(gold, some, neighbours=Neighbours())
+    crossfit = fitted(gold, some, neighbours=NearestNeighbours())
     made = reconciled_pool(crossfit, crossfit.run(InProcess()))
     assert made.teacher is not None and made.teacher.labelled().all() and len(made) == 300
     assert float((made.teacher.top1()[:100] == truth[:100]).double().mean()) > 0.6
 
 
-def test_one_witness_is_taken_alone_where_all_together_are_worse_on_gold() -> None:
-    """A witness that is always right beside 12 that know nothing."""
+def test_one_source_is_taken_alone_where_all_together_are_worse_on_gold() -> None:
+    """A source that is always right beside 12 that know nothing."""
     gold, pool, truth = world(gold=30)
     crossfit = fitted(us.Gold(gold.x, gold.y), pool)
     words = said(crossfit, skill=30.0, pool_truth=truth)
@@ -154,20 +156,20 @@ def test_one_witness_is_taken_alone_where_all_together_are_worse_on_gold() -> No
         noise = said(crossfit, skill=0.0, seed=100 + number, pool_truth=truth)
         words.gold[f"noise {number}"], words.pool[f"noise {number}"] = noise.gold["one"], noise.pool["one"]
     made = reconciled_pool(crossfit, words)
-    assert {one.name for one in made.witnesses if one.weight} == {"one"}
-    assert made.opinion.mixing is None and made.opinion.log_loss == min(one.log_loss for one in made.witnesses)
+    assert {one.name for one in made.sources if one.weight} == {"one"}
+    assert made.opinion.mixing is None and made.opinion.log_loss == min(one.log_loss for one in made.sources)
     assert made.teacher is not None and made.teacher.top1().equal(truth)
 
 
-def test_one_witness_is_held_against_the_pool_that_would_be_taken() -> None:
-    """A witness that turns the classes round: mixed classes undo that, and no scalar weight could."""
+def test_one_source_is_held_against_the_pool_that_would_be_taken() -> None:
+    """A source that turns the classes round: mixed classes undo that, and no scalar weight could."""
     y = world(gold=300)[0].y
     turned = torch.nn.functional.one_hot((y + 1) % CLASSES, CLASSES) * 4.0 + torch.rand(300, CLASSES)
     plain = torch.nn.functional.one_hot(y, CLASSES) * 1.0 + torch.rand(300, CLASSES)
     both = fit_opinion_pool(torch.stack([plain, turned]), y)
     single = fit_opinion_pool(plain.unsqueeze(0), y, full=False)
     assert both.mixing is not None and both.log_loss < single.log_loss
-    assert surely_better(both, single, y) and not surely_better(single, both, y)
+    assert significantly_better(both, single, y) and not significantly_better(single, both, y)
 
 
 def test_random_labels_are_reconciled_to_nothing() -> None:
@@ -178,14 +180,14 @@ def test_random_labels_are_reconciled_to_nothing() -> None:
     gold = us.Gold(x[:200], y[:200], us.Hard(wrong[:200], classes=CLASSES))
     pool = us.Pool(x[200:], us.Hard(wrong[200:], classes=CLASSES))
     recipe = replace(RECIPE, epochs=2, optimizer="lbfgs")
-    members: Any = {"gold only": Trained(us.vanilla(), alone=True), "neighbours": Neighbours()}
+    members: Any = {"gold only": TrainedModel(us.vanilla(), gold_only=True), "neighbours": NearestNeighbours()}
     crossfit = CrossFit(us.models.linear(60, CLASSES), gold, pool, members, recipe, CLASSES)
     words = crossfit.run(InProcess())
     made = reconciled_pool(crossfit, words)
     assert made.opinion.log_loss > math.log(CLASSES) - 0.03
-    scores = Scores.of(crossfit, words.gold, words.pool, crossfit.judges)
+    scores = SourceScores.of(crossfit, words.gold, words.pool, crossfit.evaluation_rows)
     assert float((scores.gold.argmax(2) == gold.y).double().mean(1).max()) < 0.45
-    assert all(one.accuracy < 0.45 for one in made.witnesses)
+    assert all(one.accuracy < 0.45 for one in made.sources)
 
 
 def test_labels_of_a_fold_do_not_know_its_gold_rows() -> None:
@@ -193,14 +195,14 @@ def test_labels_of_a_fold_do_not_know_its_gold_rows() -> None:
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     words = said(crossfit, pool_truth=truth)
-    before = labels_of_folds(crossfit, words)
+    before = labels_by_fold(crossfit, words)
     assert len(before) == 4 and all(each.shape == (300, CLASSES) for each in before)
     other = fitted(gold, pool)
     mine = crossfit.gold_fold == 2
     other.__dict__["gold_fold"] = crossfit.gold_fold
     other.gold = gold.take(torch.arange(60))
     other.gold.y = torch.where(mine, (gold.y + 1) % CLASSES, gold.y)
-    after = labels_of_folds(other, words)
+    after = labels_by_fold(other, words)
     assert before[2].equal(after[2]) and not before[0].equal(after[0])
 
 
@@ -217,29 +219,29 @@ def test_chosen_rows_do_not_weigh() -> None:
         warnings.simplefilter("error")
         made = reconciled_pool(crossfit, words)
     rest = words.gold["one"][20:].argmax(1) == y[20:60]
-    assert made.witnesses[1].accuracy == float(rest.double().mean())
+    assert made.sources[1].accuracy == float(rest.double().mean())
 
 
-def test_accuracy_is_of_rows_that_a_witness_spoke_of() -> None:
+def test_accuracy_is_of_rows_that_a_source_spoke_of() -> None:
     gold, pool, truth = world()
     some = us.Gold(gold.x[:30], gold.y[:30], labels(gold.y[:30])).joined_to(us.Gold(gold.x[30:], gold.y[30:]))
     crossfit = fitted(some, pool)
-    word = reconciled_pool(crossfit, said(crossfit, pool_truth=truth)).witnesses[0]
+    word = reconciled_pool(crossfit, said(crossfit, pool_truth=truth)).sources[0]
     assert some.teacher is not None and word.rows == 30
     counted = cross_likelihood(some.teacher.answers(), some.y[:30], CLASSES, crossfit.gold_fold[:30])
     assert word.accuracy == float((counted.argmax(1) == some.y[:30]).double().mean())
 
 
 def test_labels_of_gold_rows_do_not_know_their_truth() -> None:
-    """q on gold is by weights of other rows: it is their opinion of what witnesses said of the row."""
+    """q on gold is by weights of other rows: it is their opinion of what sources said of the row."""
     gold, pool, truth = world()
     crossfit = fitted(gold, pool)
     words = said(crossfit, pool_truth=truth)
     made = reconciled_pool(crossfit, words)
-    scores = Scores.of(crossfit, words.gold, words.pool, crossfit.judges)
+    scores = SourceScores.of(crossfit, words.gold, words.pool, crossfit.evaluation_rows)
     expected = held_out(scores.gold, gold.y, full=made.opinion.mixing is not None)
     torch.testing.assert_close(made.on_gold, expected.exp().float())
-    assert made.together == (float((made.on_gold.argmax(1) == gold.y).double().mean()), 60)
+    assert made.accuracy_on_gold == (float((made.on_gold.argmax(1) == gold.y).double().mean()), 60)
     loss = -expected.gather(1, gold.y.unsqueeze(1)).mean()
     assert made.opinion.log_loss == pytest.approx(float(loss))
 
@@ -255,7 +257,7 @@ def test_a_single_annotator_weighed_by_gold_is_a_word() -> None:
     )
     fold = torch.arange(len(gold)) % 4
     found, expected = teacher_scores(*by_gold, fold, CLASSES), teacher_scores(*plain, fold, CLASSES)
-    assert list(found) == list(expected) == ["teacher's word"]
-    for mine, theirs in zip(found["teacher's word"], expected["teacher's word"], strict=True):
+    assert list(found) == list(expected) == ["teacher confusion"]
+    for mine, theirs in zip(found["teacher confusion"], expected["teacher confusion"], strict=True):
         assert mine.equal(theirs)
-    assert worth(one[1], by_gold[0], CLASSES).equal(worth(hard[1], plain[0], CLASSES))
+    assert label_probabilities(one[1], by_gold[0], CLASSES).equal(label_probabilities(hard[1], plain[0], CLASSES))

@@ -12,9 +12,18 @@ from sklearn.neighbors import NearestNeighbors
 import understudy as us
 from three_blobs import CLASSES, RECIPE, Items, labels, points, student, world
 from understudy.maths.source_confusion import fit_votes
-from understudy.reconciling import members as module
-from understudy.reconciling.crossfit import CrossFit
-from understudy.reconciling.members import Fold, Neighbours, Trained, TrainedOn, flat, flat_members, is_flat, worth
+from understudy.reconciling import base_models as module
+from understudy.reconciling.base_models import (
+    Fold,
+    NearestNeighbours,
+    RelabelledModel,
+    TrainedModel,
+    is_numeric,
+    label_probabilities,
+    take_numbers,
+    vector_models,
+)
+from understudy.reconciling.cross_fitting import CrossFit
 
 
 def fold(gold: us.Gold, pool: us.Pool, number: int = 0) -> Fold:
@@ -25,14 +34,14 @@ def test_neighbours_are_scikit_learns_on_gold_and_learned_rows() -> None:
     gold, pool, _ = world("soft")
     asked = fold(gold, pool)
     assert pool.teacher is not None
-    known = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.learned]])  # type: ignore[list-item]
-    centre = pool.x[asked.learned].mean(0)
-    probs = pool.teacher.dense(asked.learned, CLASSES)
+    known = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
+    centre = pool.x[asked.training_rows].mean(0)
+    probs = pool.teacher.dense(asked.training_rows, CLASSES)
     given = torch.cat([torch.nn.functional.one_hot(asked.gold.y, CLASSES).float(), probs]).numpy()
     rows = torch.cat([asked.held_out.rows.take(torch.arange(15)), pool.x]) - centre  # type: ignore[list-item]
     theirs = NearestNeighbors(n_neighbors=5, metric="cosine").fit((known - centre).numpy())
     expected = (given[theirs.kneighbors(rows.numpy(), return_distance=False)].sum(1) + 1 / 3) / 6
-    np.testing.assert_allclose(Neighbours(5).testify(asked).numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(NearestNeighbours(5).predict_out_of_fold(asked).numpy(), expected, atol=1e-5)
 
 
 def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,31 +52,37 @@ def test_a_sparse_row_has_the_neighbours_of_the_same_dense_row(monkeypatch: pyte
     for make in (lambda rows: rows, lambda rows: sparse.csr_matrix(rows.numpy())):
         gold = us.Gold(make(x[parts[0]]), y[parts[0]], said.take(parts[0]))
         pool = us.Pool(make(x[parts[1]]), said.take(parts[1]))
-        assert is_flat(pool.rows) and flat(pool.rows, torch.arange(7)).shape == (7, 4)
+        assert is_numeric(pool.rows) and take_numbers(pool.rows, torch.arange(7)).shape == (7, 4)
         both.append(fold(gold, pool))
     dense, thin = both
     # Sparse rows are not centred, so the dense ones must not be here either.
     monkeypatch.setattr(module, "unit_rows", lambda rows, centre: us.maths.nearest.unit_rows(rows))
-    torch.testing.assert_close(Neighbours(5).testify(dense), Neighbours(5).testify(thin))
+    torch.testing.assert_close(
+        NearestNeighbours(5).predict_out_of_fold(dense), NearestNeighbours(5).predict_out_of_fold(thin)
+    )
     monkeypatch.setattr(module, "MOST_REFERENCES", 30)
-    assert Neighbours(5).testify(thin).shape == (15 + 300, CLASSES)
+    assert NearestNeighbours(5).predict_out_of_fold(thin).shape == (15 + 300, CLASSES)
 
 
 def test_what_a_label_is_worth() -> None:
     gold, pool, _ = world("soft")
     assert pool.teacher is not None and gold.teacher is not None
     torch.testing.assert_close(
-        worth(pool.teacher, gold, CLASSES), pool.teacher.dense(torch.arange(300), CLASSES).double()
+        label_probabilities(pool.teacher, gold, CLASSES), pool.teacher.dense(torch.arange(300), CLASSES).double()
     )
     for form in ("hard", "votes"):
         gold, pool, _ = world(form)
         assert pool.teacher is not None and gold.teacher is not None
         counted = fit_votes(gold.teacher.answers(), gold.y[gold.teacher_rows], CLASSES)
-        torch.testing.assert_close(worth(pool.teacher, gold, CLASSES), counted.posterior_of(pool.teacher.answers()))
+        torch.testing.assert_close(
+            label_probabilities(pool.teacher, gold, CLASSES), counted.posterior_of(pool.teacher.answers())
+        )
     # Nothing is known of the teacher: its labels are taken as they are.
     silent = us.Gold(gold.x, gold.y)
     hard = labels(gold.y)
-    torch.testing.assert_close(worth(hard, silent, CLASSES), hard.dense(torch.arange(60), CLASSES).double())
+    torch.testing.assert_close(
+        label_probabilities(hard, silent, CLASSES), hard.dense(torch.arange(60), CLASSES).double()
+    )
 
 
 def test_rows_that_estimate_only_reach_no_member() -> None:
@@ -76,8 +91,8 @@ def test_rows_that_estimate_only_reach_no_member() -> None:
     asked = fold(gold, pool)
     other = asked.gold.take(torch.arange(len(asked.gold)))
     other.y = torch.where(other.estimate_only, (other.y + 1) % CLASSES, other.y)
-    for member in (Neighbours(), Trained(us.vanilla()), Trained(us.vanilla(), alone=True)):
-        first, second = (member.testify(replace(asked, gold=given)) for given in (asked.gold, other))
+    for member in (NearestNeighbours(), TrainedModel(us.vanilla()), TrainedModel(us.vanilla(), gold_only=True)):
+        first, second = (member.predict_out_of_fold(replace(asked, gold=given)) for given in (asked.gold, other))
         assert first.equal(second), member
 
 
@@ -86,11 +101,11 @@ def test_a_fold_trains_by_a_seed_of_its_own_and_leaves_the_users_student_alone()
     net = student()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     asked = replace(fold(gold, pool), student=net)
-    first = Trained(us.vanilla()).testify(asked)
-    assert first.shape == (315, CLASSES) and first.equal(Trained(us.vanilla()).testify(asked))
-    assert not first.equal(Trained(us.vanilla()).testify(replace(asked, number=1)))
+    first = TrainedModel(us.vanilla()).predict_out_of_fold(asked)
+    assert first.shape == (315, CLASSES) and first.equal(TrainedModel(us.vanilla()).predict_out_of_fold(asked))
+    assert not first.equal(TrainedModel(us.vanilla()).predict_out_of_fold(replace(asked, number=1)))
     assert all(value.equal(before[name]) for name, value in net.state_dict().items())
-    told = Trained(us.vanilla(), options={"lr": 0.0001}).testify(asked)
+    told = TrainedModel(us.vanilla(), options={"lr": 0.0001}).predict_out_of_fold(asked)
     assert not told.equal(first)
 
 
@@ -98,9 +113,10 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
     gold, pool, truth = world()
     right, wrong = (torch.nn.functional.one_hot((truth + k) % CLASSES, CLASSES).float() for k in (0, 1))
     asked = replace(fold(gold, pool), recipe=replace(RECIPE, epochs=10, gold_weight=0.01))
-    member = TrainedOn(us.vanilla(), [right, wrong])
+    member = RelabelledModel(us.vanilla(), [right, wrong])
     accuracy = [
-        float((member.testify(replace(asked, number=k))[15:].argmax(1) == truth).double().mean()) for k in (0, 1)
+        float((member.predict_out_of_fold(replace(asked, number=k))[15:].argmax(1) == truth).double().mean())
+        for k in (0, 1)
     ]
     assert accuracy[0] > 0.8 and accuracy[1] < 0.3
 
@@ -108,18 +124,18 @@ def test_a_student_on_labels_that_were_made_for_its_fold() -> None:
 def test_who_needs_flat_rows_stays_away_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, _ = world()
     plain = us.vanilla()
-    assert list(flat_members(gold, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear", "linear, gold only"]
+    assert list(vector_models(gold, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear", "linear, gold only"]
     # The user's own student is a minimum already.
     converged = replace(RECIPE, optimizer="lbfgs")
-    assert list(flat_members(gold, pool, CLASSES, plain, converged)) == ["neighbours"]
+    assert list(vector_models(gold, pool, CLASSES, plain, converged)) == ["neighbours"]
     only = world(estimate_only=True)[0]
-    assert list(flat_members(only, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear"]
+    assert list(vector_models(only, pool, CLASSES, plain, RECIPE)) == ["neighbours", "linear"]
     collated = us.Pool(Items(pool.x), pool.teacher, collate=torch.stack)
-    assert not is_flat(collated.rows) and flat_members(gold, collated, CLASSES, plain, RECIPE) == {}
+    assert not is_numeric(collated.rows) and vector_models(gold, collated, CLASSES, plain, RECIPE) == {}
     words = us.Pool(torch.ones(300, 4, dtype=torch.long), pool.teacher)
-    assert flat_members(gold, words, CLASSES, plain, RECIPE) == {}
+    assert vector_models(gold, words, CLASSES, plain, RECIPE) == {}
     monkeypatch.setattr(module, "MOST_COLUMNS", 3)
-    assert flat_members(gold, pool, CLASSES, plain, RECIPE) == {}
+    assert vector_models(gold, pool, CLASSES, plain, RECIPE) == {}
 
 
 def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:
@@ -129,11 +145,11 @@ def test_a_linear_members_penalty_is_that_of_the_rows_it_learns_from() -> None:
     gold = us.Gold(x[:60], y[:60], said.take(torch.arange(60)))
     pool = us.Pool(x[60:], said.take(torch.arange(60, 900)))
     asked = CrossFit(student, gold, pool, {}, RECIPE, CLASSES, rows=80).fold(0)
-    assert len(asked.learned) == 60
-    linear = flat_members(gold, pool, CLASSES, us.vanilla(), RECIPE)["linear"]
+    assert len(asked.training_rows) == 60
+    linear = vector_models(gold, pool, CLASSES, us.vanilla(), RECIPE)["linear"]
     assert pool.teacher is not None
-    rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.learned]])  # type: ignore[list-item]
-    truth = torch.cat([asked.gold.y, pool.teacher.top1()[asked.learned]])
+    rows = torch.cat([asked.gold.rows.take(torch.arange(45)), pool.x[asked.training_rows]])  # type: ignore[list-item]
+    truth = torch.cat([asked.gold.y, pool.teacher.top1()[asked.training_rows]])
     theirs = LogisticRegression(C=10 / float(pool.x.square().sum(1).mean()), max_iter=1000).fit(rows, truth)
-    found = linear.testify(asked)[len(asked.held_out) :]
+    found = linear.predict_out_of_fold(asked)[len(asked.held_out) :]
     np.testing.assert_allclose(found.numpy(), theirs.predict_proba(pool.x.numpy()), atol=5e-3)

@@ -1,0 +1,100 @@
+"""Methods by name: those the user names, the baselines of a comparison, and the candidates of ``us.auto``.
+
+named_methods(["slam", "slam:lower_bound=0.6"], pool)
+named_methods({"mine": us.slam(weight=us.fidelity_weight(2)), "late": lambda: us.weighted(refresh_every=5)}, pool)
+candidates(gold, pool)
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+
+from understudy import methods as registry
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
+from understudy.method_options import read_options
+from understudy.objective import Objective
+
+TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
+CONFIDENT = "confident"
+FEWEST_ROWS = 20
+"""With fewer gold rows no method is chosen, no label source weighted and no teacher estimated in folds."""
+Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]
+
+
+def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:
+    """Name -> objective, baselines first; and notes on what had to be left out."""
+    named = named_objectives(methods)
+    baselines = {GOLD_ONLY: registry.METHODS["vanilla"](), VANILLA: named.get(VANILLA) or registry.METHODS["vanilla"]()}
+    notes = []
+    if CONFIDENT not in named:
+        if can_rank(pool):
+            baselines[CONFIDENT] = registry.METHODS["confident"]()
+        else:
+            notes.append("confident (keep only confident labels) is left out: all labels have the same confidence.")
+    return baselines | named, notes
+
+
+def named_objectives(methods: Methods) -> dict[str, Objective]:
+    """The user's methods by name."""
+    named = _built(methods) if isinstance(methods, Mapping) else parse_methods(methods)
+    for name in (TEACHER, GOLD_ONLY):
+        if name in named:
+            raise UnderstudyError(f"{name!r} is always compared; give this method another name")
+    return named
+
+
+def parse_methods(methods: Sequence[str]) -> dict[str, Objective]:
+    """``name`` or ``name:option=value:option=value`` -> objective."""
+    if isinstance(methods, str):
+        raise UnderstudyError(f"methods={methods!r} is a text; pass a list of names, e.g. ['slam', 'weighted']")
+    if not isinstance(methods, Iterable):
+        raise UnderstudyError(
+            f"methods= is a {type(methods).__name__}; pass a list of names, e.g. ['slam', 'weighted'], or a mapping"
+        )
+    objectives: dict[str, Objective] = {}
+    for text in methods:
+        name, *options = str(text).split(":")
+        if name not in registry.METHODS:
+            raise UnderstudyError(f"there is no method {name!r}; use one of {', '.join(registry.METHODS)}")
+        if text in objectives:
+            raise UnderstudyError(f"method {text!r} is named twice; name it once")
+        objectives[text] = registry.METHODS[name](**read_options(registry.METHODS[name], options))
+    return objectives
+
+
+def _built(methods: Mapping[str, Objective | Callable[[], Objective]]) -> dict[str, Objective]:
+    built = {}
+    for name, given in methods.items():
+        objective = given() if callable(given) and not isinstance(given, Objective) else given
+        if not isinstance(objective, Objective):
+            raise UnderstudyError(
+                f"methods[{name!r}] is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
+            )
+        built[name] = objective
+    return built
+
+
+def can_rank(pool: Pool) -> bool:
+    """Whether the teacher's labels differ in their confidence."""
+    assert pool.teacher is not None
+    if not pool.teacher.simplest().has_confidence:
+        return False
+    confidence = pool.teacher.confidence("margin")[pool.teacher.labelled()]
+    return len(confidence) > 0 and bool((confidence != confidence[0]).any())
+
+
+def candidates(gold: Gold, pool: Pool) -> dict[str, Objective]:
+    """The short list for these labels; methods that need the teacher's labels of gold only where there are any."""
+    assert pool.teacher is not None
+    soft = pool.teacher.simplest().ranks
+    names = ["vanilla", *(["vanilla:hard=true"] if soft else []), "self_distillation", "gce"]
+    if can_rank(pool):
+        names.append("confident")
+    if len(gold.calibration_rows()) >= FEWEST_ROWS:
+        names += ["slam", "weighted:refresh_every=5"]
+        known = pool.teacher.classes or int(max(gold.y.max(), pool.teacher.top1().max())) + 1
+        # Every fold must hold every class.
+        if bool((torch.bincount(gold.y[gold.calibration_rows()], minlength=known) > 1).all()):
+            names.append("forward")
+    return {**({GOLD_ONLY: registry.METHODS["vanilla"]()} if len(gold.training_rows()) else {}), **parse_methods(names)}

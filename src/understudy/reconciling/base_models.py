@@ -1,0 +1,209 @@
+"""Base models: models trained on all folds but one, which predict the rows they were not trained on.
+
+A base model gets a fold, i.e. the gold and pool rows it may train on, and predicts class probabilities for the held-out
+gold rows and for every pool row:
+
+    TrainedModel(us.gce()).predict_out_of_fold(fold)     # the user's own student, trained with a method
+    TrainedModel(us.vanilla(), gold_only=True)           # without the pool
+    NearestNeighbours(10)                                # the mean label of the ten most similar rows
+
+``vector_models`` adds those that need rows of numbers: a linear model makes other errors than a net.
+"""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from understudy import models
+from understudy.data.examples import Gold, Pool
+from understudy.data.rows import Rows, is_mapped, is_sparse, take_sparse
+from understudy.errors import UnderstudyWarning
+from understudy.labels.base import Labels
+from understudy.labels.forms import Soft
+from understudy.maths.nearest import unit_rows, votes_of_neighbours
+from understudy.maths.source_confusion import fit_votes
+from understudy.models.base import Student
+from understudy.objective import Objective
+from understudy.training.l2 import l2_of_c, mean_square
+from understudy.training.options import AUTO, TrainingOptions
+from understudy.training.train import train
+
+# With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
+MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
+# scikit-learn's C for rows of length 1; longer rows need a smaller one for the same predictions.
+C = 10.0
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a base model may train on, and what it predicts."""
+
+    number: int
+    student: Student
+    recipe: TrainingOptions
+    gold: Gold
+    """Without the held-out rows."""
+    held_out: Gold
+    pool: Pool
+    """Every row; only ``training_rows`` of it may be trained on."""
+    training_rows: Tensor
+    classes: int
+    c: tuple[float, float] | None = None
+    """scikit-learn's C for a linear student, on gold only and with the pool, where the penalty is chosen on gold."""
+
+    @property
+    def training_pool(self) -> Pool:
+        return self.pool.take(self.training_rows)
+
+
+class BaseModel(Protocol):
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+        """Probabilities ``(held-out gold rows + pool rows, C)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A student, trained anew for every fold."""
+
+    objective: Objective
+    gold_only: bool = False
+    student: Student | None = None
+    """None: the user's own."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Training options in place of the user's."""
+    c: float | None = None
+    """scikit-learn's C where the penalty is chosen; None: the fold's."""
+
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+        recipe = replace(fold.recipe, seed=fold.recipe.seed + fold.number, **self.options)
+        pool = fold.training_pool
+        if recipe.weight_decay == AUTO:
+            rows = len(fold.gold) + (0 if self.gold_only else len(pool))
+            recipe = replace(recipe, weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
+        if self.gold_only:
+            recipe = gold_only_recipe(recipe, fold.gold, pool)
+        student = copy.deepcopy(fold.student) if self.student is None else self.student
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnderstudyWarning)  # the full training repeats them
+            trained_on = None if self.gold_only else pool
+            run = train(student, fold.gold, trained_on, self.objective, progress=False, **recipe.arguments())
+        return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
+
+    def _c(self, fold: Fold) -> float:
+        if self.c is not None:
+            return self.c
+        assert fold.c is not None
+        return fold.c[0] if self.gold_only else fold.c[1]
+
+
+@dataclass(frozen=True, eq=False)
+class RelabelledModel:
+    """The user's student, trained on other labels in each fold, ``(N, C)`` each."""
+
+    objective: Objective
+    labels: list[Tensor]
+    c: float | None = None
+    """As ``TrainedModel.c``."""
+
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+        pool = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)
+        fold = replace(fold, gold=fold.gold.without_teacher(), pool=pool)
+        return TrainedModel(self.objective, c=self.c).predict_out_of_fold(fold)
+
+
+@dataclass(frozen=True)
+class NearestNeighbours:
+    """The mean label of the ``k`` most similar rows; hard labels count as their class probabilities given gold."""
+
+    k: int = 10
+
+    def predict_out_of_fold(self, fold: Fold) -> Tensor:
+        gold, pool, rows = fold.gold, fold.pool, fold.training_rows
+        assert pool.teacher is not None
+        trusted = gold.training_rows()
+        if len(rows) > MOST_REFERENCES:
+            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(fold.number))
+            rows = rows[order[:MOST_REFERENCES]]
+        own = nn.functional.one_hot(gold.y[trusted], fold.classes).double()
+        labels = torch.cat([own, label_probabilities(pool.teacher.take(rows), gold, fold.classes)])
+        centre = None
+        if not (is_sparse(pool.rows) or is_sparse(gold.rows)):
+            centre = take_numbers(pool.rows, rows).flatten(1).float().mean(0)
+
+        def unit(examples: Rows, index: Tensor | None = None) -> Any:
+            return unit_rows(take_numbers(examples, index), centre)
+
+        known = _stack([unit(gold.rows, trusted), unit(pool.rows, rows)])
+        queries = _stack([unit(fold.held_out.rows), unit(pool.rows)])
+        return votes_of_neighbours(queries, known, labels, [self.k])[self.k]
+
+
+def label_probabilities(labels: Labels, gold: Gold, classes: int) -> Tensor:
+    """Class probabilities ``(N, C)`` float64: soft labels as they are, others by their confusion with gold."""
+    rows, on_gold = gold.calibration()
+    soft = labels.simplest().ranks and labels.answers().shape[1] == 1 and not labels.needs_gold
+    if soft or on_gold is None or len(rows) < 2 * classes:
+        return labels.dense(torch.arange(len(labels)), classes).double()
+    return fit_votes(on_gold.answers(), gold.y[rows], classes).posterior_of(labels.answers())
+
+
+def gold_only_recipe(recipe: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
+    """The options for gold without the pool: gold is repeated until an epoch has as many rows as with the pool."""
+    assert pool.teacher is not None
+    if recipe.is_full_batch:
+        return recipe
+    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
+    return replace(recipe, gold_repeat=max(1, passes))
+
+
+def vector_models(
+    gold: Gold, pool: Pool, classes: int, vanilla: Objective, recipe: TrainingOptions
+) -> dict[str, BaseModel]:
+    """Base models for rows of numbers: nearest neighbours; and linear models, where the user's own is none."""
+    if not is_numeric(pool.rows) or not is_numeric(gold.rows):
+        return {}
+    first = take_numbers(pool.rows, torch.arange(min(len(pool), 2000)))
+    if int(np.prod(first.shape[1:])) > MOST_COLUMNS:
+        return {}
+    base_models: dict[str, BaseModel] = {"neighbours": NearestNeighbours()}
+    if recipe.is_full_batch:
+        return base_models
+    build = partial(models.linear, inputs=tuple(first.shape[1:]), classes=classes)
+    options = {"optimizer": "lbfgs", "weight_decay": AUTO, "epochs": 5, "augment": None, "clip": None}
+    linear = TrainedModel(vanilla, student=build, options=options, c=C / mean_square(pool.rows))
+    base_models["linear"] = linear
+    if len(gold.training_rows()):
+        base_models["linear, gold only"] = replace(linear, gold_only=True)
+    return base_models
+
+
+def is_numeric(rows: Rows) -> bool:
+    """Whether rows are vectors of numbers in memory, on which distances and linear models make sense."""
+    if is_sparse(rows):
+        return True
+    if rows.collate is not None or rows.per_row or is_mapped(rows) or not len(rows):
+        return False
+    first = rows.take(torch.arange(1))
+    return isinstance(first, Tensor) and first.is_floating_point()
+
+
+def take_numbers(rows: Rows, index: Tensor | None = None) -> Any:
+    """Some rows (None: all) as one tensor or sparse matrix."""
+    index = torch.arange(len(rows)) if index is None else index
+    return take_sparse(rows, index) if is_sparse(rows) else rows.take(index)
+
+
+def _stack(parts: list[Any]) -> Any:
+    """The rows of all parts; sparse where one of them is."""
+    if all(isinstance(part, Tensor) for part in parts):
+        return torch.cat(parts)
+    return sparse.csr_matrix(sparse.vstack([sparse.csr_matrix(part) for part in parts]), dtype=np.float32)

@@ -1,0 +1,250 @@
+"""Out-of-fold predictions of base models: each is trained on a part of gold and pool, and predicts the rest.
+
+Gold and the pool rows that train are split into folds together. The base model of a fold trains on the other folds, so
+that neither a gold row's label nor a pool row's imperfect label reaches the model that predicts that row. Pool rows
+that train no base model (they have no label, or the pool is larger than ``rows``) get the mean over all folds.
+
+    fitted = CrossFit(student, gold, pool, {"gce": TrainedModel(us.gce())}, recipe, classes, folds=4, rows=20_000)
+    predictions = fitted.run(executor)
+    predictions.gold["gce"], predictions.pool["gce"]             # (n, C) and (N, C)
+
+With a folder, finished parts are kept there, and an interrupted run resumes.
+"""
+
+import hashlib
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.data.examples import Gold, Pool
+from understudy.data.splits import fold_rows, random_rows
+from understudy.errors import UnderstudyError, UnderstudyWarning, warn
+from understudy.models.base import Student
+from understudy.objective import Objective
+from understudy.reconciling.base_models import BaseModel, Fold
+from understudy.store.arrow import Array
+from understudy.store.files import write_bytes, write_json
+from understudy.store.jobs import Jobs
+from understudy.store.progress import ProgressBar
+from understudy.store.seal import read_sealed, sealed
+from understudy.store.settings import check_same, fingerprint
+from understudy.training.l2 import EPOCHS_TO_CHOOSE
+from understudy.training.options import AUTO, TrainingOptions
+from understudy.training.train import train
+
+Part = tuple[str, int]
+"""(base model, fold)."""
+Elimination = Callable[[dict[str, Tensor]], list[str]]
+"""From the predictions of gold so far: the base models to go on with."""
+FORMAT = 1
+SETTINGS, CHOSEN = "settings.json", "c.json"
+
+
+@dataclass
+class OutOfFold:
+    """Predictions of rows that the base models were not trained on."""
+
+    gold: dict[str, Tensor] = field(default_factory=dict)
+    """``(n, C)`` each; NaN on rows without a prediction."""
+    pool: dict[str, Tensor] = field(default_factory=dict)
+    """``(N, C)`` each, of the base models that were trained in every fold."""
+    by_fold: dict[str, list[Array]] = field(default_factory=dict)
+    """The pool's predictions by the model of each fold, ``(N, C)`` each, also of its training rows. Memory-mapped."""
+
+
+@dataclass
+class CrossFit:
+    student: Student
+    gold: Gold
+    pool: Pool
+    base_models: Mapping[str, BaseModel]
+    recipe: TrainingOptions
+    classes: int
+    folds: int = 4
+    rows: int | None = None
+    """How many pool rows train base models; None: all that have a label."""
+    seed: int = 0
+    folder: Path | None = None
+    needed: tuple[str, ...] = ("gold only", "vanilla")
+    """Base models whose failure is an error; any other is left out with a warning."""
+    c: tuple[float, float] | None = None
+    """As ``Fold.c``; chosen on gold where the penalty is left open."""
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < 1:
+            raise UnderstudyError(f"rows={self.rows} must be at least 1, or None for all rows of the pool")
+
+    @cached_property
+    def evaluation_rows(self) -> Tensor:
+        """The gold rows that get out-of-fold predictions: all but those chosen by active learning, which only train."""
+        return (~self.gold.chosen).nonzero().squeeze(1)
+
+    @cached_property
+    def gold_fold(self) -> Tensor:
+        """The fold in which each gold row is held out, ``(n,)``; −1: none."""
+        fold = torch.full((len(self.gold),), -1)
+        for number, (_, held_out) in enumerate(fold_rows(self.gold.y[self.evaluation_rows], self.folds, self.seed)):
+            fold[self.evaluation_rows[held_out]] = number
+        return fold
+
+    @cached_property
+    def pool_fold(self) -> Tensor:
+        """The same for pool rows, ``(N,)``; −1 where they train no base model."""
+        assert self.pool.teacher is not None
+        labelled = self.pool.teacher.labelled().nonzero().squeeze(1)
+        drawn = labelled[random_rows(len(labelled), self.rows or len(labelled), self.seed)]
+        fold = torch.full((len(self.pool),), -1)
+        fold[drawn] = torch.arange(len(drawn)) % self.folds
+        return fold
+
+    def fold(self, number: int) -> Fold:
+        mine = self.gold_fold == number
+        return Fold(
+            number=number, student=self.student, recipe=self.recipe, classes=self.classes, c=self.c,
+            gold=self.gold.take((~mine).nonzero().squeeze(1)), held_out=self.gold.take(mine.nonzero().squeeze(1)),
+            pool=self.pool, training_rows=((self.pool_fold >= 0) & (self.pool_fold != number)).nonzero().squeeze(1),
+        )  # fmt: skip
+
+    def predict_part(self, part: Part) -> Any:
+        """Predictions of a fold's gold rows and of the pool, ``(held out + N, C)`` float32; or why there are none."""
+        name, number = part
+        try:
+            return self.base_models[name].predict_out_of_fold(self.fold(number)).float().numpy()
+        except UnderstudyError as error:
+            return str(error)
+
+    def run(self, executor: Any, *, eliminate: Elimination | None = None, progress: bool = False) -> OutOfFold:
+        """``executor``: as in ``parallel/executors.py``. ``eliminate``: which base models go on after each fold."""
+        with self._opened() as parts:
+            return self._run(parts, executor, eliminate, progress)
+
+    def _run(self, parts: Jobs, executor: Any, eliminate: Elimination | None, progress: bool) -> OutOfFold:
+        predictions, going_on = OutOfFold(), list(self.base_models)
+        if self.c is None and self.recipe.weight_decay == AUTO:
+            self.c = self._stored_c(parts.folder.parent / CHOSEN)
+        work = fingerprint(parts.settings)
+        with ProgressBar("base models", len(going_on) * self.folds, shown=progress) as bar:
+            for number in range(self.folds):
+                files = {(name, number): parts.file((name, number), ".npy") for name in going_on}
+                left = [part for part, file in files.items() if not file.exists()]
+                bar.skip(len(files) - len(left))
+                with closing(executor.map(self.predict_part, left)) as results:
+                    for place, probs in results:
+                        name = left[place][0]
+                        bar.advance(f"{name}, fold {number + 1}")
+                        if isinstance(probs, str):
+                            self._leave_out(name, probs)
+                            going_on.remove(name)
+                        else:
+                            _write(files[left[place]], probs, work)
+                for name in going_on:
+                    self._add(predictions, name, number, _read(files[name, number], work))
+                if eliminate is not None:
+                    going_on = eliminate({name: predictions.gold[name] for name in going_on})
+                bar.total = bar.done + len(going_on) * (self.folds - number - 1)
+        for name in list(predictions.pool):
+            if name not in going_on:
+                del predictions.pool[name], predictions.by_fold[name]
+        return predictions
+
+    def _stored_c(self, file: Path) -> tuple[float, float]:
+        if not file.exists():
+            gold_only, with_pool = self._chosen_c()
+            write_json(file, sealed({"gold only": gold_only, "with the pool": with_pool}))
+        stored = read_sealed(file, cure="remove it to choose again")
+        return stored["gold only"], stored["with the pool"]
+
+    def _chosen_c(self) -> tuple[float, float]:
+        """On all of gold, once for all base models: a single number reveals little about any one row."""
+        pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
+        options = replace(self.recipe, epochs=EPOCHS_TO_CHOOSE).arguments()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnderstudyWarning)
+            gold_only, with_pool = (
+                train(self.student, self.gold, each, Objective(name="vanilla"), progress=False, **options)
+                for each in (None, pool)
+            )
+        return gold_only.config["l2"]["c"], with_pool.config["l2"]["c"]
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        if name in self.needed:
+            raise UnderstudyError(f"{name}, trained without a part of gold: {reason}")
+        warn(f"{name} is left out: trained without a part of gold, {reason}")
+
+    def _add(self, predictions: OutOfFold, name: str, number: int, probs: Array) -> None:
+        """Enter the predictions of one base model in one fold."""
+        mine = self.gold_fold == number
+        held_out = int(mine.sum())
+        on_gold = predictions.gold.setdefault(name, torch.full((len(self.gold), self.classes), math.nan))
+        on_gold[mine] = torch.tensor(probs[:held_out])
+        predictions.by_fold.setdefault(name, []).append(probs[held_out:])
+        on_pool = torch.tensor(probs[held_out:])
+        total = predictions.pool.setdefault(name, torch.zeros(len(self.pool), self.classes))
+        no_fold, own = self.pool_fold < 0, self.pool_fold == number
+        total[no_fold] += on_pool[no_fold] / self.folds
+        total[own] = on_pool[own]
+
+    @contextmanager
+    def _opened(self) -> Iterator[Jobs]:
+        """The folder of finished parts, if its settings are the same."""
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = self.folder or Path(scratch)
+            file, settings = folder / SETTINGS, {} if self.folder is None else self.settings()
+            if not file.exists():
+                write_json(file, sealed({"format": FORMAT, "settings": settings}))
+            stored = read_sealed(file, format=FORMAT)["settings"]
+            check_same(stored, settings, folder)
+            parts = Jobs(folder / "parts", settings=stored)
+            try:
+                yield parts
+            except Exception:
+                if not parts.folder.exists():  # without a finished part, other settings may be tried in this folder
+                    for name in (SETTINGS, CHOSEN):
+                        (folder / name).unlink(missing_ok=True)
+                    with suppress(OSError):  # it holds other files too
+                        folder.rmdir()
+                raise
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a run to resume."""
+        data = {name: fingerprint(getattr(self, name)) for name in ("student", "gold", "pool")}
+        options = {"recipe": fingerprint(self.recipe.settings())}
+        options |= {name: getattr(self, name) for name in ("folds", "rows", "seed")}
+        return data | options | {f"base model {name}": fingerprint(one) for name, one in self.base_models.items()}
+
+
+def _write(file: Path, probs: Array, work: str) -> None:
+    """The array, and after it the checksum of what is before it."""
+    content = BytesIO()
+    np.save(content, probs, allow_pickle=False)
+    write_bytes(file, content.getvalue() + _checksum(content.getvalue(), file, work))
+
+
+def _read(file: Path, work: str) -> Array:
+    """A memory map of the file: the pool's predictions by every base model and fold may not fit into memory."""
+    try:
+        probs: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+        stored: Any = np.memmap(file, mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise UnderstudyError(f"{file} cannot be read ({error}); remove it to run that part again") from error
+    if stored[-32:].tobytes() != _checksum(stored[:-32], file, work):
+        raise UnderstudyError(f"{file} is damaged (another checksum); remove it to run that part again")
+    return probs
+
+
+def _checksum(content: Any, file: Path, work: str) -> bytes:
+    """Of a part, its name and the fingerprint of the settings."""
+    known = hashlib.sha256(f"{file.name} of {work}\n".encode())
+    known.update(content)
+    return known.digest()

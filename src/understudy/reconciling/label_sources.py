@@ -1,0 +1,258 @@
+"""Reconciled labels: one soft label per pool row, combined from several label sources with weights fitted on gold.
+
+Label sources are the teacher, and base models such as a student trained on gold only, robust students and the nearest
+neighbours. ``CrossFit`` has their out-of-fold predictions of gold rows; ``maths/opinion_pool.py`` fits a weight for
+each on these, and the same weights give the labels of the pool:
+
+    log q(y | x) = b_0 · log P(teacher's label | y) + Σ_m b_m log p_m(y | x) + a_y − log Z
+
+The teacher counts in one or two ways: soft labels as they are, log s_y; and its label (a hard one, the best class of a
+soft one, the votes of several annotators) by its confusion with gold, log P(label | y), cross-fitted. Pool rows without
+a teacher's label get one from the other sources. Where a single source has a significantly smaller cross-validated
+log-loss on gold than all of them together, it is taken alone.
+
+    pool = reconciled_pool(fitted, fitted.run(executor))
+    pool.teacher, pool.sources                       # soft labels q; each source with its weight
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from understudy.data.checks import CHUNK
+from understudy.data.examples import Gold, Ids, Pool
+from understudy.data.rows import Rows
+from understudy.labels.base import Labels
+from understudy.labels.forms import Soft
+from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
+from understudy.maths.source_confusion import cross_likelihood, fit_sources
+from understudy.objective import Columns, Objective
+from understudy.reconciling.base_models import C, RelabelledModel, is_numeric
+from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
+from understudy.training.l2 import mean_square
+
+# A source that was never wrong about a class on gold may still be wrong: no label counts for more than 10,000 to 1.
+LEAST = 1e-4
+TEACHER, TEACHER_CONFUSION = "teacher", "teacher confusion"
+NUMBERS = ("weight", "accuracy", "rows", "log_loss")
+"""A run's facts about each label source."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSource:
+    name: str
+    weight: float
+    """b; 0: without influence."""
+    accuracy: float
+    """Of its best class, on gold rows it has an out-of-fold prediction for."""
+    rows: int
+    """How many these are."""
+    log_loss: float
+    """Of its predictions alone, with temperature and bias fitted on gold, cross-validated."""
+    probs: Tensor
+    """Its predictions of the pool, ``(N, C)``."""
+
+
+class ReconciledPool(Pool):
+    """A pool whose labels are q, and the ``sources`` they were combined from."""
+
+    derived = ("size", "sources", "opinion", "on_gold", "accuracy_on_gold")
+    sources: list[LabelSource]
+    opinion: OpinionPool
+    on_gold: Tensor
+    """q of each gold row ``(n, C)``, from predictions and weights fitted without its label; NaN on chosen rows."""
+    accuracy_on_gold: tuple[float, int]
+    """The accuracy of its best class, and on how many rows."""
+
+    @classmethod
+    def of_sources(
+        cls, rows: Rows, probs: Tensor, ids: Ids | None, sources: list[LabelSource], opinion: OpinionPool
+    ) -> "ReconciledPool":
+        pool = cls.__new__(cls)
+        pool._fill(rows, Soft(probs), ids)
+        pool.sources, pool.opinion = sources, opinion
+        return pool
+
+    def _evaluate(self, gold: Gold, rows: Tensor) -> None:
+        log_q = self.opinion.unseen
+        assert log_q is not None
+        self.on_gold = torch.full((len(gold), log_q.shape[1]), float("nan"))
+        self.on_gold[rows] = log_q.exp().float()
+        self.accuracy_on_gold = _accuracy(log_q, gold.y[rows])
+
+    def columns(self) -> Columns:
+        """In pool order: the label and its probability, each source's best class and its probability of the label."""
+        assert self.teacher is not None
+        label = self.teacher.top1()
+        probs = self.teacher.dense(torch.arange(len(self)), self.opinion.bias.shape[0])
+        columns = {"reconciled.label": label, "reconciled.prob": _of(probs, label)}
+        for source in self.sources:
+            columns[f"{source.name}.label"] = source.probs.argmax(1)
+            columns[f"{source.name}.prob"] = _of(source.probs, label).float()
+        return columns
+
+    def facts(self) -> dict[str, float]:
+        """Numbers for a run's facts."""
+        return {
+            "reconciled.log_loss": self.opinion.log_loss,
+            "reconciled.accuracy": self.accuracy_on_gold[0],
+            "reconciled.gold_rows": float(self.accuracy_on_gold[1]),
+            **{
+                f"reconciled.{number} of {source.name}": float(getattr(source, number))
+                for source in self.sources
+                for number in NUMBERS
+            },
+        }
+
+
+def sources_in(facts: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The label sources in a run's facts, by ``name`` and ``NUMBERS``, the largest weight first."""
+    first = "reconciled.weight of "
+    names = [name.removeprefix(first) for name in facts if name.startswith(first)]
+    sources = [{"name": one, **{each: facts[f"reconciled.{each} of {one}"] for each in NUMBERS}} for one in names]
+    return sorted(sources, key=lambda one: -one["weight"])
+
+
+def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
+    """The pool with labels combined from the teacher's and the base models' predictions."""
+    pool = fitted.pool
+    scores = SourceScores.of(fitted, predictions.gold, predictions.pool, fitted.evaluation_rows)
+    opinion = fit_opinion_pool(scores.gold, scores.y)
+    single = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False) for one in scores.gold]
+    best = min(range(len(single)), key=lambda number: single[number].log_loss)
+    if significantly_better(single[best], opinion, scores.y):
+        weights = torch.zeros(len(scores.names), dtype=torch.float64)
+        weights[best] = single[best].weights[0]
+        opinion = replace(single[best], weights=weights)
+    sources = [
+        LabelSource(
+            name, float(opinion.weights[number]), *_accuracy(scores.gold[number], scores.y),
+            log_loss=single[number].log_loss, probs=scores.pool[number].softmax(1),
+        )
+        for number, name in enumerate(scores.names)
+    ]  # fmt: skip
+    combined = ReconciledPool.of_sources(pool.rows, scores.labels(opinion), pool.ids, sources, opinion)
+    combined._evaluate(fitted.gold, fitted.evaluation_rows)
+    return combined
+
+
+def significantly_better(single: OpinionPool, combined: OpinionPool, y: Tensor) -> bool:
+    """Whether one source has a smaller log-loss on gold than all combined, by more than two standard errors: the best
+    of many always looks good."""
+    assert single.unseen is not None and combined.unseen is not None
+    gain = _of(single.unseen, y) - _of(combined.unseen, y)
+    return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+
+
+def labels_by_fold(fitted: CrossFit, predictions: OutOfFold) -> list[Tensor]:
+    """For each fold the pool's labels ``(N, C)``, fitted without the fold's gold rows, to cross-validate a student.
+
+    They come from the fold's own base models, which were trained on most of the pool rows they label here: such labels
+    are slightly worse than the final ones, which are out of fold.
+    """
+    labels = []
+    for number in range(fitted.folds):
+        rows = fitted.evaluation_rows[fitted.gold_fold[fitted.evaluation_rows] != number]
+        on_pool = {name: torch.tensor(probs[number]) for name, probs in predictions.by_fold.items()}
+        scores = SourceScores.of(fitted, predictions.gold, on_pool, rows)
+        labels.append(scores.labels(fit_opinion_pool(scores.gold, scores.y)))
+    return labels
+
+
+def cross_validate_student(
+    fitted: CrossFit, predictions: OutOfFold, executor: Any, *, progress: bool = False
+) -> Tensor:
+    """Out-of-fold predictions of gold by students trained on ``labels_by_fold``, ``(n, C)``."""
+    model = RelabelledModel(Objective(name="vanilla"), labels_by_fold(fitted, predictions), default_c(fitted.pool))
+    folder = None if fitted.folder is None else fitted.folder / "reconciled"
+    students = replace(fitted, base_models={"reconciled": model}, folder=folder, needed=("reconciled",))
+    return students.run(executor, progress=progress).gold["reconciled"]
+
+
+def default_c(pool: Pool) -> float | None:
+    """scikit-learn's C for a linear student on reconciled labels. It is not chosen on gold, which has already been used
+    for these labels. They are cleaner than the pool's own and soft, and need a weak penalty: of 0.1, 1, 10 and 100, for
+    rows of length 1, 10 was the best or within 1.2 points of it on each of twelve text settings."""
+    return C / mean_square(pool.rows) if is_numeric(pool.rows) else None
+
+
+@dataclass(frozen=True, eq=False)
+class SourceScores:
+    """Log-scores of all label sources on some gold rows and on the pool."""
+
+    names: list[str]
+    gold: Tensor
+    """``(M, n, C)``."""
+    y: Tensor
+    pool: list[Tensor]
+    """``(N, C)`` each, float32."""
+
+    @classmethod
+    def of(
+        cls, fitted: CrossFit, gold: Mapping[str, Tensor], pool: Mapping[str, Tensor], rows: Tensor
+    ) -> "SourceScores":
+        """``rows``: the gold rows that weights and the teacher's confusion are fitted on."""
+        scores = teacher_scores(fitted.gold.take(rows), fitted.pool, fitted.gold_fold[rows], fitted.classes)
+        scores |= {name: (_log(gold[name][rows]), _log(probs)) for name, probs in pool.items()}
+        on_gold, on_pool = zip(*scores.values(), strict=True)
+        return cls(list(scores), torch.stack(on_gold), fitted.gold.y[rows], [each.float() for each in on_pool])
+
+    def labels(self, opinion: OpinionPool) -> Tensor:
+        """q of the pool, ``(N, C)`` float32, in chunks: the scores of all sources at once may not fit into memory."""
+        parts = zip(*(scores.split(CHUNK) for scores in self.pool), strict=True)
+        return torch.cat([opinion(torch.stack(part)).exp().float() for part in parts])
+
+
+def teacher_scores(gold: Gold, pool: Pool, fold: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """The teacher as one or two sources: log-scores ``(n, C)`` of gold rows, cross-fitted, and ``(N, C)`` of the pool.
+
+    Zero, i.e. uninformative, on rows without a label; no source at all where gold has too few of the teacher's labels.
+    """
+    rows, on_gold = gold.calibration()
+    teacher = pool.teacher
+    assert teacher is not None
+    if on_gold is None or len(rows) < 2 * classes:
+        return {}
+    scores: dict[str, tuple[Tensor, Tensor]] = {}
+    if teacher.answers().shape[1] == 1 and teacher.has_confidence and not teacher.needs_gold:
+        scores[TEACHER] = (_spread(_soft(on_gold, classes), rows, len(gold)), _soft(teacher, classes))
+    answers, y = on_gold.answers(), gold.y[rows]
+    counted = cross_likelihood(answers, y, classes, fold[rows])
+    on_pool = fit_sources(answers, y, classes).log_likelihood(teacher.answers())
+    on_pool[~teacher.labelled()] = 0.0
+    scores[TEACHER_CONFUSION] = (_spread(counted, rows, len(gold)), on_pool)
+    return scores
+
+
+def _soft(labels: Labels, classes: int) -> Tensor:
+    """log s, zero on rows without a label; a hard label with a confidence spreads the rest over the other classes."""
+    rows = labels.labelled().nonzero().squeeze(1)
+    probs = labels.dense(rows, classes).double()
+    if not labels.simplest().ranks:
+        confidence = labels.confidence("margin")[rows].clamp(0, 1).unsqueeze(1)
+        probs = confidence * probs + (1 - confidence) * (1 - probs) / max(1, classes - 1)
+    return _spread(_log(probs), rows, len(labels))
+
+
+def _log(probs: Tensor) -> Tensor:
+    return probs.double().clamp(min=LEAST).log().log_softmax(1)
+
+
+def _spread(scores: Tensor, rows: Tensor, length: int) -> Tensor:
+    every = torch.zeros(length, scores.shape[1], dtype=torch.float64)
+    every[rows] = scores
+    return every
+
+
+def _of(probs: Tensor, label: Tensor) -> Tensor:
+    return probs.gather(1, label.unsqueeze(1)).squeeze(1)
+
+
+def _accuracy(scores: Tensor, y: Tensor) -> tuple[float, int]:
+    """The accuracy of the best class, and on how many rows; rows with equal scores for all classes do not count."""
+    informative = scores.amax(1) > scores.amin(1)
+    right = (scores.argmax(1) == y)[informative]
+    return (float(right.double().mean()) if len(right) else 0.0), len(right)
