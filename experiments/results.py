@@ -85,7 +85,7 @@ def paper_page(paper: str, records: Records) -> str:
         "Every table and figure of the paper at a reduced scale. Claims: the paper's difference and ours in points, "
         "with the 99% interval and the verdict ([the rule](../claims.md)). Cells: in %, mean ± half of the 95% "
         "interval, last epoch. The command prints more: the paper's own table, every reduced setting, the epoch "
-        "chosen on gold and the weight statistics; `NAME.json` beside this page has every cell of every seed.",
+        "chosen on gold and the weight statistics; `docs/results/reproduce/NAME.json` has every cell of every seed.",
     ]
     homes = _homes(mine)
     remarks: list[str] = []
@@ -110,9 +110,10 @@ def _homes(experiments: dict[str, Experiment]) -> dict[str, str]:
 
 def _section(experiment: Experiment, record: dict[str, Any], homes: dict[str, str]) -> list[str]:
     seeds = "–".join(dict.fromkeys(str(pick(record["seeds"])) for pick in (min, max)))
+    first = experiment.what[0]
     text = [
         f"## {experiment.shows}",
-        f"{experiment.what[0].upper()}{experiment.what[1:]}. `understudy reproduce {experiment.name}` "
+        f"{first.upper() if first.isascii() else first}{experiment.what[1:]}. `understudy reproduce {experiment.name}` "
         f"(commit {', '.join(record['commits'])}; {seeds} seeds; {record['seconds'] / 60:.1f} CPU minutes).",
     ]
     if experiment.shows.startswith("Figure"):

@@ -75,6 +75,19 @@ def test_the_commands_are_those_of_the_command_line(reference: ModuleType) -> No
     assert "--text" in text and "$ " not in text
 
 
+def test_the_documents_stay_short() -> None:
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES)
+    assert words <= 60_000 and len(PAGES) <= 50, "merge or shorten pages before adding to them"
+    assert len((DOCS / "results.md").read_text(encoding="utf-8").split()) <= 600, "an index of one screen"
+
+
+@pytest.mark.parametrize("term", ["F1", "deploy", "weak supervision", "Glossary", "pseudo-label", "imbalanced", "GPU"])
+def test_the_words_of_the_field_are_found(term: str) -> None:
+    assert any(
+        term in page.read_text(encoding="utf-8") for page in (DOCS / "glossary.md", DOCS / "faq.md", DOCS / "index.md")
+    )
+
+
 def numbers(text: str) -> set[str]:
     return set(re.findall(r"\d+\.\d", text))
 

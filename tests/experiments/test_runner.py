@@ -164,6 +164,14 @@ def test_the_pages_list_every_claim(inline: list[Any], tmp_path: Path, monkeypat
     assert "| SLaM | 53.00±2.48 | 63.00±2.48 |" in paper
 
 
+def test_published_pages_are_written_from_the_kept_numbers() -> None:
+    folder = results.DOCS / "results" / "reproduce"
+    records = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in registry.all_experiments()}
+    for paper, name in results.PAGES.items():
+        assert (folder / f"{name}.md").read_text(encoding="utf-8") == results.paper_page(paper, records)
+    assert (results.DOCS / "results" / "claims.md").read_text(encoding="utf-8") == results.claims_page(records)
+
+
 def test_cells_that_two_experiments_share_are_shown_once(
     inline: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
