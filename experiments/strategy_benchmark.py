@@ -172,7 +172,7 @@ class Benchmark:
     def load(cls, out: str | Path) -> "Benchmark":
         """Every cell finished so far in a folder, also while others are still running."""
         files = sorted(Path(out).glob("*.json"))
-        stored = [unsealed(read_sealed(path, older=(None,), cure="remove it to run it again")) for path in files]
+        stored = [unsealed(read_sealed(path, cure="remove it to run it again")) for path in files]
         return cls([Cell(**{name: cell[name] for name in cell if name != "settings"}) for cell in stored])
 
     def of(self, kind: str, strategy: str) -> list[Cell]:

@@ -12,7 +12,7 @@ the identity, their weight 1. Slots therefore hold no "is this gold?" branches; 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,7 +26,6 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
-from understudy.store.settings import Above, Hash, add, add_parts
 
 Columns = dict[str, Tensor]
 """Per-example values in pool order, named ``slot.value``."""
@@ -554,10 +553,3 @@ class Objective:
     def alignment_rows(self) -> int:
         """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
         return max((slot.alignment_rows for slot in self._weights), default=0)
-
-
-@add_parts.register
-def _(objective: Objective, into: Hash, above: Above) -> None:
-    """What came later counts only where it is used: objectives of earlier versions are still the same."""
-    parts = {part.name: getattr(objective, part.name) for part in fields(objective)}
-    add({name: value for name, value in parts.items() if name != "relabel" or value is not None}, into, above)

@@ -1,9 +1,7 @@
 """A label is asked for once, whoever asks: two processes, a kill, an answer that is none, a lost state."""
 
 import csv
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import understudy as us
-from understudy import cli
 from understudy.active import Loop
 
 from .conftest import CLASSES, blobs
@@ -131,24 +127,6 @@ def test_gold_counts_by_its_content(make_loop: MakeLoop) -> None:
     make_loop(budget=20, gold=us.Gold(x, y)).run()
     with pytest.raises(us.UnderstudyError, match=r"another gold_rows \(rows or labels\)"):
         make_loop(budget=20, gold=us.Gold(x, (y + 1) % CLASSES))
-
-
-def test_a_loop_of_before_goes_on(make_loop: MakeLoop, tmp_path: Path) -> None:
-    """Its state had no seal, and its settings said less."""
-    make_loop(budget=30).run()
-    path = tmp_path / "loop" / "state.json"
-    state = json.loads(path.read_text())
-    for name in ("seal", "sha256", "answers", "labelled"):
-        del state[name]
-    for name in ("student", "oracle", "gold_rows"):
-        del state["settings"][name]
-    path.write_text(json.dumps({**state, "format": 1}))
-    shutil.copytree(tmp_path / "loop", tmp_path / "sealed")
-    assert CliRunner().invoke(cli.app, ["upgrade", str(tmp_path / "sealed")]).exit_code == 0
-    at_once = make_loop(out=tmp_path / "new").run()
-    for folder in ("loop", "sealed"):
-        assert make_loop(out=tmp_path / folder).run().rows.equal(at_once.rows)
-        assert CliRunner().invoke(cli.app, ["verify", str(tmp_path / folder)]).exit_code == 0
 
 
 def test_a_lost_state_is_no_new_loop(make_loop: MakeLoop, tmp_path: Path) -> None:

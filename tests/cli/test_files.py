@@ -20,7 +20,7 @@ from understudy.cli.training import TrainRequest, run_training
 from understudy.features.featuriser import Featuriser
 from understudy.io.table import read_table
 from understudy.io.write import write_table
-from understudy.store.seal import unsealed
+from understudy.store.seal import sealed, unsealed
 
 WORDS = {"neg": ["bad", "dull", "awful"], "pos": ["good", "fine", "great"]}
 
@@ -195,22 +195,22 @@ def test_the_request_is_kept_and_can_be_replayed(blobs: Path, monkeypatch: pytes
         torch.testing.assert_close(value, us.Run.load(blobs / "run").student.state_dict()[name], rtol=0, atol=0)
 
 
-def test_a_request_knows_every_option_and_survives_later_ones(blobs: Path) -> None:
+def test_a_request_has_every_option_and_no_other(blobs: Path) -> None:
     call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     path = Path("run/request.json")
-    stored = {**unsealed(json.loads(path.read_text())), "format": 1}  # as it was before requests were sealed
+    stored = unsealed(json.loads(path.read_text()))
     assert set(RECIPE_FIELDS) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
-    path.write_text(json.dumps({name: value for name, value in stored.items() if name != "clip"}))
-    assert TrainRequest.load(Path("run")).recipe["clip"] is None
     for changed, reason in (
         ({**stored, "later": 1}, "'later' is unknown"),
         ({name: value for name, value in stored.items() if name != "student"}, "'student' is missing"),
-        ({**stored, "format": 2}, "has no checksums"),
-        ({**stored, "format": 3}, "another version"),
+        ({**stored, "format": 2}, "another version"),
     ):
-        path.write_text(json.dumps(changed))
+        path.write_text(json.dumps(sealed(changed)))
         with pytest.raises(us.UnderstudyError, match=reason):
             TrainRequest.load(Path("run"))
+    path.write_text(json.dumps(stored))
+    with pytest.raises(us.UnderstudyError, match="has no checksum"):
+        TrainRequest.load(Path("run"))
 
 
 def test_runs_without_stored_features_still_predict(blobs: Path) -> None:
@@ -220,9 +220,8 @@ def test_runs_without_stored_features_still_predict(blobs: Path) -> None:
         path.unlink()
     assert "features.json cannot be read" in call("predict run all.npz --out old.npz", code=2).stderr
     config = json.loads(Path("run/config.json").read_text())
-    Path("run/config.json").write_text(json.dumps({**unsealed(config), "format": 1}))
-    assert "seal them: understudy upgrade run" in call("predict run all.npz --out old.npz", code=2).stderr
-    call("upgrade run")
+    files = {name: Path("run", name).read_bytes() for name in config["sha256"] if not name.startswith("features.")}
+    Path("run/config.json").write_text(json.dumps(sealed(config, files)))
     call("predict run all.npz --out old.npz")
     np.testing.assert_array_equal(
         read_table("new.npz").columns["probabilities"], read_table("old.npz").columns["probabilities"]

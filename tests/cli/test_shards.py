@@ -35,7 +35,7 @@ def test_predictions_are_those_of_the_file(folder: Path) -> None:
     shards, one = read_table("shards").columns, from_parquet(folder / "one.parquet")
     assert list(shards["id"]) == list(one["id"]) and list(shards["label"]) == list(one["label"])
     assert np.allclose(shards["probabilities"], one["probabilities"], atol=1e-6)
-    assert "is whole: 5 files" in understudy("verify", "shards")
+    assert "is unchanged: 5 files" in understudy("verify", "shards")
     # Asked again, there is nothing left to do; other rows would be another pass.
     understudy("predict", "run", "pool", "--out", "shards", "--quiet")
     assert "another function" in understudy("predict", "run", "pool", "--out", "shards", "--batch-size", 7, code=2)

@@ -43,11 +43,11 @@ def folder(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path / "home"
 
 
-def test_a_whole_run(folder: Path) -> None:
+def test_an_unchanged_run(folder: Path) -> None:
     said = understudy("verify run").stdout
-    assert "the run in run is whole: " in said and "NOT" not in said
+    assert "the run in run is unchanged: " in said and "CHANGED" not in said
     for name in ("config.json", "features.json", "features.safetensors", "request.json", "ema.safetensors"):
-        assert f"whole  run/{name}\n" in said
+        assert f"unchanged  run/{name}\n" in said
     assert "holds no finished run" in understudy("verify .", code=2).stderr
 
 
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused(folder: Path, name: str, change: str) -> N
         "export run --out student.safetensors",
     ):
         assert f"run/{name} " in understudy(line, code=2).stderr
-    assert f"NOT WHOLE  run/{name} " in understudy("verify run", code=2).stdout
+    assert f"CHANGED  run/{name} " in understudy("verify run", code=2).stdout
     assert not {"new.csv", "batch.csv", "student.safetensors"} & {path.name for path in folder.iterdir()}
 
 
@@ -77,18 +77,12 @@ def test_a_file_that_came_later_is_refused(folder: Path) -> None:
     assert "selected.safetensors came to the run after it was sealed; remove it" in said
 
 
-def test_a_run_of_before_is_read_in_python_and_sealed_for_commands(folder: Path) -> None:
-    understudy("predict run gold.csv --out new.csv")
+def test_a_run_without_checksums_is_refused(folder: Path) -> None:
     config = json.loads(Path("run/config.json").read_text())
     del config["sha256"], config["seal"]
-    Path("run/config.json").write_text(json.dumps({**config, "format": 1}))
-    with pytest.warns(us.UnderstudyWarning, match="before runs were sealed"):
-        us.Run.load("run")
-    assert "understudy upgrade run" in understudy("predict run gold.csv --out old.csv", code=2).stderr
+    Path("run/config.json").write_text(json.dumps(config))
+    assert "config.json has no checksum" in understudy("predict run gold.csv --out old.csv", code=2).stderr
     understudy("verify run", code=2)
-    understudy("upgrade run")
-    understudy("predict run gold.csv --out old.csv")
-    assert Path("old.csv").read_bytes() == Path("new.csv").read_bytes()
 
 
 def test_a_saved_copy_takes_its_features_along(folder: Path) -> None:
@@ -98,21 +92,6 @@ def test_a_saved_copy_takes_its_features_along(folder: Path) -> None:
     assert Path("copy.csv").read_bytes() == Path("run.csv").read_bytes()
     us.Run.load("other").save("copy")
     understudy("verify copy")
-
-
-def test_a_signed_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("a.key").write_text("a secret\n")
-    Path("b.key").write_text("another\n")
-    assert "is not signed" in understudy("verify run --key a.key", code=2).stderr
-    assert "signed with this key" in understudy("verify run --sign --key a.key").stdout
-    understudy("verify run --key a.key")
-    assert "not made of this folder with this key" in understudy("verify run --key b.key", code=2).stderr
-    monkeypatch.setenv("UNDERSTUDY_KEY", "a secret")
-    understudy("verify run")
-    shutil.copy("run/signature.txt", "other/signature.txt")
-    understudy("verify other", code=2)
-    monkeypatch.delenv("UNDERSTUDY_KEY")
-    assert "--sign needs a key" in understudy("verify run --sign", code=2).stderr
 
 
 def test_a_second_training_writes_nothing(folder: Path) -> None:

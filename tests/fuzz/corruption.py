@@ -70,7 +70,7 @@ def make_run(folder: Path, seed: int) -> None:
 
 
 def use_run(folder: Path, whole: Path) -> Any:
-    run = us.Run.load(folder, must_be_sealed=True)
+    run = us.Run.load(folder)
     assert run.ema is not None
     rows = rows_for(folder, run.config, read_table(whole.with_suffix(".csv")))
     said = [predict(one, rows).tolist() for one in (run.student, run.ema.module, run.selected())]
@@ -101,7 +101,7 @@ def make_training(folder: Path, seed: int) -> None:
 
 def use_training(folder: Path, whole: Path) -> Any:
     command(f"train --resume --quiet --out {folder}")
-    run = us.Run.load(folder, must_be_sealed=True)
+    run = us.Run.load(folder)
     rows = rows_for(folder, run.config, read_table(whole.with_suffix(".csv")))
     columns = {name: one.tolist() for name, one in run.columns.items()}
     return [timeless(run.history), predict(run.student, rows).tolist(), columns]

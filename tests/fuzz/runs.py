@@ -18,7 +18,7 @@ from fuzz.good import write_cells
 from understudy import cli
 from understudy.io.read import rows_for
 from understudy.io.table import read_table
-from understudy.store.seal import unsealed
+from understudy.store.seal import sealed, unsealed
 
 TRAIN = "--method vanilla --epochs 1 --lr 0.05 --quiet --seed 3"
 
@@ -57,9 +57,9 @@ def spoiled_run(draw: random.Random, given: Path) -> tuple[Path, Path, str]:
     folder = given / "run"
     shutil.copytree(home / "run", folder)
     if draw.random() < 0.3:
-        # As runs were before they had checksums: the rest must hold without.
+        # Its own checksum fits, and names no file: the rest must hold without.
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({**unsealed(config), "format": 1}))
+        (folder / "config.json").write_text(json.dumps(sealed(unsealed(config))))
     names = sorted(
         path.name for path in folder.iterdir() if path.is_file() and path.name not in (".lock", "request.json")
     )

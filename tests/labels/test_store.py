@@ -241,7 +241,7 @@ def test_foreign_things_in_the_folder(tmp_path: Path) -> None:
         us.LabelStore(tmp_path / "labels")
     (tmp_path / "labels" / "mine.parquet").unlink()
     settings = tmp_path / "labels" / "store.json"
-    for content in ("{", "[]", "{}", json.dumps({"format": 2, "classes": CLASSES, "form": "hard"})):
+    for content in ("{", "[]", "{}", json.dumps({"format": 1, "classes": CLASSES, "form": "hard"})):
         settings.write_text(content)
         with pytest.raises(us.UnderstudyError, match=r"store\.json"):
             us.LabelStore(tmp_path / "labels")

@@ -163,7 +163,7 @@ def test_finished_parts_are_kept_and_of_other_work_refused(tmp_path: Path) -> No
         replace(fitted, pool=pool.take(torch.arange(20))).run(HERE)
     one, other = tmp_path / "parts" / "told-0.npy", tmp_path / "parts" / "told-1.npy"
     whole, theirs = one.read_bytes(), other.read_bytes()
-    for wrong in (theirs, whole[:-40] + b"\x01" + whole[-39:], whole[:-1], whole + b"\n"):
+    for wrong in (theirs, whole[:-40] + b"\x01" + whole[-39:], whole[:-1], whole[:-32], whole + b"\n"):
         one.write_bytes(wrong)
         with pytest.raises(us.UnderstudyError, match=r"told-0\.npy .*remove it to run that part again"):
             fitted.run(HERE)

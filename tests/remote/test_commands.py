@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import understudy as us
 from shard_pools import write_pool, write_run
 from understudy.cli import app
 from understudy.io.table import read_table
@@ -37,7 +38,7 @@ def test_shards_are_taught_audited_and_selected_from(bucket: Any) -> None:
     assert len(bucket.find("/bucket/labelled")) == 4, "three shards and what was passed over"
     for file in Path("labelled").glob("*.parquet"):
         assert bucket.cat_file(f"/bucket/labelled/{file.name}") == file.read_bytes()
-    assert "is whole: 4 files" in understudy("verify", f"{there}/labelled")
+    assert "is unchanged: 4 files" in understudy("verify", f"{there}/labelled")
 
     some = {name: column[:20] for name, column in read_table("labelled").columns.items()}
     bucket.pipe_file("/bucket/gold.parquet", to_parquet(some))
@@ -54,8 +55,11 @@ def test_shards_are_taught_audited_and_selected_from(bucket: Any) -> None:
 
 
 def test_a_lock_that_was_copied_with_its_folder_is_told_of_as_what_it_may_be(bucket: Any) -> None:
-    bucket.pipe_file("/bucket/run/.lock", b"1234\n")
-    said = " ".join(understudy("upgrade", "memory://bucket/run", code=2).split())
-    assert "perhaps the lock of a local folder that was copied there" in said and "understudy unlock" in said
-    understudy("unlock", "memory://bucket/run")
-    understudy("upgrade", "memory://bucket/run")
+    bucket.pipe_file("/bucket/labels/.lock", b"1234\n")
+    store = us.LabelStore("memory://bucket/labels", 2, "hard")
+    said = r"perhaps the lock of a local folder that was copied there.*understudy unlock"
+    with pytest.raises(us.UnderstudyError, match=said):
+        store.append([1], [0])
+    understudy("unlock", "memory://bucket/labels")
+    store.append([1], [0])
+    store.close()

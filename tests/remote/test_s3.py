@@ -91,7 +91,7 @@ def test_a_killed_comparison_goes_on_elsewhere_to_the_same_table(s3: Any, tmp_pa
     assert {name: after[name] for name in before} == before  # what was finished was not done again
     for method, seed in ((method, seed) for method in whole.outcomes for seed in (0, 1)):
         assert again.outcomes[method][seed].last == whole.outcomes[method][seed].last
-    assert "comparison in s3://bucket/compared is whole" in _cli("verify", "s3://bucket/compared")
+    assert "comparison in s3://bucket/compared is unchanged" in _cli("verify", "s3://bucket/compared")
 
 
 def test_a_store_is_written_and_resumed_and_has_one_writer(s3: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_store_is_written_and_resumed_and_has_one_writer(s3: Any) -> None:
     assert held.labels([3, 4]).top1().tolist() == [1, 0]
     assert not [name for name in s3.find("bucket/labels") if name.endswith(".lock")]
     assert "label_missing" not in _cli("trail", "s3://bucket/labels", "--id", "3")
-    assert "label store in s3://bucket/labels is whole" in _cli("verify", "s3://bucket/labels")
+    assert "label store in s3://bucket/labels is unchanged" in _cli("verify", "s3://bucket/labels")
 
 
 def test_a_writer_that_was_taken_for_dead_writes_no_more(s3: Any) -> None:
@@ -154,7 +154,7 @@ def test_damage_is_found(s3: Any) -> None:
     with pytest.raises(us.UnderstudyError, match=r"s3://bucket/run/student.safetensors is damaged \(another checksum"):
         us.Run.load("s3://bucket/run")
     result = CliRunner().invoke(app, ["verify", "s3://bucket/run"])
-    assert result.exit_code == 2 and "NOT WHOLE  s3://bucket/run/student.safetensors is damaged" in result.output
+    assert result.exit_code == 2 and "CHANGED  s3://bucket/run/student.safetensors is damaged" in result.output
 
 
 class Valve:
@@ -280,7 +280,7 @@ def test_commands_on_a_bucket_give_the_bits_of_local_files(s3: Any, tmp_path: Pa
     assert b"s3://bucket/data/pool" in everything["bucket/made/run/request.json"]
     # Neither the copies' places nor the secret are written down.
     assert not [name for name, content in everything.items() if b"/understudy-" in content or b"not-to-be" in content]
-    assert "is whole: 4 files" in _cli("verify", "s3://bucket/made/shards")
+    assert "is unchanged: 4 files" in _cli("verify", "s3://bucket/made/shards")
     again = CliRunner().invoke(app, ["predict", "s3://bucket/made/run", "s3://bucket/data/gold.csv", "--out",
                                      "s3://bucket/made/said.parquet"])  # fmt: skip
     assert again.exit_code == 2 and "s3://bucket/made/said.parquet already exists" in again.output

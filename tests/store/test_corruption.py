@@ -37,7 +37,7 @@ def test_more_accidents_to_every_file(kind: str, made: Callable[[str], Path], tm
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "training"])
 def test_verify_finds_what_matters(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
-    """Every file is named: whole before, not whole with other bytes at its end."""
+    """Every file is named: unchanged before, changed with other bytes at its end."""
     folder = made(kind)
     assert CliRunner().invoke(cli.app, ["verify", str(folder)]).exit_code == 0
     for path in sorted(folder.rglob("[!.]*")):
@@ -46,4 +46,4 @@ def test_verify_finds_what_matters(kind: str, made: Callable[[str], Path], tmp_p
             path.write_bytes(content[:-2] + b"00")
             result = CliRunner().invoke(cli.app, ["verify", str(folder)])
             path.write_bytes(content)
-            assert result.exit_code == 2 and "NOT WHOLE" in result.stdout, path
+            assert result.exit_code == 2 and "CHANGED" in result.stdout, path

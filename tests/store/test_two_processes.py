@@ -71,8 +71,6 @@ TRIED: dict[str, tuple[Callable[[], Any] | None, Callable[[], Any]]] = {
     "to set aside": (lambda: store().append([1], [0]), lambda: us.LabelStore.set_aside_damaged("folder")),
     "a loop": (None, lambda: loop(15).run()),
     "more of a loop": (lambda: loop(15).run(), lambda: loop(20).run()),
-    "reseal": (train, partial(command, "verify --reseal folder")),
-    "upgrade": (train, partial(command, "upgrade folder")),
 }
 
 

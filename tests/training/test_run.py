@@ -63,7 +63,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     assert {"config.json", "metrics.jsonl", "columns.parquet", "student.safetensors"} <= names
     assert not [name for name in names if name.startswith(".") and name != ".lock"]
     config = json.loads((folder / "config.json").read_text())
-    assert config["format"] == 2
+    assert config["format"] == 1
     assert config["objective"] == "slam"
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
 

@@ -363,7 +363,7 @@ class Loop:
             "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.recipe.feature_layer,
             "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
             "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
-            **({} if ema_warmup else {"ema_warmup": False}),  # loops of before knew no other
+            "ema_warmup": ema_warmup,
             **({} if self.class_names is None else {"class_names": list(self.class_names)}),
             **({} if self.pool.teacher is None else self._taught()),
             "student": student_settings(self.fresh), "oracle": self.oracle.kind,

@@ -30,14 +30,9 @@ from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, un
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.trail import TRAIL, Trail
 from understudy.training.options import TrainingOptions
-from understudy.training.run import CONFIG, Run, inspect_run, reseal_run
-from understudy.training.run import FORMAT as RUN_FORMAT
-from understudy.training.run import OLDER as OLDER_RUNS
-from understudy.training.upgrade import upgrade_run
+from understudy.training.run import CONFIG, Run, inspect_run
 
-# In format 1 nothing was sealed, and settings said less.
-FORMAT, OLDER = 2, (1,)
-LATER = ("student", "oracle", "gold_rows")
+FORMAT = 1
 _HASHED = {"student": "layers or sizes", "gold_rows": "rows or labels"}
 # A loop may be continued with other values of these.
 EXTENDABLE = ("budget", "stop_after", "stop_change")
@@ -86,10 +81,9 @@ class State:
                     "choose a new folder"
                 )
             return cls(settings)
-        stored = unsealed(read_sealed(path, format=FORMAT, older=OLDER))
+        stored = unsealed(read_sealed(path, format=FORMAT))
         del stored["format"]
-        before = {name: settings[name] for name in LATER} | stored["settings"]
-        check_same(before, settings, folder, free=EXTENDABLE, hints=_HASHED)
+        check_same(stored["settings"], settings, folder, free=EXTENDABLE, hints=_HASHED)
         return cls(**stored | {"settings": settings})
 
     def save(self, folder: Path) -> None:
@@ -131,48 +125,11 @@ def inspect_loop(folder: Path) -> Iterator[Finding]:
             yield from inspect_run(found.parent)
 
 
-def reseal_loop(folder: Path) -> None:
-    """Seal a loop as it is now, whatever it was, with the student it goes on from."""
-    stored = unsealed(read_json(folder / STATE, format=FORMAT, older=OLDER))
-    stored.pop("format")
-    state = State(**stored)
-    state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
-    state.trail = Trail(folder / TRAIL).end()
-    if state.round:
-        reseal_run(round_folder(folder, state.round - 1))
-    state.save(folder)
-
-
-def upgrade_loop(folder: Path) -> None:
-    """Seal a loop whose last student can be read: that one first, then the state, each in one go."""
-    stored = unsealed(read_sealed(folder / STATE, format=FORMAT, older=OLDER))
-    fitting = {each.name for each in fields(State)} | {"format"}
-    if not {"settings", "round", "rows", "labels", "rounds", "records"} <= set(stored) <= fitting:
-        raise UnderstudyError(f"{folder / STATE} does not hold the state of a loop; restore it")
-    if stored["round"]:
-        last = round_folder(folder, stored["round"] - 1)
-        if read_json(last / CONFIG, format=RUN_FORMAT, older=OLDER_RUNS)["format"] != RUN_FORMAT:
-            upgrade_run(last)
-    state = State(**{name: value for name, value in stored.items() if name != "format"})
-    state.labelled = digest((folder / LABELLED).read_bytes()) if (folder / LABELLED).exists() else ""
-    state.save(folder)
-
-
-# Written for every loop; any other option of a recipe only where it is not the default, so that older loops go on. The
-# feature layer stands beside them.
-_ALWAYS = {
-    "epochs", "batch_size", "lr", "optimizer", "weight_decay", "momentum", "schedule", "clip", "augment", "device",
-}  # fmt: skip
-
-
 def training_settings(recipe: TrainingOptions) -> dict[str, Any]:
     """What a loop's trainings are told, as JSON gives it back; functions by name and fingerprint."""
-    options = {}
-    for each in fields(recipe):
-        value = getattr(recipe, each.name)
-        differs = value != each.default and not known(each).may_differ and each.name != "feature_layer"
-        if each.name in _ALWAYS or differs:
-            options[each.name] = value
+    # The feature layer stands beside them.
+    kept = [each.name for each in fields(recipe) if not known(each).may_differ and each.name != "feature_layer"]
+    options = {name: getattr(recipe, name) for name in kept}
 
     def named(value: Any) -> str:
         name = getattr(value, "__qualname__", type(value).__name__)

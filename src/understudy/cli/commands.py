@@ -27,7 +27,6 @@ from understudy.cli.teach import teach_command
 from understudy.cli.trail import trail_command
 from understudy.cli.train import train_command
 from understudy.cli.unlock import unlock_command
-from understudy.cli.upgrade import upgrade_command
 from understudy.cli.verify import verify_command
 from understudy.store.console import OneLineErrors
 
@@ -59,7 +58,6 @@ app.command("label")(label_command)
 app.command("campaign")(campaign_command)
 app.command("trail")(trail_command)
 app.command("verify")(verify_command)
-app.command("upgrade")(upgrade_command)
 app.command("unlock")(unlock_command)
 app.command("reproduce")(reproduce_command)
 

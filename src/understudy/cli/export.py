@@ -37,7 +37,7 @@ def export_command(
         from understudy.training.run import Run
 
     given = None if rows is None else RunOnFile(run, rows)
-    loaded = Run.load(run, must_be_sealed=True) if given is None else given.run
+    loaded = Run.load(run) if given is None else given.run
     if selected:
         loaded.student = loaded.selected()
     example = None if given is None else given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))

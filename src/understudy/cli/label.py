@@ -228,7 +228,7 @@ def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
     if run is not None:
         from understudy.training.run import Run
 
-        names = Run.load(run, must_be_sealed=True).config.get("class_names")
+        names = Run.load(run).config.get("class_names")
         if not names:
             raise UnderstudyError(f"the classes of {run} have numbers alone; say how many there are: --classes 10")
         return [str(name) for name in names]

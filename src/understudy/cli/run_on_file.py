@@ -30,7 +30,7 @@ class RunOnFile:
     """A finished run and the rows of a file, under the names of its training unless ``column`` gives others."""
 
     def __init__(self, folder: Path, file: Path, column: Sequence[str] | None = None) -> None:
-        self.run, typed = Run.load(folder, must_be_sealed=True), read_mapping(column)
+        self.run, typed = Run.load(folder), read_mapping(column)
         assert self.run.path is not None
         self.folder = self.run.path
         self.columns = {**(self.run.config.get("columns") or {}), **typed}

@@ -51,12 +51,12 @@ def read_trail(path: Path) -> list[dict[str, Any]]:
     file = path / TRAIL if path.is_dir() else beside(path)
     last = next((_sealed_end(path / name) for name in ("store.json", "state.json") if (path / name).exists()), "")
     if not file.exists() and not last:
-        raise UnderstudyError(f"{path} has no trail ({file.name}): it was written before there were any, or by hand")
+        raise UnderstudyError(f"{path} has no trail ({file.name}): it was written by hand")
     return Trail(file).read(last)
 
 
 def _sealed_end(path: Path) -> str:
-    return str(read_sealed(path, older=(1,)).get("trail", ""))
+    return str(read_sealed(path).get("trail", ""))
 
 
 def _line(entry: dict[str, Any]) -> str:

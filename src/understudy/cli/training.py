@@ -7,7 +7,7 @@ go_on(out)
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,7 @@ from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_f
 from understudy.training.trackers import tracker
 from understudy.training.train import train
 
-# Requests of format 1 had no seal.
-FORMAT, OLDER = 2, (1,)
+FORMAT = 1
 _ROLES = ("pool", "test", "select")
 _AGAIN = "restore it or train again in a new folder"
 
@@ -89,19 +88,13 @@ class TrainRequest:
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":
         path = folder / REQUEST
-        stored = unsealed(read_sealed(path, format=FORMAT, older=OLDER, cure=_AGAIN))
+        stored = unsealed(read_sealed(path, format=FORMAT, cure=_AGAIN))
         try:
             del stored["out"], stored["format"]
             files = {role: stored.pop(role) for role in _ROLES}
-            stored.setdefault("types", {})  # requests of the first versions have none
             data = DataOptions(**{each.name: stored.pop(each.name) for each in fields(DataOptions)})
-            asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student")}
-            asked["track"] = stored.pop("track", [])
-            # An option that came later was not asked for: it has its default.
-            recipe = {
-                each.name: stored.pop(name) if each.default is MISSING else stored.pop(name, each.default)
-                for name, each in RECIPE_FIELDS.items()
-            }
+            asked = {name: stored.pop(name) for name in ("gold", "method", "options", "student", "track")}
+            recipe = {each.name: stored.pop(name) for name, each in RECIPE_FIELDS.items()}
         except KeyError as error:
             raise UnderstudyError(f"{path} is damaged, {error} is missing; {_AGAIN}") from error
         if stored:

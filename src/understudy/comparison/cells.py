@@ -30,6 +30,7 @@ from understudy.methods import METHODS
 from understudy.models.base import Student, initial_student
 from understudy.objective import Context, Objective
 from understudy.reconciling.base_models import gold_only_recipe
+from understudy.store.option_fields import known
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.learner import check_outputs
@@ -232,7 +233,7 @@ def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) ->
     options = {
         each.name: getattr(recipe, each.name)
         for each in fields(recipe)
-        if each.name in SharedOptions.__annotations__ and recipe.is_written(each)
+        if each.name in SharedOptions.__annotations__ and not known(each).may_differ
     }
     settings = {**others, "student": initial_student(student, 0), **options}
     plain = int | float | str | None

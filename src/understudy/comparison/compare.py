@@ -44,15 +44,14 @@ from understudy.training.keywords import takes
 from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.train import settled
 
-# In format 2 nothing was sealed.
-FORMAT, OLDER = 3, (2,)
+FORMAT = 1
 SETTINGS = "settings.json"
 MOST_SEEDS = 10_000
 
 
 class CompareFolder:
     def __init__(self, path: Path) -> None:
-        self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"), unsealed=False)
+        self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"))
         self.of = ""
         """Which comparison this is: what its settings come to."""
 
@@ -85,9 +84,8 @@ class CompareFolder:
             self.of = fingerprint(as_json(settings))
             write_json(file, sealed({"format": FORMAT, "settings": settings, "methods": methods}))
             return
-        stored = unsealed(read_sealed(file, format=FORMAT, older=OLDER))
+        stored = unsealed(read_sealed(file, format=FORMAT))
         self.of = fingerprint(stored["settings"])  # a default may be named now
-        self.cells.unsealed = stored["format"] in OLDER
         # A method that failed before its first cell may be corrected.
         begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
         before, now = (
@@ -108,21 +106,17 @@ class CompareFolder:
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
         cell, judged, file = self.cells.read((method, seed)), None, self.cells.file((method, seed))
         self._check_ours(cell, file)
-        try:
-            if cell["rows"] is not None:
-                bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
-                judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
-            return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
-        except (KeyError, TypeError, ValueError) as error:  # of before cells were sealed
-            raise UnderstudyError(f"{file} does not hold a cell; remove it to run it again") from error
+        if cell["rows"] is not None:
+            bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
+            judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
+        return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
 
     def _check_ours(self, stored: Mapping[str, Any], file: Path) -> None:
-        if stored.get("of") != self.of and not ("of" not in stored and self.cells.unsealed):
+        if stored.get("of") != self.of:
             raise UnderstudyError(f"{file} belongs to another comparison; remove it to make it again")
 
     def has_start(self, seed: int) -> bool:
-        files = [self._start(seed, ending) for ending in ("safetensors", "json")]
-        return all(file.exists() for file in (files[:1] if self.cells.unsealed else files))
+        return all(self._start(seed, ending).exists() for ending in ("safetensors", "json"))
 
     def write_start(self, seed: int, content: bytes) -> None:
         file = self._start(seed, "safetensors")
@@ -131,11 +125,10 @@ class CompareFolder:
 
     def read_start(self, seed: int) -> bytes:
         seal = self._start(seed, "json")
-        if seal.exists() or not self.cells.unsealed:
-            stored = read_sealed(seal, cure="remove it to make it again")
-            self._check_ours(stored, seal)
-            if stored.get("seed") != seed:
-                raise UnderstudyError(f"{seal} is of seed {stored.get('seed')}; remove it to make it again")
+        stored = read_sealed(seal, cure="remove it to make it again")
+        self._check_ours(stored, seal)
+        if stored.get("seed") != seed:
+            raise UnderstudyError(f"{seal} is of seed {stored.get('seed')}; remove it to make it again")
         return self._start(seed, "safetensors").read_bytes()
 
     def _start(self, seed: int, ending: str) -> Path:
@@ -162,34 +155,6 @@ def inspect_comparison(path: Path) -> Iterator[Finding]:
             yield Finding(file, "has no checksum (it is made again when it is needed)")
     if (path / "comparison.json").exists():
         yield from inspect_json(path / "comparison.json")
-
-
-def reseal_comparison(path: Path) -> None:
-    """Seal a comparison as it is now, whatever it was."""
-    stored = read_json(path / SETTINGS, format=FORMAT, older=OLDER)
-    of = fingerprint(stored["settings"])
-    for file in path.glob("cells/[!.]*.json"):
-        write_json(file, sealed({**read_json(file), "of": of}))
-    for file in path.glob("starts/[!.]*.safetensors"):
-        seal = {"seed": int(file.stem), "of": of}
-        write_json(file.with_suffix(".json"), sealed(seal, {file.name: file.read_bytes()}))
-    if (path / "comparison.json").exists():
-        write_json(path / "comparison.json", sealed(read_json(path / "comparison.json")))
-    write_json(path / SETTINGS, sealed({**stored, "format": FORMAT}))
-
-
-def upgrade_comparison(path: Path) -> None:
-    """Seal a comparison whose cells can all be read; the settings come last."""
-    folder = CompareFolder(path)
-    folder.of = fingerprint(read_sealed(path / SETTINGS, format=FORMAT, older=OLDER)["settings"])
-    folder.cells.unsealed = True
-    for file in sorted(path.glob("cells/[!.]*.json")):
-        cell = read_json(file)
-        key = (cell.get("method"), cell.get("seed")) if isinstance(cell, dict) else ()
-        if folder.cells.file(key) != file:
-            raise UnderstudyError(f"{file} is not the cell that its name says; remove it to run it again")
-        folder.read(str(cell["method"]), cell["seed"])
-    reseal_comparison(path)
 
 
 @takes(SharedOptions)

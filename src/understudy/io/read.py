@@ -411,7 +411,7 @@ def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -
 
 
 def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Featuriser:
-    """The one stored in a run; runs made in Python, or before there were such, say or show what they took."""
+    """The one stored in a run; runs made in Python say or show what they took."""
     if (folder / VALUES_FILE).exists():
         return Featuriser.load(folder)
     features = config.get("features")

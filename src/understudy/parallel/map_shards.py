@@ -17,7 +17,7 @@ A task that reads one file and makes one file has its order, its memory and its 
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,7 @@ class PassFolder:
     def __init__(self, path: Path, shards: Shards, suffix: str = ".parquet") -> None:
         self.path, self.shards, self.suffix = path, shards, suffix
         self.staging = path / UNFINISHED
-        self.done = Jobs(self.staging, ("shard",), unsealed=False)
+        self.done = Jobs(self.staging, ("shard",))
         self.digits = max(5, len(str(len(shards) - 1)))
 
     def file(self, shard: Shard) -> Path:
@@ -228,16 +228,3 @@ def inspect_pass(path: Path) -> Iterator[Finding]:
     yield from findings
     if findings[0].problem is None and not read_json(path / PASS).get("finished"):
         yield Finding(path / PASS, "is of a pass that is not finished (the same command goes on)")
-
-
-def reseal_pass(path: Path) -> None:
-    """Take the shards of a finished pass as they are now for right."""
-    stored = read_json(path / PASS, format=FORMAT)
-    if not stored.get("finished"):
-        raise UnderstudyError(f"{path} holds a pass that is not finished; go on with it first")
-    names: Sequence[str] = list(stored["sha256"])
-    write_json(path / PASS, sealed(stored, {name: (path / name).read_bytes() for name in names}))
-
-
-def upgrade_pass(path: Path) -> None:
-    """There is one format so far."""

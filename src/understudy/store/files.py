@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from glob import escape
@@ -142,8 +142,8 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path, *, format: int | None = None, older: Collection[int | None] = ()) -> Any:
-    """``format``: what is stored under "format" of an object that this version can read, beside the ``older`` ones."""
+def read_json(path: Path, *, format: int | None = None) -> Any:
+    """``format``: what is stored under "format" of an object that this version can read."""
     if path.exists() and not path.is_file():
         raise UnderstudyError(f"{path} is no plain file; restore it")
     try:
@@ -153,7 +153,7 @@ def read_json(path: Path, *, format: int | None = None, older: Collection[int | 
     except ValueError as error:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
     stored = content.get("format") if isinstance(content, dict) else None
-    if format is not None and stored != format and stored not in older:
+    if format is not None and stored != format:
         raise UnderstudyError(
             f"{path} is of another version of understudy (format {stored}, this one reads {format}); use that version, "
             "or choose a new folder"

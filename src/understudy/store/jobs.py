@@ -24,20 +24,10 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 class Jobs:
-    """``names``: of a key's parts, as the cells hold them. ``settings``: stored in every cell, where they are given.
+    """``names``: of a key's parts, as the cells hold them. ``settings``: stored in every cell, where they are given."""
 
-    ``unsealed``: cells of before they were sealed are believed.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        names: Sequence[str] = (),
-        settings: Mapping[str, Any] | None = None,
-        *,
-        unsealed: bool = True,
-    ) -> None:
-        self.folder, self.names, self.settings, self.unsealed = folder, names, settings, unsealed
+    def __init__(self, folder: Path, names: Sequence[str] = (), settings: Mapping[str, Any] | None = None) -> None:
+        self.folder, self.names, self.settings = folder, names, settings
 
     def file(self, key: tuple[Any, ...], suffix: str = ".json") -> Path:
         return self.folder / ("-".join(file_name(str(part)) for part in key) + suffix)
@@ -53,7 +43,7 @@ class Jobs:
     def read(self, key: tuple[Any, ...]) -> dict[str, Any]:
         """The cell, with its key and without the settings, which are checked."""
         file = self.file(key)
-        cell = unsealed(read_sealed(file, older=(None,) if self.unsealed else (), cure="remove it to run it again"))
+        cell = unsealed(read_sealed(file, cure="remove it to run it again"))
         if any(cell.get(name) != part for name, part in zip(self.names, key, strict=False)):
             named = ", ".join(f"{name} {part}" for name, part in zip(self.names, key, strict=False))
             raise UnderstudyError(f"{file} is not the cell of {named}; remove it to run it again")

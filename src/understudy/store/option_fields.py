@@ -45,8 +45,6 @@ class Option:
     """What it may be instead of a number."""
     may_differ: bool = False
     """Whether resumed work may have another value: it changes no result."""
-    later: bool = False
-    """Whether it came when work had been written down without it: at its default it still is."""
 
 
 def option(default: Any = MISSING, **known: Any) -> Any:

@@ -6,26 +6,21 @@ What was damaged, deleted, exchanged or edited since does not fit any more, and 
     config = read_sealed(folder / "config.json", format=2)
     for path, problem in inspect_seal(folder / "config.json", config): ...     # the same without an error
 
-A seal finds accidents and careless edits. Whoever can write to the folder can seal it anew: against that helps a
-signature, an HMAC of the seal under a key that is kept elsewhere.
-
-    sign(folder / "config.json", key); check_signature(folder / "config.json", key)
+A seal finds accidents and careless edits, not a forger: whoever can write to the folder can write a new one.
 """
 
 import hashlib
-import hmac
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from understudy.errors import UnderstudyError
-from understudy.store.files import digest, read_json, write_text
+from understudy.store.files import digest, read_json
 
 FILES, SEAL = "sha256", "seal"
-SIGNATURE = "signature.txt"
 NO_FILES: Mapping[str, bytes] = {}
 
 
@@ -49,42 +44,27 @@ def unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in (FILES, SEAL)}
 
 
-def is_sealed(content: Mapping[str, Any]) -> bool:
-    return SEAL in content
-
-
-def read_sealed(
-    path: Path, *, format: int | None = None, older: Collection[int | None] = (), cure: str = "restore it"
-) -> dict[str, Any]:
-    """An object and its seal, if all that it names is as it was. ``older``: formats without seals (None: none)."""
-    content = read_json(path, format=format, older=older)
+def read_sealed(path: Path, *, format: int | None = None, cure: str = "restore it") -> dict[str, Any]:
+    """An object and its seal, if all that it names is as it was."""
+    content = read_json(path, format=format)
     if not isinstance(content, dict):
         raise UnderstudyError(f"{path} holds no JSON object; {cure}")
-    if is_sealed(content) or FILES in content or content.get("format") not in older:
-        check_seal(path, content, cure=cure)
-    return content
-
-
-def check_seal(path: Path, content: Mapping[str, Any], *, cure: str = "restore it") -> None:
-    """Refuses what is not as it was written, and what has no seal."""
     for found, problem in inspect_seal(path, content):
         if problem is not None:
             raise UnderstudyError(f"{found} {problem}; {cure}")
+    return content
 
 
 def inspect_seal(path: Path, content: Mapping[str, Any]) -> Iterator[Finding]:
     """The file itself, then every file that it names; nothing is looked up in a seal that is broken."""
     files = content.get(FILES, {})
-    if is_sealed(content):
-        whole = {name: value for name, value in content.items() if name != SEAL}
-        intact = content[SEAL] == _json_digest(whole) and isinstance(files, dict)
-    elif isinstance(files, dict) and "" in files:  # as runs were first written: of the rest, but not of the checksums
-        intact = files[""] == _json_digest(unsealed(content))
-    else:
-        yield Finding(path, f"has no checksums (understudy verify --reseal {path.parent} seals what is there)")
+    if SEAL not in content:
+        yield Finding(path, "has no checksum")
         return
+    whole = {name: value for name, value in content.items() if name != SEAL}
+    intact = content[SEAL] == _json_digest(whole) and isinstance(files, dict)
     yield Finding(path, None if intact else "is not as it was written")
-    for name in filter(None, files) if intact else ():
+    for name in files if intact else ():
         yield Finding(path.parent / name, _problem(path.parent, name, files[name]))
 
 
@@ -120,26 +100,6 @@ def _problem(folder: Path, name: str, expected: Any) -> str | None:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None if found == expected else "is damaged (another checksum)"
-
-
-def sign(path: Path, key: bytes) -> None:
-    """Beside the sealed file, who holds the key says that this is it."""
-    write_text(path.parent / SIGNATURE, _signature(path, key) + "\n")
-
-
-def check_signature(path: Path, key: bytes) -> None:
-    file = path.parent / SIGNATURE
-    if not file.is_file():
-        raise UnderstudyError(f"{path.parent} is not signed (no {SIGNATURE}); sign it with understudy verify --sign")
-    if not hmac.compare_digest(file.read_bytes().strip(), _signature(path, key).encode()):
-        raise UnderstudyError(f"{file} was not made of this folder with this key; do not use what is in it")
-
-
-def _signature(path: Path, key: bytes) -> str:
-    content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get(SEAL), str):
-        raise UnderstudyError(f"{path} has no seal to sign; seal it with understudy verify --reseal {path.parent}")
-    return hmac.new(key, content[SEAL].encode(), hashlib.sha256).hexdigest()
 
 
 def _json_digest(content: Mapping[str, Any]) -> str:

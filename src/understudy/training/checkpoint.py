@@ -17,7 +17,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from torch import Tensor, nn
 from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
-from understudy.store.option_fields import known
 from understudy.store.settings import check_same, fingerprint
 from understudy.store.stopping import Stopped, deferred, stop_asked
 from understudy.training.distributed import current, is_first, on_rank_zero
@@ -44,9 +43,6 @@ _JSON = "state.json"
 _HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | {
     "student": "layers or sizes", "method": "its loss, parts or their code", "augment": "function or settings",
 }  # fmt: skip
-# Older versions wrote down some options that change no result, and left out some that do.
-_MAY_DIFFER = {each.name for each in fields(TrainingOptions) if known(each).may_differ}
-_DEFAULTS = {each.name: each.default for each in fields(TrainingOptions) if each.default is not MISSING}
 
 
 @dataclass
@@ -195,9 +191,8 @@ class Checkpoints:
         stored = None if self.files is None else self.files.latest()
         if stored is None:
             return None
-        found = _in_parts(*stored)
-        check_same_training(found[1]["settings"], self.settings, self.run)
-        return found
+        check_same_training(stored[1]["settings"], self.settings, self.run)
+        return stored
 
     def restore(self, parts: Mapping[str, Any], session: Session) -> bool:
         """Bring every part to where the checkpoint left it; once, and False where there is none."""
@@ -264,17 +259,6 @@ def drop_checkpoints(run: Path) -> None:
     shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
-def _in_parts(
-    tensors: dict[str, Tensor], state: dict[str, Any], columns: Columns
-) -> tuple[dict[str, Tensor], dict[str, Any], Columns]:
-    """A checkpoint of version 0.1.0, which had the progress among the rest, as it is written now."""
-    if "phase" in state:
-        names = ("phase", "epoch", "batch", "history", "selected_epoch", "best")
-        state = {**state, "progress": {name: state[name] for name in names}}
-        tensors = {f"progress.{name}" if name.startswith("selected.") else name: v for name, v in tensors.items()}
-    return tensors, state, columns
-
-
 def settings_of(
     recipe: TrainingOptions, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -300,5 +284,4 @@ def settings_of(
 
 
 def check_same_training(before: dict[str, Any], now: dict[str, Any], folder: Any) -> None:
-    defaults = {name: value for name, value in _DEFAULTS.items() if name in now}
-    check_same(defaults | before, now, folder, free=_MAY_DIFFER, hints=_HASHED)
+    check_same(before, now, folder, hints=_HASHED)

@@ -12,7 +12,7 @@ resumed may differ in it. The command line shows the table before anything is tr
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -168,11 +168,10 @@ class TrainingOptions:
     )
     warmup: float = option(
         0.0, help="Share of training in which the learning rate rises to its full height.", typed=float, least=0,
-        most=1, later=True,
+        most=1,
     )  # fmt: skip
     groups: Groups | None = option(
         None, help="Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
-        later=True,
     )  # fmt: skip
     gold_repeat: int = option(
         1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
@@ -190,10 +189,9 @@ class TrainingOptions:
     )
     clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
     accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, integer=True)
-    group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool, later=True)
+    group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool)
     sync_batchnorm: bool = option(
         False, help="Where processes train together: BatchNorm sees the batch of all, not each one's part.", typed=bool,
-        later=True,
     )  # fmt: skip
     augment: "Augment | None" = option(None, help="(x, generator) -> x, changes training batches.")
     feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
@@ -284,12 +282,7 @@ class TrainingOptions:
 
     def settings(self) -> dict[str, Any]:
         """What a training that is resumed must share, as values that JSON can hold."""
-        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if self.is_written(each)}
-
-    def is_written(self, each: "Field[Any]") -> bool:
-        """Whether work that goes on must share this option, and would have written it down."""
-        option = known(each)
-        return not option.may_differ and not (option.later and getattr(self, each.name) == each.default)
+        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if not known(each).may_differ}
 
 
 def _setting(value: Any) -> Any:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.data.inputs import as_rows
 from understudy.data.texts import reader_of
-from understudy.errors import UnderstudyError, first_line, shown, warn
+from understudy.errors import UnderstudyError, first_line, shown
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
@@ -38,12 +38,11 @@ from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.copies import work_folder
 from understudy.store.files import LOCK, read_json, write_bytes, write_json
 from understudy.store.notebook import Shown
-from understudy.store.seal import FILES, Finding, inspect_json, is_sealed, read_sealed, sealed
+from understudy.store.seal import FILES, Finding, inspect_json, read_sealed, sealed
 from understudy.store.trail import TRAIL
 from understudy.training.ema import EMA
 
-# Runs of format 1 had no seal, or one that left out what was there before training.
-FORMAT, OLDER = 2, (1,)
+FORMAT = 1
 CONFIG, REQUEST = "config.json", "request.json"
 EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
@@ -193,15 +192,12 @@ class Run(Shown):
         self.path = folder
 
     @classmethod
-    def load(cls, folder: str | Path, student: nn.Module | None = None, *, must_be_sealed: bool = False) -> "Run":
-        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``.
-
-        ``must_be_sealed`` refuses a run of before runs were sealed, which nothing vouches for; else it is warned of.
-        """
+    def load(cls, folder: str | Path, student: nn.Module | None = None) -> "Run":
+        """Read a run directory. ``student``: an untrained copy of a net that is not one of ``us.models``."""
         folder = work_folder(folder)
         if not (folder / CONFIG).exists():
             raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
-        config = _read_config(folder / CONFIG, must_be_sealed)
+        config = _read_config(folder / CONFIG)
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(
@@ -243,29 +239,12 @@ def inspect_run(folder: Path) -> Iterator[Finding]:
     findings = list(inspect_json(folder / CONFIG))
     yield from findings
     if findings[0].problem is None:
-        config = read_json(folder / CONFIG)
-        yield from _strangers(folder, config)
-        if not is_sealed(config):
-            yield Finding(folder / CONFIG, f"leaves out some files (understudy upgrade {folder} adds them)")
-
-
-def reseal_run(folder: Path) -> None:
-    """Seal a run as it is now, whatever it was."""
-    config = read_json(folder / CONFIG, format=FORMAT, older=OLDER)
-    # The model's weights are the student's own file.
-    of_model = [path for path in sorted((folder / MODEL).glob("[!.]*")) if path.suffix != ".safetensors"]
-    model = [f"{MODEL}/{path.name}" for path in of_model]
-    files = {name: (folder / name).read_bytes() for name in (*_known(), *model) if (folder / name).is_file()}
-    write_json(folder / CONFIG, sealed({**config, "format": FORMAT}, files))
-
-
-def _known() -> list[str]:
-    return [*_OUTCOME, *FEATURES, REQUEST, TRAIL]
+        yield from _strangers(folder, read_json(folder / CONFIG))
 
 
 def _strangers(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
     """Files that would be read, but were not there when the run was sealed."""
-    for name in _known() if is_sealed(config) else ():
+    for name in (*_OUTCOME, *FEATURES, REQUEST, TRAIL):
         if name not in config.get(FILES, {}) and os.path.lexists(folder / name):
             yield Finding(folder / name, "came to the run after it was sealed")
 
@@ -283,30 +262,15 @@ def _read_request(folder: Path) -> dict[str, bytes]:
     """What the command line was asked for, if that and the features are still what the training began with."""
     if not (folder / REQUEST).exists():
         return {}
-    read_sealed(folder / REQUEST, older=(1,), cure=_CURE)
+    read_sealed(folder / REQUEST, cure=_CURE)
     return {name: (folder / name).read_bytes() for name in (REQUEST, TRAIL) if (folder / name).exists()}
 
 
-def _read_config(path: Path, must_be_sealed: bool) -> dict[str, Any]:
-    config = read_sealed(path, format=FORMAT, older=OLDER, cure=_CURE)
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_sealed(path, format=FORMAT, cure=_CURE)
     for found, problem in _strangers(path.parent, config):
         raise UnderstudyError(f"{found} {problem}; remove it")
-    if not is_sealed(config):
-        unknown = (
-            f"{path.parent} was made before runs were sealed, so nothing vouches for all of its files; if they are "
-            f"yours, seal them: understudy upgrade {path.parent}"
-        )
-        if must_be_sealed:
-            raise UnderstudyError(unknown)
-        warn(unknown)
-    check_stored_keys(path, config)
     return config
-
-
-def check_stored_keys(path: Path, config: Mapping[str, Any]) -> None:
-    missing = [key for key in ("student", "facts", "selected_epoch") if key not in config]
-    if missing:
-        raise UnderstudyError(f"{path} lacks {', '.join(missing)}; {_CURE}")
 
 
 def write_history(folder: Path, history: list[dict[str, float]]) -> None:

@@ -58,7 +58,9 @@ class BookFile:
         if kind != _KIND and self._tables():
             raise UnderstudyError(f"{self.path} holds another program's tables; choose another name for the book")
         if kind == _KIND and form != FORMAT:
-            raise UnderstudyError(f"{self.path} is a book of format {form}, this version reads {FORMAT}; upgrade it")
+            raise UnderstudyError(
+                f"{self.path} is a book of format {form}, this version reads {FORMAT}; choose another"
+            )
         ask("PRAGMA journal_mode=WAL")
         ask("PRAGMA synchronous=FULL")
         ask("BEGIN IMMEDIATE")

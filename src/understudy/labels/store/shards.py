@@ -28,14 +28,13 @@ from understudy.labels.class_names import checked_names
 from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
 from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.copies import copy_of
-from understudy.store.files import locked, read_json, read_named, write_json, write_named
+from understudy.store.files import locked, read_named, write_json, write_named
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import check_same
 from understudy.store.trail import TRAIL, Trail
 
 SETTINGS = "store.json"
-# In format 1 the settings were not sealed, and did not count the shards.
-FORMAT, OLDER = 2, (1,)
+FORMAT = 1
 _NAME = re.compile(r"(\d{8})-(\d{8})\.[0-9a-f]{32}\.parquet(\.damaged)?")
 # The writer merges shards rarely; a reader that meets this so often in a row has met something else.
 _ATTEMPTS = 20
@@ -118,7 +117,7 @@ def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
     for shard in set(_all_shards(folder)) - set(shards):
         if not shard.damaged:
             shard.path.unlink(missing_ok=True)
-    for path in folder.glob(".*.parquet.*"):  # under the names that former versions gave them, too
+    for path in folder.glob(".*.parquet.*"):
         path.unlink(missing_ok=True)
 
 
@@ -137,7 +136,7 @@ def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int,
 
 
 def _stored(path: Path) -> dict[str, Any]:
-    return unsealed(read_sealed(path, format=FORMAT, older=OLDER, cure="restore it from a backup"))
+    return unsealed(read_sealed(path, format=FORMAT, cure="restore it from a backup"))
 
 
 def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None) -> tuple[tuple[str, ...], str]:
@@ -175,22 +174,6 @@ def inspect_store(folder: Path) -> Iterator[Finding]:
     for shard in shards:
         yield Finding(shard.path, "is damaged" if is_damaged(shard) else None)
     yield from Trail(folder / TRAIL).inspect(trail_end(folder))
-
-
-def reseal_store(folder: Path) -> None:
-    """Seal the settings as they are now, and count the shards that are there."""
-    stored = unsealed(read_json(folder / SETTINGS, format=FORMAT, older=OLDER))
-    write_json(folder / SETTINGS, sealed({**stored, "format": FORMAT, "shards": 0}))
-    end = Trail(folder / TRAIL).end()
-    write_settings(folder, *read_settings(folder, None, None), list_shards(folder)[1] - 1, end)
-
-
-def upgrade_store(folder: Path) -> None:
-    """Seal the settings and count the shards of a store whose labels can all be read."""
-    settings, (shards, following) = read_settings(folder, None, None), list_shards(folder)
-    for shard in shards:
-        read_shard(shard)
-    write_settings(folder, *settings, following - 1, Trail(folder / TRAIL).end())
 
 
 class Contents:
