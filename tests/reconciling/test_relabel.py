@@ -65,7 +65,7 @@ def test_stopped_it_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest
 
 def test_mistakes() -> None:
     gold, pool, _ = world()
-    with pytest.raises(us.UnderstudyError, match="reconcile weights the label sources of a pool on gold"):
+    with pytest.raises(us.UnderstudyError, match="reconcile needs gold and a pool"):
         us.reconcile(student, gold, None, **FAST)  # type: ignore[arg-type]
     with pytest.raises(us.UnderstudyError, match="the pool has no teacher labels"):
         us.reconcile(student, gold, us.Pool(pool.x), **FAST)

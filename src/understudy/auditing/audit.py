@@ -29,7 +29,7 @@ from understudy.auditing.sources import AuditedSources, audit_sources
 from understudy.auditing.suspects import Suspects, find_suspects
 from understudy.auditing.teacher_labels import AuditData, Floats, audit_data
 from understudy.data.examples import Gold, Pool
-from understudy.data.weighing import check_meeting, weighed
+from understudy.data.pairing import check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.labels.evidence import ClassShift, class_shift, enough_estimates
@@ -140,11 +140,9 @@ def audit(
     of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
     check_audit_options(rows_wrong, confusions, target)
-    if not isinstance(pool, Pool | None):
-        raise UnderstudyError(f"audit(pool=<{type(pool).__name__}>) must be a us.Pool, or None")
-    check_meeting(gold, pool, "gold", "the pool")
+    check_sets(gold, pool)
     gold, pool = weighed(gold, gold), weighed(pool, gold)
-    named = joint_names(*(part.class_order if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    named = joint_names(gold.class_order, None if pool is None else pool.class_order)
     data = audit_data(gold, pool, class_names or (named.names if named else None))
     return audit_labels(data, gold, pool, rows_wrong=rows_wrong, confusions=confusions, target=target, seed=seed)
 

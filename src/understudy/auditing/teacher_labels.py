@@ -59,8 +59,6 @@ class AuditData:
 
 def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None) -> AuditData:
     """The gold rows that calibrate the teacher, and the pool rows it labelled."""
-    if not isinstance(gold, Gold):
-        raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y, teacher=…)")
     rows, on_gold = gold.calibration()
     if on_gold is None or not len(rows):
         raise UnderstudyError(

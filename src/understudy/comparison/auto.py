@@ -40,8 +40,8 @@ from understudy.comparison.pilot_scores import (
     score_candidates,
     still_competitive,
 )
-from understudy.data.examples import Gold, Pool, drop_unlabelled
-from understudy.data.weighing import weighed
+from understudy.data.examples import Gold, Pool
+from understudy.data.pairing import check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
 from understudy.models.base import Student, initial_student
@@ -176,8 +176,7 @@ def auto(
     or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
     both be stopped and resumed. ``callbacks`` see the training in full.
     """
-    if not isinstance(gold, Gold) or not isinstance(pool, Pool):
-        raise UnderstudyError("auto needs gold and a pool to choose a method by; pass us.Gold(x, y, …), us.Pool(x, …)")
+    check_sets(gold, pool, both_for="auto")
     told, length = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
     recipe = replace(TrainingOptions.shared(told, "auto"), seed=seed)
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))

@@ -22,9 +22,9 @@ from torch import Tensor
 from understudy.comparison.candidates import GOLD_ONLY, Methods, named_methods
 from understudy.comparison.interval import Array
 from understudy.comparison.outcome import Correct, Outcome
-from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.data.examples import Gold, Pool
+from understudy.data.pairing import check_sets, drop_unlabelled, weighed
 from understudy.data.splits import fold_rows, split_rows
-from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.models.base import Student, initial_student
@@ -105,8 +105,7 @@ class Job:
         self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: TrainingOptions, test: Any,
         select: Any, callbacks: Sequence[Callback] = (),
     ) -> None:  # fmt: skip
-        if not isinstance(gold, Gold) or not isinstance(pool, Pool):
-            raise UnderstudyError("a comparison needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, …)")
+        check_sets(gold, pool, both_for="a comparison")
         drop_unlabelled(pool)  # says what is wrong with a pool without labels
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process

@@ -278,28 +278,9 @@ class Pool:
 Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
 
 
-def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
-    """The pool rows with a label, and which they are (None: all)."""
-    if pool is None:
-        return None, None
-    if not isinstance(pool, Pool):
-        raise UnderstudyError(f"pool is a {type(pool).__name__}; pass us.Pool(x, teacher)")
-    if pool.teacher is None:
-        raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
-    if not len(pool):
-        raise UnderstudyError("the pool is empty; give it rows, or pass pool=None to train on gold alone")
-    said = pool.teacher.labelled()
-    if bool(said.all()):
-        return pool, None
-    kept = said.nonzero().squeeze(1)
-    if not len(kept):
-        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or pass pool=None")
-    return pool.take(kept), kept
-
-
 def set_read_by(student: nn.Module, part: Part) -> Part:
     """Gold or a pool with its rows as the student takes them."""
-    if not isinstance(part, Gold | Pool) or (rows := read_by(student, part.rows)) is part.rows:
+    if part is None or (rows := read_by(student, part.rows)) is part.rows:
         return part
     read = copy.copy(part)
     read.rows = rows

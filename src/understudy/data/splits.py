@@ -20,9 +20,10 @@ from torch import Tensor
 
 from understudy.arguments import checked
 from understudy.data.examples import Gold
-from understudy.data.weighing import weighed
+from understudy.data.pairing import weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
+from understudy.maths.source_confusion import deal_folds
 
 
 class Splits(NamedTuple):
@@ -145,14 +146,13 @@ def fold_rows(y: Tensor, folds: int, seed: int) -> Iterator[tuple[Tensor, Tensor
 
 
 def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The fold of each row. Shuffled, then by class: dealt out in turn, every fold gets its share of each class.
+    """The fold of each row: the rows of every class in random order, dealt out in turn.
 
-    scikit-learn's StratifiedKFold refuses classes with fewer rows than folds, and would cut other folds than those
-    that the comparisons on users' disks were tested on.
+    scikit-learn's StratifiedKFold refuses classes with fewer rows than folds.
     """
     shuffled = rng.permutation(len(labels))
     fold = np.empty(len(labels), dtype=np.int64)
-    fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(labels)) % folds
+    fold[shuffled] = deal_folds(torch.from_numpy(labels[shuffled]), folds).numpy()
     return fold
 
 

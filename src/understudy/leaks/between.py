@@ -23,9 +23,9 @@ from torch import Tensor
 
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool
+from understudy.data.pairing import weighed
 from understudy.data.rows import Rows
 from understudy.data.texts import is_text
-from understudy.data.weighing import weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.leaks.image_hash import Images
 from understudy.leaks.lookalikes import (

@@ -19,7 +19,8 @@ import torch
 from understudy import methods as registry
 from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, Methods, named_objectives
-from understudy.data.examples import Gold, Pool, drop_unlabelled
+from understudy.data.examples import Gold, Pool
+from understudy.data.pairing import check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.models.base import Student, initial_student
 from understudy.objective import Relabelled
@@ -59,10 +60,7 @@ def reconcile(
     ``folds`` parts of gold and of ``rows`` labelled pool rows (None: all). Rows without a teacher's label get one too.
     With ``out``, finished trainings are kept in that folder, and the same call resumes.
     """
-    if not isinstance(gold, Gold) or not isinstance(pool, Pool):
-        raise UnderstudyError(
-            "reconcile weights the label sources of a pool on gold; pass us.Gold(x, y, …) and us.Pool(x, …)"
-        )
+    check_sets(gold, pool, both_for="reconcile")
     executor = executor_for(workers, executor)
     recipe = replace(TrainingOptions.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
     classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])

@@ -17,7 +17,7 @@ from torch import Tensor
 from understudy.comparison.candidates import GOLD_ONLY
 from understudy.comparison.interval import percent
 from understudy.data.examples import Gold
-from understudy.data.weighing import weighed
+from understudy.data.pairing import weighed
 from understudy.maths.proportions import Share, exact, two_sided
 from understudy.training.run import Run
 

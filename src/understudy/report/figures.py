@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.weighing import weigh_by_gold
+from understudy.data.pairing import weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
 from understudy.report.formatting import shorten

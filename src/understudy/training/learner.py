@@ -38,8 +38,6 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
         raise UnderstudyError("the student has no parameters to train; pass a module that has some")
     if not any(parameter.requires_grad for parameter in student.parameters()):
         raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
-    if gold is not None and not isinstance(gold, Gold):
-        raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
     given = {"gold": gold, "pool": pool, **others}
     sets = {name: part for name, part in given.items() if part is not None}
     first = {name: read_by(student, part.rows).take(torch.arange(min(2, len(part)))) for name, part in sets.items()}

@@ -30,9 +30,9 @@ from understudy.data.batches import (
     plan_epoch,
     plan_full_batch,
 )
-from understudy.data.examples import Gold, Pool, drop_unlabelled, set_read_by
+from understudy.data.examples import Gold, Pool, set_read_by
+from understudy.data.pairing import check_sets, drop_unlabelled, weigh_by_gold
 from understudy.data.rows import is_sparse
-from understudy.data.weighing import weigh_by_gold
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.labels.base import Labels
@@ -215,11 +215,12 @@ class Session:
             )
         if not isinstance(student, nn.Module):
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
+        check_sets(gold, pool)
         if gold is None and pool is None:
             raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
         if epochs is None and any(slot.wants_progress for slot in objective.slots()):
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
-        if gold is not None and pool is None and isinstance(gold, Gold) and not len(gold.training_rows()):
+        if gold is not None and pool is None and not len(gold.training_rows()):
             raise UnderstudyError(
                 "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
             )

@@ -22,7 +22,7 @@ from torch import nn
 from understudy import models
 from understudy.arguments import checked_plainly
 from understudy.data.examples import Gold, Pool
-from understudy.data.weighing import check_meeting
+from understudy.data.pairing import check_compatible, check_sets
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
@@ -85,8 +85,9 @@ def train(
     started = time.perf_counter()
     if not callable(student):
         raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
+    check_sets(gold, pool)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
-    names = joint_names(*(part.class_order if isinstance(part, Gold | Pool) else None for part in (gold, pool)))
+    names = joint_names(*(None if part is None else part.class_order for part in (gold, pool)))
     test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
     told_options, length = settled(student, gold, pool, options, select=select)
     recipe = TrainingOptions(**told_options)
@@ -107,7 +108,7 @@ def train(
         if test is not None or select is not None:
             check_outputs(student, None, None, test=test, select=select)
             for part, called in ((test, "test"), (select, "select")):
-                check_meeting(pool if gold is None else gold, part, "the pool" if gold is None else "gold", called)
+                check_compatible(pool if gold is None else gold, part, "the pool" if gold is None else "gold", called)
         recipe = replace(recipe, gold_repeat=session.recipe.gold_repeat)
         settings: dict[str, Any] = {}
         if folder is not None:
@@ -196,10 +197,10 @@ def settled(
     full = suited_options((models.spec_of(net) or {}).get("name", ""), options)
     if full["epochs"] != AUTO:
         return full, {}
-    rows = sum(len(part) for part in (gold, pool) if isinstance(part, Gold | Pool))
+    rows = sum(len(part) for part in (gold, pool) if part is not None)
     start = suitable_epochs(max(rows, 1), full.get("batch_size") or 128)
     recipe = TrainingOptions(**full | {"epochs": start})
-    if not isinstance(gold, Gold) or rows > MOST_ROWS:
+    if gold is None or rows > MOST_ROWS:
         return full | {"epochs": start}, {}
     parts = (gold, select) if select is not None else leave_out(gold, recipe.seed)
     if parts is None or len(parts[1]) < LEAST_ROWS // PARTS:
@@ -269,7 +270,7 @@ def _fitted_with(
 def _check_gold_trains(gold: Gold | None) -> None:
     if gold is None:
         raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
-    if isinstance(gold, Gold) and not len(gold.training_rows()):
+    if not len(gold.training_rows()):
         raise UnderstudyError(
             "pretrain_epochs and finetune_epochs train on gold, but every gold row is estimate_only; pass others too"
         )
