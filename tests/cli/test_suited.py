@@ -96,10 +96,7 @@ def test_the_only_column_of_sentences_is_the_text(folder):
 
 def test_without_test_rows_gold_says_how_good_it_is(folder):
     result = run_command("train", *FILES, "--text", "text")
-    assert (
-        "100.0% (95% interval 85.8 to 100.0) of 24 gold rows, each asked of a student trained without it"
-        in result.output
-    )
-    assert "Training on gold alone: " in result.output and "How good is it?" in Path("run/report.html").read_text()
+    assert "Accuracy 100.0% (95% CI 85.8–100.0), cross-validated on 24 gold rows." in result.output
+    assert "Training on gold alone: " in result.output and "<dt>Accuracy" in Path("run/report.html").read_text()
     result = run_command("train", *FILES[:-1], "tested", "--text", "text", "--test", "test.csv")
-    assert "of 20 test rows, which no training saw" in result.output and "may be luck" in result.output
+    assert "on 20 test rows." in result.output and "No significant effect of the pool" in result.output

@@ -22,9 +22,9 @@ from understudy.comparison.pilot_scores import (
     truth_probability,
 )
 from understudy.parallel.executors import InProcess
-from understudy.reconciling.base_models import gold_only_recipe
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.report.choice import choice_reason
+from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
 
 AUTO = sys.modules["understudy.comparison.auto"]  # us.auto is the function
@@ -294,7 +294,7 @@ def test_gold_alone_sees_as_many_rows_as_the_others() -> None:
     labels[100:] = -1
     some, few = us.Pool(pool.x, us.Hard(labels)), pool.take(torch.arange(20))
     for repeat, unlabelled, passes in ((1, some, 3), (10, some, 12), (0, few, 1)):
-        assert gold_only_recipe(TrainingOptions(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
+        assert gold_only_options(TrainingOptions(epochs=1, gold_repeat=repeat), gold, unlabelled).gold_repeat == passes
 
 
 def test_votes_may_be_weighed_by_gold() -> None:

@@ -16,7 +16,8 @@ from understudy.maths.confidence import entropy
 from understudy.objective import Context
 from understudy.report.comparison import comparison_curves, write_comparison_report
 from understudy.report.figures import measure_teacher, reliability_figure, run_curves
-from understudy.report.page import name_facts, write_run_report
+from understudy.report.page import write_run_report
+from understudy.report.run_text import name_facts
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -102,7 +103,7 @@ def test_comparison_page(tmp_path: Path) -> None:
         assert said in text
     # vanilla: 0.88, 0.89, 0.90; t(0.975; 2)·0.01/√3 = 0.02484. SLaM is 2 points above in every seed.
     assert "89.0 86.5 to 91.5" in text and "+2.0 +2.0 to +2.0" in text
-    assert "epoch chosen on gold" not in text
+    assert "epoch selected on validation" not in text
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -120,8 +121,8 @@ def test_run_page(kind: str, tmp_path: Path) -> None:
     write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool, settings={"Pool file": "<pool>.npz"})
     _, text = read(tmp_path / "r.html")
     assert "40 gold rows and 40 pool rows" in text and "<pool>.npz" in text
-    assert f"test rows, last epoch (3) {100 * run.history[-1]['test_accuracy']:.1f}%" in text
-    assert f"chosen epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
+    assert f"test set, last epoch (3) {100 * run.history[-1]['test_accuracy']:.1f}%" in text
+    assert f"selected epoch ({run.selected_epoch})" in text and "Share of pool rows at the lower bound" in text
     expected = {"soft": "margin: the teacher", "hard": "class predicted by", "confidence": "the teacher's confidence"}
     assert expected[kind] in text
     assert ("cat" in text and "a very long name of som…" in text) == (kind == "hard")
@@ -136,7 +137,7 @@ def test_the_page_shows_the_trust_that_was_used(tmp_path: Path) -> None:
     )
     write_run_report(tmp_path / "r.html", run, gold=gold, pool=pool)
     _, text = read(tmp_path / "r.html")
-    assert "negative entropy" in text and "kept above 0.6" in text
+    assert "negative entropy" in text and "bounded below by 0.6" in text
 
 
 def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_run_without_teacher_or_test_still_has_a_page(tmp_path: Path) -> None:
     run = us.train(build, gold, None, us.vanilla(), epochs=1, progress=False)
     write_run_report(tmp_path / "r.html", run, gold=gold)
     _, text = read(tmp_path / "r.html")
-    assert "8 gold rows" in text and "How far the teacher" not in text and "measured on" not in text
+    assert "8 gold rows" in text and "Reliability of the teacher" not in text and "measured on" not in text
 
 
 def test_trust_is_what_slam_uses() -> None:
@@ -239,8 +240,8 @@ def test_a_page_shows_what_reconciled_labels_were_made_of(tmp_path: Path) -> Non
     run = us.Run(student=us.models.linear(2, 2), history=[], columns={}, config={}, facts=facts)
     write_run_report(tmp_path / "report.html", run)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "What the labels were made of" in text and "your student, trained by &lt;gce&gt;" in text
+    assert "Label sources" in text and "your student, trained by &lt;gce&gt;" in text
     assert "0.61" in text and "80.0% (66.3–90.0)" in text and "90.0%" in text
     assert "reconciled.weight" not in text, "the table tells it, not the facts"
     write_run_report(tmp_path / "plain.html", us.Run(us.models.linear(2, 2), [], {}, {}, {"gold_rows": 5.0}))
-    assert "What the labels were made of" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+    assert "Label sources" not in (tmp_path / "plain.html").read_text(encoding="utf-8")

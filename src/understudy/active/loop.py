@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -54,12 +55,12 @@ from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
 from understudy.training.defaults import suitable_epochs, with_own_options
 from understudy.training.ema import EMA
-from understudy.training.held_out import ask_held_out
+from understudy.training.evaluation import cross_validate
 from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
 from understudy.training.options import AUTO, SharedOptions, TrainingOptions
 from understudy.training.run import Run
-from understudy.training.train import train
+from understudy.training.train import fitted, train
 
 
 def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | None = None) -> Scores:
@@ -305,8 +306,9 @@ class Loop:
         """Which rows that did not train it are named rightly (``active/bought.py``)."""
         if self.test is not None:
             return judge(run.student, self.test)
-        held_out = ask_held_out(self.student, gold, pool, self.objective, recipe) if self.held_out else None
-        return None if held_out is None else as_letters(held_out)
+        fit = partial(fitted, self.student)
+        correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.held_out else None
+        return None if correct is None else as_letters(correct)
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state

@@ -20,7 +20,6 @@ from understudy.cli.shared import RECIPE_FIELDS, DataOptions
 from understudy.cli.students import reads_texts, student_builder
 from understudy.cli.trail import tell_of_gold
 from understudy.comparison.auto import auto
-from understudy.comparison.interval import percent
 from understudy.errors import UnderstudyError, shown
 from understudy.features.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
@@ -32,7 +31,7 @@ from understudy.store.copies import known_as
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL
-from understudy.training.distributed import alone, first_goes_ahead, is_first, on_rank_zero
+from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero
 from understudy.training.ema import EMA
 from understudy.training.options import AUTO
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
@@ -139,8 +138,6 @@ def go_on(out: Path, *, progress: bool = True) -> None:
 
 def run_training(request: TrainRequest, *, progress: bool = True, resume: bool = False) -> None:
     """Read the files, train, write the run and its report; of processes that train together, the first writes."""
-    from understudy.cli.standing import standing_of
-
     options, run_method = _method(request)
     trackers = [tracker(name, request.out) for name in request.track] if is_first() else []
     device, out = usable_device(request.recipe["device"]), request.out
@@ -157,23 +154,17 @@ def run_training(request: TrainRequest, *, progress: bool = True, resume: bool =
         if is_first():
             _write_beforehand(request, examples, resume)
         try:
-            recipe, length = suited.timed(build, examples, request.recipe)
             run = run_method(
                 build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
-                progress=progress, resume=resume, notes=_notes(request, examples, options) | length,
-                callbacks=trackers,
-                **recipe | {"device": device, "ema": ema},
+                progress=progress, resume=resume, notes=_notes(request, examples, options), evaluate=True,
+                callbacks=trackers, **request.recipe | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:
             if not resume and is_first():
                 _clear(out)
             raise
-        if is_first():
-            with alone():
-                how = None if request.method == AUTO else METHODS[request.method](**options)
-                found = standing_of(run, build, examples, how, recipe | {"device": device})
     if is_first():
-        _tell(request, run, examples, options, found, warnings)
+        _report(request, run, examples, options, warnings)
 
 
 def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -> None:
@@ -186,14 +177,12 @@ def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -
         request.save()
 
 
-def _tell(
-    request: TrainRequest, run: Run, examples: Examples, options: dict[str, Any], found: Any, warnings: list[str]
-) -> None:
-    """The report, and its first lines."""
-    from understudy.report.answers import answers
+def _report(request: TrainRequest, run: Run, examples: Examples, options: dict[str, Any], warnings: list[str]) -> None:
+    """Write the report, and print its first lines."""
     from understudy.report.choice import choice_reason
     from understudy.report.label_sources_table import print_sources
     from understudy.report.page import write_run_report
+    from understudy.report.run_text import result_lines, summary
 
     out = request.out
     chosen = choice_reason(run) if request.method == AUTO else None
@@ -202,7 +191,6 @@ def _tell(
         run,
         gold=examples.gold,
         pool=examples.pool,
-        found=found,
         lower_bound=options.get("lower_bound", 0.5),
         warnings=warnings,
         settings=request.facts() | suited.length_fact(run.config) | _penalty(run) | _choice(chosen),
@@ -210,8 +198,9 @@ def _tell(
     if chosen is not None:
         typer.echo(f"Chosen: {chosen}")
     print_sources(run.facts)
-    _print_result(run)
-    for _, sentences in answers(run, found)[:2]:
+    for line in result_lines(run):
+        typer.echo(line)
+    for _, sentences in summary(run)[:2]:
         typer.echo(" ".join(sentences))
     typer.echo(shown(f"Run: {out}  Report: {out / 'report.html'}"))
 
@@ -262,15 +251,6 @@ def _gold_labels(examples: Examples) -> dict[str, Any]:
         return {}
     labels = gold.y.tolist() if names is None else [names[label] for label in gold.y.tolist()]
     return dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
-
-
-def _print_result(run: Run) -> None:
-    moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
-    moments["selected"] = f"epoch {run.selected_epoch}, chosen on the select rows"
-    for prefix in ("test", "select"):
-        for when, measured in run.metrics(prefix).items():
-            if "accuracy" in measured:
-                typer.echo(f"{prefix} accuracy {percent(measured['accuracy'])}% ({moments[when]})")
 
 
 def _average(build: Any, device: torch.device | None) -> EMA:

@@ -162,6 +162,7 @@ def auto(
     checkpoint_every: int | None = None,
     resume: bool = False,
     notes: Mapping[str, Any] | None = None,
+    evaluate: bool = False,
     workers: int | None = None,
     executor: Executor | None = None,
     callbacks: Sequence[Callback] = (),
@@ -174,7 +175,7 @@ def auto(
     whether labels made of everybody's word are a candidate too. The pilot sees ``pilot_rows`` rows of the pool, for
     ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds`` parts of gold, over ``workers`` processes
     or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
-    both be stopped and resumed. ``callbacks`` see the training in full.
+    both be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the training in full.
     """
     check_sets(gold, pool, both_for="auto")
     told, length = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
@@ -202,7 +203,7 @@ def auto(
     run = train_method(
         choice, student, gold, pool, objective, replace(recipe, ema=ema, checkpoint_every=checkpoint_every), test=test,
         select=select, out=folder, resume=folder is not None, notes={**(notes or {}), **length, "auto": decision},
-        callbacks=callbacks, progress=progress,
+        evaluate=evaluate, callbacks=callbacks, progress=progress,
     )  # fmt: skip
     if folder is not None and is_first():
         # The run's config has what the pilot found; its parts are not needed again.

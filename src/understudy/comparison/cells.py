@@ -29,10 +29,10 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.models.base import Student, initial_student
 from understudy.objective import Context, Objective
-from understudy.reconciling.base_models import gold_only_recipe
 from understudy.store.option_fields import known
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
+from understudy.training.evaluation import gold_only_options
 from understudy.training.learner import check_outputs
 from understudy.training.options import SharedOptions, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
@@ -94,7 +94,7 @@ def train_method(
 ) -> Run:
     """``us.train``, without the pool where the method is training on gold only."""
     if method == GOLD_ONLY:
-        return train(student, gold, None, objective, **options, **gold_only_recipe(recipe, gold, pool).arguments())
+        return train(student, gold, None, objective, **options, **gold_only_options(recipe, gold, pool).arguments())
     return train(student, gold, pool, objective, **options, **recipe.arguments())
 
 

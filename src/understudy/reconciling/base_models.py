@@ -32,6 +32,7 @@ from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.models.base import Student
 from understudy.objective import Objective
+from understudy.training.evaluation import gold_only_options
 from understudy.training.l2 import l2_of_c, mean_square
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train
@@ -90,7 +91,7 @@ class TrainedModel:
             rows = len(fold.gold) + (0 if self.gold_only else len(pool))
             recipe = replace(recipe, weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
         if self.gold_only:
-            recipe = gold_only_recipe(recipe, fold.gold, pool)
+            recipe = gold_only_options(recipe, fold.gold, pool)
         student = copy.deepcopy(fold.student) if self.student is None else self.student
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # the full training repeats them
@@ -154,15 +155,6 @@ def label_probabilities(labels: Labels, gold: Gold, classes: int) -> Tensor:
     if soft or on_gold is None or len(rows) < 2 * classes:
         return labels.dense(torch.arange(len(labels)), classes).double()
     return fit_votes(on_gold.answers(), gold.y[rows], classes).posterior_of(labels.answers())
-
-
-def gold_only_recipe(recipe: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
-    """The options for gold without the pool: gold is repeated until an epoch has as many rows as with the pool."""
-    assert pool.teacher is not None
-    if recipe.is_full_batch:
-        return recipe
-    passes = recipe.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
-    return replace(recipe, gold_repeat=max(1, passes))
 
 
 def vector_models(

@@ -62,9 +62,8 @@ def comparison_parts(comparison: Comparison) -> dict[str, Any]:
         "interval_svg": interval_figure(comparison),
         "difference_svg": difference_figure(comparison),
         "curves_svg": comparison_curves(comparison) if trained else None,
-        "curves_read": "A test accuracy that still rises at the end says that more epochs would help; a test loss that "
-        "climbs while the accuracy stays is growing overconfidence.",
-        "curves_note": "Lines are means over the seeds, shades run from the lowest to the highest seed. "
+        "curves_text": "A test accuracy that still rises at the end means that more epochs would help; a test loss "
+        "that rises at constant accuracy is growing overconfidence. Lines are means over seeds, shades their range. "
         "The axes fit the second half of training; the beginning may leave the picture.",
     }
 

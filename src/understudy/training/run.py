@@ -41,6 +41,7 @@ from understudy.store.notebook import Shown
 from understudy.store.seal import FILES, Finding, inspect_json, read_sealed, sealed
 from understudy.store.trail import TRAIL
 from understudy.training.ema import EMA
+from understudy.training.evaluation import Evaluation
 
 FORMAT = 1
 CONFIG, REQUEST = "config.json", "request.json"
@@ -103,6 +104,8 @@ class Run(Shown):
     """The moving average of the student's weights, where one was asked for."""
     fits: dict[str, Reliability] = field(default_factory=dict)
     """The trust in the teacher that the method estimated and used, by slot; not stored."""
+    evaluation: Evaluation | None = None
+    """Accuracy beside its baselines, where ``us.train(evaluate=True)`` measured it."""
     path: Path | None = None
 
     def __post_init__(self) -> None:
@@ -187,6 +190,7 @@ class Run(Shown):
             "student": spec,
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
         }
         write_json(folder / CONFIG, sealed(config, files | asked))
         self.path = folder
@@ -221,6 +225,7 @@ class Run(Shown):
             module_states=nested(read_state(modules)) if modules.exists() else {},
             ids=ids,
             ema=ema,
+            evaluation=None if config.get("evaluation") is None else Evaluation.from_dict(config["evaluation"]),
             path=folder,
         )
 

@@ -35,6 +35,7 @@ from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_train
 from understudy.training.defaults import suitable_epochs, suited_options, with_own_options
 from understudy.training.distributed import current, is_first, on_rank_zero, same_start, together
 from understudy.training.ema import EMA
+from understudy.training.evaluation import evaluate_training
 from understudy.training.fit import Training
 from understudy.training.keywords import takes
 from understudy.training.l2 import EPOCHS_TO_CHOOSE, choose_c, l2_of_c, mean_square
@@ -59,6 +60,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     notes: Mapping[str, Any] | None = None,
+    evaluate: bool = False,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
     **options: Unpack[RecipeOptions],
@@ -80,6 +82,8 @@ def train(
     a new folder for the run, where checkpoints are written after every epoch and every ``checkpoint_every`` batches;
     ``resume=True`` goes on from the latest (from the start where there is none; a finished run is just loaded).
     ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives ``understudy predict`` names.
+    ``evaluate`` measures ``run.evaluation``: on the test set, else cross-validated on gold, beside a student trained on
+    gold alone, for which up to eight more students are trained (``training/evaluation.py``).
     ``callbacks`` look on (``us.Callback``). Every further option is a field of ``training/options.py``.
     """
     started = time.perf_counter()
@@ -128,6 +132,7 @@ def train(
             session = Session(student, silent, relabelled.pool, objective.replace(relabel=None), **told)
             session.facts |= relabelled.facts
         chosen: dict[str, Any] = {}
+        asked_for = recipe
         if recipe.weight_decay == AUTO:
             c = None if relabelled is None else relabelled.c
             recipe, chosen = _with_chosen_l2(recipe, student, gold, pool, session, c)
@@ -142,11 +147,26 @@ def train(
             run = training.result(started)
             if relabelled is not None:
                 run.columns |= relabelled.columns
+            if evaluate:
+                run.evaluation = on_rank_zero(
+                    lambda: evaluate_training(
+                        run.student, gold, pool, test, objective, asked_for, partial(fitted, build),
+                        weight_decay=recipe.penalty, pilot=config.get("auto"),
+                    )
+                )  # fmt: skip
             if folder is not None and is_first():
                 run.save(folder)
                 drop_checkpoints(folder)
             training.show("on_end", run.facts)
     return run
+
+
+def fitted(
+    student: nn.Module | Callable[[], nn.Module], gold: Gold | None, pool: Pool | None, objective: Objective,
+    options: TrainingOptions,
+) -> nn.Module:  # fmt: skip
+    """The student after a training with these options."""
+    return train(student, gold, pool, objective, progress=False, **options.arguments()).student
 
 
 def _shared_labels(relabel: Callable[[], Relabelled], pool: Pool) -> Relabelled:

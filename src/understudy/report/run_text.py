@@ -1,0 +1,212 @@
+"""A run in sentences: its accuracy, its baselines, the uncertainty, the next steps; and its facts by names.
+
+for heading, sentences in summary(run):
+    print(heading, *sentences)
+"""
+
+from collections.abc import Mapping, Sequence
+
+from understudy.comparison.interval import percent
+from understudy.maths.proportions import two_sided
+from understudy.report.formatting import p_text, percent_ci
+from understudy.training.evaluation import Evaluation
+from understudy.training.run import Run
+
+NARROW, SIGNIFICANT = 0.03, 0.05
+"""The half-width of an interval that is narrow enough to decide by, and the level of McNemar's test."""
+SET_NAMES = {"test": "test set", "select": "validation set"}
+
+
+def summary(run: Run, warnings: Sequence[str] = ()) -> list[tuple[str, list[str]]]:
+    """Headings, each with its sentences."""
+    found = run.evaluation
+    if found is None:
+        return [
+            ("Accuracy", ["Unknown: no held-out labels."]),
+            ("Next steps", ["Give labelled rows that do not train as --test, or more gold rows to cross-validate on."]),
+        ]
+    return [
+        ("Accuracy", [accuracy_sentence(found)]),
+        ("Baselines", baseline_sentences(found, run.config.get("class_names"))),
+        ("Uncertainty", _uncertainty(run, found, warnings)),
+        ("Next steps", _next_steps(found)),
+    ]
+
+
+def accuracy_sentence(found: Evaluation) -> str:
+    rows = f"{found.accuracy.rows:,.0f}"
+    where = f"on {rows} test rows" if found.on_test else f"cross-validated on {rows} gold rows"
+    return f"Accuracy {percent_ci(found.accuracy)}, {where}."
+
+
+def baseline_sentences(found: Evaluation, class_names: Sequence[str] | None = None) -> list[str]:
+    """The majority class, the teacher and training on gold alone, and whether the student is better."""
+    name = found.majority_class if class_names is None else class_names[found.majority_class]
+    sentences = [f"Majority class ({name}): {percent(found.majority)}%."]
+    if found.teacher is not None:
+        same = found.teacher_rows == found.rows and found.teacher.rows == found.accuracy.rows
+        where = "the same rows" if same else f"{found.teacher.rows:,.0f} {found.teacher_rows} rows"
+        sentences.append(f"Teacher: {percent_ci(found.teacher)} on {where}.")
+    if found.gold_only is not None:
+        same = found.discordant is not None or not found.on_test
+        where = "on the same rows" if same else "cross-validated on gold"
+        sentences.append(f"Training on gold alone: {percent_ci(found.gold_only)} {where}.")
+    if not found.beats_majority:
+        sentences.append("Not significantly better than the majority class.")
+    if found.teacher is not None and found.teacher.low > found.accuracy.high:
+        sentences.append("The teacher is more accurate: prefer its labels where they can be had.")
+    return [*sentences, *_effect_of_pool(found)]
+
+
+def _effect_of_pool(found: Evaluation) -> list[str]:
+    if found.discordant is not None:
+        only_student, only_gold = found.discordant
+        p_value = two_sided(only_student, only_student + only_gold)
+        effect = "The pool helps" if only_student > only_gold else "Training on gold alone is better"
+        effect = effect if p_value < SIGNIFICANT else "No significant effect of the pool"
+        counts = f"{only_student} rows are correct only with the pool, {only_gold} only without"
+        return [f"{effect}: {counts} (McNemar {p_text(p_value)})."]
+    if found.gold_only is not None and not found.on_test and found.gold_only.estimate >= found.accuracy.estimate:
+        return ["Training on gold alone is as accurate: no effect of the pool is shown."]
+    return []
+
+
+def _uncertainty(run: Run, found: Evaluation, warnings: Sequence[str]) -> list[str]:
+    half, rows = found.accuracy.width / 2, round(found.accuracy.rows)
+    sentences = [f"95% CI ±{100 * half:.0f} points with {rows:,} rows."]
+    measured = run.metrics("test").get("last", {}) if found.on_test else {}
+    if "ece" in measured:
+        sentences.append(f"Expected calibration error {percent(measured['ece'])} points.")
+    if "worst_class" in measured:
+        sentences.append(f"Lowest recall of a class {percent(measured['worst_class'])}%.")
+    if warnings:
+        sentences.append(f"{len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'} below.")
+    return sentences
+
+
+def _next_steps(found: Evaluation) -> list[str]:
+    sentences = []
+    if not found.beats_majority:
+        sentences.append(
+            "Do not deploy it yet: check the labels with understudy audit, check that the features separate the "
+            "classes, and add gold rows."
+        )
+    rows = round(found.accuracy.rows)
+    more = found.accuracy.more_rows_for(NARROW, rows)
+    if more > rows / 4:
+        # Two digits are enough to plan by.
+        about = round(more, -max(len(str(more)) - 2, 0))
+        kind = "test" if found.on_test else "gold or test"
+        sentences.append(f"About {about:,} more {kind} rows would narrow the 95% CI to ±{100 * NARROW:.0f} points.")
+    if found.beats_majority:
+        sentences.append(
+            "Apply it to new rows with understudy predict; understudy select picks the most informative rows to label "
+            "next."
+        )
+    return sentences
+
+
+def result_lines(run: Run) -> list[str]:
+    """``test accuracy 90.0% (last epoch)`` and the like, for a terminal."""
+    moments = {"last": "last epoch", "finetuned": "after fine-tuning"}
+    moments["selected"] = f"epoch {run.selected_epoch}, selected on the validation set"
+    return [
+        f"{SET_NAMES[prefix].removesuffix(' set')} accuracy {percent(measured['accuracy'])}% ({moments[when]})"
+        for prefix in SET_NAMES
+        for when, measured in run.metrics(prefix).items()
+        if "accuracy" in measured
+    ]
+
+
+def result_table(run: Run) -> list[list[str]]:
+    """A row for each set and moment: accuracy, lowest recall, calibration error."""
+    moments = {
+        "last": f"last epoch ({len(run.history)})",
+        "selected": f"selected epoch ({run.selected_epoch})",
+        "finetuned": "after fine-tuning",
+    }
+    units = {"accuracy": "%", "worst_class": "%", "ece": " points"}
+    return [
+        [f"{name}, {moments[when]}", *(percent(measured[each]) + unit for each, unit in units.items())]
+        for prefix, name in SET_NAMES.items()
+        for when, measured in run.metrics(prefix).items()
+        if "accuracy" in measured
+    ]
+
+
+def curves_text(history: Sequence[Mapping[str, float]]) -> str:
+    """How to read the training curves that are there."""
+    texts = ["A training loss that still falls at the end means that more epochs would fit these labels better"]
+    if any("test_accuracy" in record or "select_accuracy" in record for record in history[:1]):
+        texts.append("an accuracy that still rises, that they would help")
+        texts.append("a test loss that rises at constant accuracy is growing overconfidence")
+    else:
+        texts.append("whether that would help needs labelled rows that do not train")
+    return "; ".join(texts) + "."
+
+
+FACT_NAMES = {
+    "gold_rows": "Gold rows",
+    "calibration_rows": "Gold rows that measure the teacher",
+    "pool_rows": "Pool rows with a teacher label",
+    "pool_rows_without_label": "Pool rows without a label (left out)",
+    "slam.mean_alpha": "Estimated teacher accuracy on the pool (mean α)",
+    "slam.mean_k": "Candidate classes per pool row (mean k)",
+    "slam.share_at_lower_bound": "Share of pool rows at the lower bound of α",
+    "estimate_only_rows": "Gold rows that measure the teacher and never train",
+    "mean_weight": "Mean weight of a pool row",
+    "share_weight_1": "Share of pool rows with weight exactly 1",
+    "cross_fitted_folds": "Cross-fitting folds of the pretrained student on gold",
+    "asked_of_memory": "Student seems to have memorised gold (1: yes)",
+    "class_shift": "Total variation distance of the predicted classes, gold vs pool",
+    "class_shift_p": "Significance of that distance (p-value)",
+    "ups.share_selected": "Share of pool rows with a selected class",
+    "oracle.share_right": "Share of correct pool labels",
+    "confident.kept_rows": "Pool rows kept for their confidence",
+    "co_teaching.forget_rate": "Share of a batch dropped for its large loss",
+    "transition.mean_accuracy": "Teacher accuracy on gold, macro average",
+    "reconciled.log_loss": "Log-loss of the reconciled labels on gold, cross-fitted",
+    "reconciled.accuracy": "Accuracy of the reconciled labels on gold, cross-fitted",
+    "reconciled.gold_rows": "Gold rows that weight the sources",
+    "prepare_seconds": "Preparation, seconds",
+    "train_seconds": "Total, seconds",
+}
+SHARES = (
+    "slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy", "class_shift",
+    "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "transition.mean_accuracy",
+)  # fmt: skip
+OF_SLOTS = {
+    "mean_weight": "Mean weight of a pool row by {}",
+    "share_weight_1": "Share of pool rows with weight exactly 1 by {}",
+    "largest_weight": "Largest weight of a pool row by {}",
+    "mean_alpha": "Estimated teacher accuracy on the pool by {}",
+    "mean_k": "Candidate classes per pool row by {}",
+}
+"""Facts that several slots have, each of itself: ``debias.mean_weight``."""
+SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
+"""The method's own figure again, and what the table of results has."""
+
+
+def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
+    """A run's numbers with names a reader understands; an unknown one keeps its own."""
+    shown = {name: value for name, value in facts.items() if not name.startswith(SHOWN_ELSEWHERE)}
+    # A single weight equals the product of all, which is shown already; and where all are 1, nothing is weighted.
+    again = {name for name in shown if "." in name and shown[name] == shown.get(name.partition(".")[2])}
+    if shown.get("mean_weight") == shown.get("share_weight_1") == 1:
+        again |= {"mean_weight", "share_weight_1"}
+    return [(_fact_name(name), _fact(name, value)) for name, value in shown.items() if name not in again]
+
+
+def _fact_name(name: str) -> str:
+    slot, _, what = name.partition(".")
+    if name in FACT_NAMES:
+        return FACT_NAMES[name]
+    return OF_SLOTS[what].format(slot.replace("_", " ")) if what in OF_SLOTS else name.replace("_", " ")
+
+
+def _fact(name: str, value: float) -> str:
+    if name in SHARES or name.endswith("share_weight_1"):
+        return "under 0.1%" if 0 < value < 0.001 else f"{value:.1%}"
+    if name.endswith("_seconds"):
+        return f"{value:,.1f}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.3g}"

@@ -1,0 +1,191 @@
+"""The accuracy of a finished training, beside its baselines: the teacher, training on gold alone, the majority class.
+
+    run = us.train(student, gold, pool, us.slam(), evaluate=True)
+    run.evaluation.accuracy                          # Share(estimate=0.9, low=0.832, high=0.947, rows=120)
+    run.evaluation.gold_only, run.evaluation.teacher, run.evaluation.majority
+
+Measured on the test set where there is one, else cross-validated on gold: the student is trained ``FOLDS`` times more,
+each time without a part of gold. Each of these has fewer gold rows than the real one, so that the estimate is slightly
+pessimistic. Rows chosen by active learning are no random sample: they train and are never measured on. ``us.auto``'s
+pilot has cross-validated already, and its figures are taken. Intervals are Clopper and Pearson's.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from understudy.data.examples import Gold, Pool
+from understudy.data.pairing import weighed
+from understudy.data.splits import fold_rows
+from understudy.data.texts import is_text
+from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.inference.passes import predicted
+from understudy.maths.proportions import Share, exact
+from understudy.objective import Objective
+from understudy.training.options import TrainingOptions
+
+FOLDS = 4
+LEAST_ROWS, MOST_ROWS = 20, 20_000
+"""Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more."""
+TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
+
+Fit = Callable[[Gold, Pool | None, Objective, TrainingOptions], nn.Module]
+"""``(gold, pool, objective, options) -> student``."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    accuracy: Share
+    rows: str
+    """``"test"``: the test set; ``"gold"``: cross-validated on gold."""
+    majority_class: int
+    majority: float
+    """The share of the majority class among these rows: the accuracy of always predicting it."""
+    teacher: Share | None = None
+    teacher_rows: str = ""
+    gold_only: Share | None = None
+    """Training on gold alone; on the same rows, or on a pilot's gold rows."""
+    discordant: tuple[int, int] | None = None
+    """Rows that only the student has right, and that only training on gold alone has (McNemar's test)."""
+
+    @property
+    def on_test(self) -> bool:
+        return self.rows == TEST
+
+    @property
+    def beats_majority(self) -> bool:
+        return self.accuracy.low > self.majority
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
+        shares = {name: Share(**value) for name, value in stored.items() if isinstance(value, dict)}
+        pair = stored["discordant"]
+        return cls(**{**stored, **shares, "discordant": None if pair is None else tuple(pair)})
+
+
+def evaluate_training(
+    student: nn.Module, gold: Gold | None, pool: Pool | None, test: Gold | None, objective: Objective,
+    options: TrainingOptions, fit: Fit, *, weight_decay: float, pilot: Mapping[str, Any] | None = None,
+) -> Evaluation | None:  # fmt: skip
+    """The evaluation of a student trained with these options; None without a test set and with too little gold.
+
+    ``weight_decay``: as it was chosen for the student; ``pilot``: what ``us.auto`` found.
+    """
+    if gold is None and test is None:
+        return None
+    on_pilot, on_pilot_gold_only = _of_pilot(pilot or {})
+    # A net that reads texts takes too long to be trained once more.
+    refits = gold is not None and not is_text(gold.rows) and len(gold.training_rows()) > 0
+    has_pool = pool is not None and pool.teacher is not None
+    correct: Tensor | None = None
+    gold_only: Tensor | None = None
+    if test is not None:
+        correct = predicted(student, test.rows) == test.y
+        if gold is not None and refits and has_pool:
+            other = _fit_gold_only(gold, pool, options, fit)
+            gold_only = None if other is None else predicted(other, test.rows) == test.y
+    elif gold is not None and refits and pilot is None and objective.relabel is None:
+        # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
+        chosen = replace(options, weight_decay=weight_decay)
+        correct = cross_validate(fit, gold, pool, objective, chosen)
+        if correct is not None and pool is not None and has_pool:
+            gold_only = cross_validate(fit, gold, None, _vanilla(), gold_only_options(chosen, gold, pool))
+    accuracy = on_pilot if correct is None else _share(correct)
+    if accuracy is None:
+        return None
+    measured = test if test is not None else gold
+    assert measured is not None
+    counts = torch.bincount(measured.y)
+    teacher, where = _teacher(measured, gold, TEST if test is not None else GOLD)
+    discordant = None
+    if correct is not None and gold_only is not None:
+        discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
+    return Evaluation(
+        accuracy, TEST if test is not None else GOLD, int(counts.argmax()), float(counts.max()) / len(measured),
+        teacher, where, on_pilot_gold_only if gold_only is None else _share(gold_only), discordant,
+    )  # fmt: skip
+
+
+def cross_validate(
+    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions
+) -> Tensor | None:
+    """Whether each gold row (but for chosen ones) is predicted correctly by a student trained without it.
+
+    None where gold is too small, all rows are too many, or a part of gold is too little for what the method estimates.
+    """
+    random = (~gold.chosen).nonzero().squeeze(1)
+    if len(random) < LEAST_ROWS or len(gold) + (0 if pool is None else len(pool)) > MOST_ROWS:
+        return None
+    options = replace(options, refine=False, patience=None, ema=None, checkpoint_every=None)
+    correct = torch.zeros(len(random), dtype=torch.bool)
+    for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
+        kept = torch.ones(len(gold), dtype=torch.bool)
+        kept[random[fold]] = False
+        left_out = gold.take(random[fold])
+        student = _quietly(fit, gold.take(kept.nonzero().squeeze(1)), pool, objective, options)
+        if student is None:
+            return None
+        correct[fold] = predicted(student, left_out.rows) == left_out.y
+    return correct
+
+
+def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
+    """The options for gold without the pool: it is repeated until an epoch has as many rows as with the pool."""
+    assert pool.teacher is not None
+    if options.is_full_batch:
+        return options
+    passes = options.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
+    return replace(options, gold_repeat=max(1, passes))
+
+
+def _fit_gold_only(gold: Gold, pool: Pool | None, options: TrainingOptions, fit: Fit) -> nn.Module | None:
+    assert pool is not None
+    few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
+    plain = replace(options, patience=None, ema=None, checkpoint_every=None, pretrain_epochs=0, finetune_epochs=0)
+    return _quietly(fit, gold, None, _vanilla(), gold_only_options(plain, gold, few))
+
+
+def _quietly(
+    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions
+) -> nn.Module | None:
+    """The student; None where the rows are too few for the method. The training itself has warned already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnderstudyWarning)
+        try:
+            return fit(gold, pool, objective, options)
+        except UnderstudyError:
+            return None
+
+
+def _vanilla() -> Objective:
+    return Objective(name="vanilla")
+
+
+def _share(correct: Tensor) -> Share:
+    return exact(int(correct.sum()), len(correct))
+
+
+def _of_pilot(pilot: Mapping[str, Any]) -> tuple[Share | None, Share | None]:
+    """The cross-validated accuracy of the pilot's choice, and of gold alone; None where it left the race early."""
+    by_name = {candidate["method"]: candidate for candidate in pilot.get("candidates", ())}
+    rows = max((candidate["rows"] for candidate in by_name.values()), default=0)
+    found = (by_name.get(name, {"rows": -1}) for name in (pilot.get("choice"), GOLD_ONLY))
+    chosen, gold_only = (None if it["rows"] < rows else exact(round(it["accuracy"] * rows), rows) for it in found)
+    return chosen, gold_only
+
+
+def _teacher(measured: Gold, gold: Gold | None, rows: str) -> tuple[Share | None, str]:
+    """The teacher's accuracy on the rows of which it has labels; else on gold."""
+    for part, where in ((measured, rows), (gold, GOLD)):
+        known = None if part is None else weighed(part, gold)
+        at, labels = (torch.empty(0), None) if known is None else known.calibration()
+        if known is not None and labels is not None and len(at):
+            return exact(float((labels.top1() == known.y[at]).sum()), len(at)), where
+    return None, ""

@@ -1,0 +1,99 @@
+"""``run.evaluation``: on the test set, cross-validated on gold, or of a pilot; stored with the run."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import understudy as us
+from understudy.maths.proportions import exact
+from understudy.objective import Objective
+from understudy.training.evaluation import Evaluation, cross_validate, evaluate_training
+from understudy.training.options import TrainingOptions
+from understudy.training.train import fitted
+
+from ..three_blobs import FAST, student, world
+
+
+class Always(nn.Module):
+    """Predicts one class, whatever the rows."""
+
+    def __init__(self, label: int) -> None:
+        super().__init__()
+        self.label = label
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.one_hot(torch.full((len(x),), self.label), 2).float()
+
+
+def rows(count: int, teacher: int | None = None) -> us.Gold:
+    """Three quarters are of class 1; the teacher is right on the first ``teacher`` rows."""
+    y = torch.arange(count).remainder(4).clamp(max=1)
+    labels = None if teacher is None else torch.where(torch.arange(count) < teacher, y, 1 - y)
+    return us.Gold(torch.zeros(count, 1), y, teacher=labels)
+
+
+def evaluated(test: us.Gold | None, gold: us.Gold, *, predicts: int = 1, gold_only: int = 0, **more: Any) -> Any:
+    """Of a student that always predicts a class, beside one of gold alone that always predicts another."""
+    pool = us.Pool(torch.zeros(60, 1), torch.arange(60) % 2)
+
+    def fit(gold: us.Gold, pool: us.Pool | None, objective: Objective, options: TrainingOptions) -> nn.Module:
+        return Always(gold_only if pool is None else predicts)
+
+    options = TrainingOptions(epochs=1)
+    return evaluate_training(Always(predicts), gold, pool, test, us.vanilla(), options, fit, weight_decay=0.0, **more)
+
+
+def test_on_a_test_set() -> None:
+    found = evaluated(rows(200, 150), rows(20))
+    assert found.on_test and found.accuracy == exact(150, 200) and found.gold_only == exact(50, 200)
+    assert (found.majority_class, found.majority, found.discordant) == (1, 0.75, (150, 50))
+    assert found.teacher == exact(150, 200) and found.teacher_rows == "test" and not found.beats_majority
+
+
+def test_the_teacher_is_measured_on_gold_where_the_test_set_has_no_labels_of_it() -> None:
+    found = evaluated(rows(200), rows(40, 30))
+    assert found.teacher == exact(30, 40) and found.teacher_rows == "gold"
+
+
+def test_cross_validated_without_a_test_set() -> None:
+    found = evaluated(None, rows(40))
+    assert not found.on_test and found.accuracy == exact(30, 40) and found.gold_only == exact(10, 40)
+    assert found.discordant == (30, 10) and found.teacher is None
+    assert evaluated(None, rows(19)) is None, "too few gold rows"
+
+
+def test_a_pilot_has_cross_validated_already() -> None:
+    candidates = [
+        {"method": "slam", "rows": 40, "accuracy": 0.85}, {"method": "gold only", "rows": 40, "accuracy": 0.9}
+    ]  # fmt: skip
+    pilot = {"choice": "slam", "candidates": candidates}
+    found = evaluated(None, rows(40), pilot=pilot)
+    assert found.accuracy == exact(34, 40) and found.gold_only == exact(36, 40) and found.discordant is None
+    candidates[1]["rows"] = 10
+    assert evaluated(None, rows(40), pilot=pilot).gold_only is None, "it left the race"
+
+
+def test_rows_are_predicted_by_students_trained_without_them() -> None:
+    """A student that memorises its rows knows nothing of those left out: the label of each row is drawn."""
+    y = torch.randint(2, (40,), generator=torch.Generator().manual_seed(0))
+    gold, options = us.Gold(torch.eye(40), y), TrainingOptions(epochs=60, lr=0.1)
+    fit = partial(fitted, lambda: us.models.linear(40, 2))
+    assert us.evaluate(fit(gold, None, us.vanilla(), options), gold)["accuracy"] == 1.0
+    correct = cross_validate(fit, gold, None, us.vanilla(), options)
+    assert correct is not None and len(correct) == 40 and float(correct.double().mean()) < 0.8
+
+
+@pytest.mark.filterwarnings("ignore::understudy.errors.UnderstudyWarning")
+def test_it_is_made_on_request_and_stored_with_the_run(tmp_path: Path) -> None:
+    gold, pool, _ = world("soft")
+    plain = us.train(student, gold, pool, us.slam(), **FAST)
+    assert plain.evaluation is None
+    run = us.train(student, gold, pool, us.slam(), out=tmp_path / "run", evaluate=True, **FAST)
+    assert isinstance(run.evaluation, Evaluation) and run.evaluation.gold_only is not None
+    assert us.Run.load(tmp_path / "run").evaluation == run.evaluation
+    for name, value in run.student.state_dict().items():
+        torch.testing.assert_close(value, plain.student.state_dict()[name], rtol=0, atol=0)
