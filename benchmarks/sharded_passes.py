@@ -29,10 +29,10 @@ from understudy.io.read import load_featuriser
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import InProcess
-from understudy.parallel.map_shards import Made, run_pass
+from understudy.parallel.map_shards import ShardResult, run_pass
+from understudy.parallel.pool_shards import list_pool_shards
 from understudy.parallel.ray_tasks import connected
-from understudy.parallel.shards import list_shards
-from understudy.parallel.students import Predict, StudentOnTables
+from understudy.parallel.table_functions import Predict, StudentOnTables
 from understudy.store.arrow import to_parquet
 
 SHARDS, ROWS, WIDTH, CLASSES = 200, 2_000, 64, 10
@@ -65,16 +65,16 @@ class Measured:
 
     function: Predict
 
-    def __call__(self, table: Any) -> Made:
+    def __call__(self, table: Any) -> ShardResult:
         columns, _ = self.function(table)
-        return Made(
+        return ShardResult(
             columns, {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "process": os.getpid()}
         )
 
 
 def predictions_of(run: Path, pool: Path) -> Measured:
     loaded = us.Run.load(run)
-    featuriser = load_featuriser(run, loaded.config, read_table(list_shards(pool)[0].path))
+    featuriser = load_featuriser(run, loaded.config, read_table(list_pool_shards(pool)[0].path))
     return Measured(Predict(StudentOnTables(loaded.student, featuriser), ClassNames()))
 
 
@@ -161,7 +161,7 @@ def speed(work: Path) -> None:
     list(two.map(lambda cell: time.sleep(1), range(2)))
     up = time.perf_counter()
     print(f"Ray started in {started - began:.1f} s, two workers with PyTorch in {up - started - 1:.1f} s more")
-    shards, function = list_shards(work / "pool"), predictions_of(work / "run", work / "pool")
+    shards, function = list_pool_shards(work / "pool"), predictions_of(work / "run", work / "pool")
     seconds: dict[str, list[float]] = {}
     for turn in range(3):
         for name, executor in (
@@ -190,7 +190,7 @@ def memory(work: Path) -> None:
 
 
 def owner(work: Path, name: str) -> None:
-    shards, function = list_shards(work / name), predictions_of(work / "run", work / name)
+    shards, function = list_pool_shards(work / name), predictions_of(work / "run", work / name)
     told: Any = {"columns": {}, "title": "", "progress": False}
     alone = run_pass(function, shards, work / f"memory-1-{name}", executor=InProcess(), **told)
     found = run_pass(function, shards, work / f"memory-2-{name}", executor=us.ray("local", workers=2), **told)

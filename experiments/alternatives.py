@@ -30,7 +30,7 @@ from experiments.alternatives_data import SETTINGS, unavailable
 from experiments.alternatives_methods import METHODS, NEED_PEERS, OURS, REFERENCES, RIVALS, Case
 from experiments.alternatives_page import Cell, page
 from experiments.table import publish
-from understudy.parallel.executors import Processes
+from understudy.parallel.executors import WorkerProcesses
 from understudy.store.files import read_json, write_json
 
 SEEDS = 3
@@ -77,7 +77,7 @@ def run_all(work: Path, settings: Sequence[str], methods: Sequence[str], seeds: 
             left = tuple(name for name in methods if name not in done)
             if left:
                 jobs.append(Job(setting, seed, left))
-    with closing(Processes(workers).map(run, jobs)) as results:
+    with closing(WorkerProcesses(workers).map(run, jobs)) as results:
         for number, found in results:
             job = jobs[number]
             before = read_cell(work, job.setting, job.seed)

@@ -29,7 +29,7 @@ from experiments.auto_data import DEV, SETTINGS
 from experiments.table import markdown, publish
 from understudy.comparison.candidates import GOLD_ONLY, candidates
 from understudy.comparison.interval import Interval, percent, signed
-from understudy.parallel.executors import Processes
+from understudy.parallel.executors import WorkerProcesses
 from understudy.reconciling.base_models import gold_only_recipe
 from understudy.store.files import read_json, write_json
 from understudy.training.options import TrainingOptions
@@ -86,7 +86,7 @@ def run_all(work: Path, seeds: int, workers: int) -> dict[str, list[Cell]]:
     cells = [(setting, seed) for seed in range(seeds) for setting in SETTINGS]
     left = [cell for cell in cells if not cell_file(work, *cell).exists()]
 
-    with closing(Processes(workers).map(run_quietly, left)) as results:
+    with closing(WorkerProcesses(workers).map(run_quietly, left)) as results:
         for number, found in results:
             write_json(cell_file(work, *left[number]), asdict(found))
             vanilla = 100 * found.methods["vanilla"]

@@ -21,7 +21,7 @@ from experiments.kept import kept_in
 from experiments.schedule import Job, Schedule, Setting, cells_of, settings_of
 from experiments.sweep import Cell, key
 from understudy.errors import UnderstudyError
-from understudy.parallel.executors import Executor, Processes
+from understudy.parallel.executors import Executor, WorkerProcesses
 from understudy.store.files import write_json
 
 WORK = Path("runs/reproduce")
@@ -81,7 +81,7 @@ def run(
     if waiting := schedule.waiting():
         say(f"{len(waiting)} jobs to start with, in {workers} process{'es' if workers > 1 else ''} of one thread")
     made = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
-    for job, (cells, seconds, problem) in _returning(schedule, executor or Processes(workers)):
+    for job, (cells, seconds, problem) in _returning(schedule, executor or WorkerProcesses(workers)):
         if not problem:
             _keep(job, cells, seconds, made)
         schedule.returned(job, seconds, problem)

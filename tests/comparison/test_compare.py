@@ -21,7 +21,7 @@ from understudy.comparison.cells import Cell, Job
 from understudy.comparison.compare import CompareFolder
 from understudy.comparison.outcome import Comparison
 from understudy.parallel import executors
-from understudy.parallel.executors import Executor, InProcess, Processes
+from understudy.parallel.executors import Executor, InProcess, WorkerProcesses
 from understudy.store.files import locked
 from understudy.training.options import TrainingOptions
 
@@ -410,7 +410,7 @@ def test_processes_give_what_one_process_gives(start: str, monkeypatch: pytest.M
 
 def test_workers_share_arrays_and_survive_nothing_silently() -> None:
     big = torch.zeros(1000, 1000)
-    forked = Processes(2, start="fork")
+    forked = WorkerProcesses(2, start="fork")
     results = forked.map(lambda cell: float(big[cell].sum()) + cell, iter(range(10, 17)))
     assert sorted(results) == [(number, 10.0 + number) for number in range(7)]
     with pytest.raises(us.UnderstudyError, match="worked on 3 was killed, twice"):
@@ -418,21 +418,21 @@ def test_workers_share_arrays_and_survive_nothing_silently() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(forked.map(lambda cell: 1 / cell, range(3)))
     with pytest.raises(us.UnderstudyError, match="cannot be sent to other processes"):
-        list(Processes(2, start="spawn").map(lambda cell: cell, range(3)))
+        list(WorkerProcesses(2, start="spawn").map(lambda cell: cell, range(3)))
 
 
 def test_closing_gives_up_what_is_under_way() -> None:
-    results = Processes(2, start="fork").map(lambda cell: time.sleep(10_000 * (cell > 0)), range(3))
+    results = WorkerProcesses(2, start="fork").map(lambda cell: time.sleep(10_000 * (cell > 0)), range(3))
     assert next(results) == (0, None)
     results.close()  # would wait for hours
 
 
 def test_few_cells_and_one_worker_stay_in_this_process() -> None:
     here = os.getpid()
-    executors: list[tuple[Executor, int]] = [(InProcess(), 3), (Processes(1), 3), (Processes(2), 1)]
+    executors: list[tuple[Executor, int]] = [(InProcess(), 3), (WorkerProcesses(1), 3), (WorkerProcesses(2), 1)]
     for executor, count in executors:
         assert list(executor.map(lambda cell: os.getpid(), range(count))) == [(n, here) for n in range(count)]
-    assert list(Processes(2).map(abs, [])) == []
+    assert list(WorkerProcesses(2).map(abs, [])) == []
 
 
 class Apart:

@@ -18,7 +18,7 @@ from experiments import plot, registry, results, runner, table
 from understudy.cli import app
 from understudy.cli import reproduce as command
 from understudy.errors import UnderstudyError
-from understudy.parallel.executors import InProcess, Processes
+from understudy.parallel.executors import InProcess, WorkerProcesses
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> list[runner.Job]:
                 ran.append(cells[number])
                 yield number, result
 
-    monkeypatch.setattr(runner, "Processes", lambda workers: Counted())
+    monkeypatch.setattr(runner, "WorkerProcesses", lambda workers: Counted())
     return ran
 
 
@@ -87,7 +87,7 @@ def test_finished_jobs_are_never_run_again_and_shared_sweeps_run_once(inline: li
 
 def test_jobs_run_in_processes_and_are_filed_here(tmp_path: Path) -> None:
     finished: list[Any] = []
-    apart = Processes(2)
+    apart = WorkerProcesses(2)
     assert runner.run([made()], executor=apart, work=tmp_path, say=str, on_finished=finished.append) == {}
     assert len(finished[0].cells[0]) == 12 and finished[0].seeds == [3]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import understudy as us
-from understudy.parallel.executors import Executor, Failure, InProcess, Processes, attempts
+from understudy.parallel.executors import Executor, Failure, InProcess, WorkerProcesses, attempts
 
 
 def once(folder: Path, cell: int) -> bool:
@@ -29,7 +29,7 @@ def test_a_cell_whose_process_was_killed_is_run_again_alone(tmp_path: Path) -> N
             os.kill(os.getpid(), signal.SIGKILL)
         return 10 * cell
 
-    found = list(Processes(2, start="fork").map(killed_once, range(6)))
+    found = list(WorkerProcesses(2, start="fork").map(killed_once, range(6)))
     assert sorted(found) == [(cell, 10 * cell) for cell in range(6)]
 
 
@@ -39,13 +39,13 @@ def test_one_that_is_killed_twice_ends_nobody_else() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return cell
 
-    found = dict(attempts(Processes(2, start="fork"), killed, range(5)))
+    found = dict(attempts(WorkerProcesses(2, start="fork"), killed, range(5)))
     lost = found.pop(1)
     assert isinstance(lost, Failure) and "worked on 1 was killed, twice" in lost.reason
     assert found == {0: 0, 2: 2, 3: 3, 4: 4}
 
 
-@pytest.mark.parametrize("executor", [InProcess(), Processes(2, start="fork")], ids=["here", "processes"])
+@pytest.mark.parametrize("executor", [InProcess(), WorkerProcesses(2, start="fork")], ids=["here", "processes"])
 def test_crashes_are_tried_once_more_and_refusals_are_not(executor: Executor, tmp_path: Path) -> None:
     def fails(cell: int) -> int:
         with (tmp_path / f"{cell}").open("a") as file:
@@ -62,9 +62,9 @@ def test_crashes_are_tried_once_more_and_refusals_are_not(executor: Executor, tm
     assert isinstance(found[2], Failure) and found[2].reason == "2: ZeroDivisionError: a bug"
     assert [(tmp_path / str(cell)).stat().st_size for cell in range(5)] == [1, 1, 2, 2, 1]
     with pytest.raises(us.UnderstudyError, match="refused"):
-        found[1].raised()
+        found[1].raise_error()
     with pytest.raises(RuntimeError, match="in two lines"):
-        found[2].raised()
+        found[2].raise_error()
 
 
 def _ends(reader: int) -> bool:
@@ -80,7 +80,7 @@ def _ends(reader: int) -> bool:
 
 def _owner(ready: Any, work: Any) -> None:
     def results() -> Iterator[Any]:
-        yield from Processes(3, start="fork").map(work, range(3))
+        yield from WorkerProcesses(3, start="fork").map(work, range(3))
 
     for _ in results():
         ready.set()
@@ -123,7 +123,7 @@ def test_a_worker_that_is_told_to_end_tidies_up(tmp_path: Path) -> None:
         while not cell and not (tmp_path / "scratch").exists():
             time.sleep(0.01)
 
-    results = Processes(2, start="fork").map(work, range(2))
+    results = WorkerProcesses(2, start="fork").map(work, range(2))
     next(results)
     results.close()
     assert not (tmp_path / "scratch").exists()

@@ -11,9 +11,9 @@ import pytest
 import understudy as us
 from shard_pools import write_pool
 from understudy.io.table import read_table
-from understudy.parallel.executors import InProcess, Processes
+from understudy.parallel.executors import InProcess, WorkerProcesses
 from understudy.parallel.map_shards import PASS, UNFINISHED, PassFolder, inspect_pass
-from understudy.parallel.shards import gathered, list_shards
+from understudy.parallel.pool_shards import list_pool_shards, results_in_order
 from understudy.store.arrow import from_parquet, to_parquet
 
 
@@ -39,7 +39,7 @@ def test_rows_without_ids_are_numbered_over_all_shards(tmp_path: Path) -> None:
 
 def test_processes_make_the_same_bytes(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 5, 1, 4, 2])
-    for name, executor in (("here", InProcess()), ("processes", Processes(2))):
+    for name, executor in (("here", InProcess()), ("processes", WorkerProcesses(2))):
         us.map_shards(doubled, tmp_path / "pool", tmp_path / name, executor=executor, progress=False)
     for file in (tmp_path / "here").glob("[!.]*"):
         assert (tmp_path / "processes" / file.name).read_bytes() == file.read_bytes()
@@ -96,7 +96,7 @@ def test_a_shard_that_is_recorded_but_gone_is_made_again(tmp_path: Path) -> None
 
 def test_nothing_is_recorded_before_it_is_in_its_place(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 5])
-    folder = PassFolder(tmp_path / "out", list_shards(tmp_path / "pool"))
+    folder = PassFolder(tmp_path / "out", list_pool_shards(tmp_path / "pool"))
     folder.path.mkdir()
     folder.open({"shards": "some"})
     folder.file(folder.shards[0]).write_bytes(b"of a process that was killed")
@@ -107,7 +107,7 @@ def test_nothing_is_recorded_before_it_is_in_its_place(tmp_path: Path) -> None:
 
 def test_a_shard_of_other_rows_than_were_counted_is_refused(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 5])
-    shards = list_shards(tmp_path / "pool")
+    shards = list_pool_shards(tmp_path / "pool")
     write_pool(tmp_path / "pool", [3, 6])
     with pytest.raises(us.UnderstudyError, match="has 6 rows now and had 5"):
         shards[1].read()
@@ -164,12 +164,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
         us.map_shards(doubled, tmp_path / "none", tmp_path / "out", progress=False)
     (tmp_path / "pool" / "part-009.parquet").write_bytes(to_parquet({"x": np.zeros((2, 4))}))
     with pytest.raises(us.UnderstudyError, match=r"part-009.parquet has no column 'id'"):
-        list_shards(tmp_path / "pool")
+        list_pool_shards(tmp_path / "pool")
 
 
 def test_empty_shards_are_passed_over(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 0, 2], ids=False)
-    shards = list_shards(tmp_path / "pool")
+    shards = list_pool_shards(tmp_path / "pool")
     assert [(shard.number, shard.first, shard.rows) for shard in shards] == [(0, 0, 3), (1, 3, 2)]
     us.map_shards(doubled, tmp_path / "pool", tmp_path / "out", progress=False)
     assert [len(from_parquet(file)["row"]) for file in sorted((tmp_path / "out").glob("*.parquet"))] == [3, 2]
@@ -183,5 +183,5 @@ class Backwards:
 
 def test_reduces_see_shards_in_order_whoever_is_first(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 5, 1])
-    found = list(gathered(Backwards(), lambda shard: shard.rows, list_shards(tmp_path / "pool")))
+    found = list(results_in_order(Backwards(), lambda shard: shard.rows, list_pool_shards(tmp_path / "pool")))
     assert [(shard.number, rows) for shard, rows in found] == [(0, 3), (1, 5), (2, 1)]

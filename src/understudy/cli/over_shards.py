@@ -11,7 +11,7 @@ from understudy.store.remote import is_remote
 
 if TYPE_CHECKING:
     from understudy.parallel.executors import Executor
-    from understudy.parallel.shards import Shards
+    from understudy.parallel.pool_shards import PoolShards
 
 PANEL = "Folders of shards"
 Workers = Annotated[
@@ -38,15 +38,15 @@ def executor_of(workers: int | None, ray: str | None) -> "Executor":
     return executor_for(where.get("workers"), where.get("executor"))
 
 
-def shards_for(pool: Path, out: Path) -> "Shards | None":
+def shards_for(pool: Path, out: Path) -> "PoolShards | None":
     """The shards of a pool, where the output is to be a folder of shards too."""
     if out.suffix:
         return None
-    from understudy.parallel.shards import list_shards
+    from understudy.parallel.pool_shards import list_pool_shards
 
     if not is_remote(pool) and not pool.exists():
         raise UnderstudyError(f"{pool} is not there; check the path")
-    return list_shards(pool)
+    return list_pool_shards(pool)
 
 
 def refuse_engines(workers: int | None, ray: str | None, cure: str) -> None:

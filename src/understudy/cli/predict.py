@@ -54,7 +54,7 @@ def predict_command(
         from understudy.comparison.interval import percent
         from understudy.io.write import write_table
         from understudy.parallel.map_shards import run_pass
-        from understudy.parallel.students import Predict
+        from understudy.parallel.table_functions import Predict
 
     given = RunOnFile(run, file if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student

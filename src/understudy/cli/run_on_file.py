@@ -21,7 +21,7 @@ from understudy.io.labelling import label_column
 from understudy.io.read import features_of, load_featuriser
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
-from understudy.parallel.students import StudentOnTables
+from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import Run
 

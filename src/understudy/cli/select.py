@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from understudy.active.watch import NoiseWatch
     from understudy.cli.run_on_file import RunOnFile
     from understudy.io.table import Table
-    from understudy.parallel.select import Batch
+    from understudy.parallel.shard_selection import SelectedBatch
     from understudy.store.arrow import Array
     from understudy.training.ema import EMA
 
@@ -64,12 +64,12 @@ def select_command(
         from understudy.active.loop import needs_ema
         from understudy.active.oracle import write_columns
         from understudy.cli.run_on_file import RunOnFile
-        from understudy.parallel.shards import is_sharded, list_shards
+        from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.store.copies import local_path
         from understudy.store.trail import Trail, beside
         from understudy.training.run import EMA_FILE
 
-    shards = list_shards(pool) if is_sharded(pool) else None
+    shards = list_pool_shards(pool) if is_sharded(pool) else None
     if shards is None:
         over_shards.refuse_engines(workers, ray, "give a folder of .parquet shards")
     wants_ema, scratch = needs_ema(strategy), local_path(out).with_suffix(".scores")
@@ -123,7 +123,9 @@ def _say_watch(watch: "NoiseWatch") -> None:
         typer.echo(text)
 
 
-def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", labelled: list[Path], seed: int) -> "Batch":
+def _of_file(
+    given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", labelled: list[Path], seed: int
+) -> "SelectedBatch":
     """The batch of a file that is read in one piece."""
     import numpy as np
 
@@ -132,7 +134,7 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     from understudy.active.watch import noise_watch
     from understudy.cli.labelled import labelled_rows, no_own_labels
     from understudy.io.one_file import is_one_file, own_labels
-    from understudy.parallel.select import Batch
+    from understudy.parallel.shard_selection import SelectedBatch
 
     def find(named: "Table") -> "Array":
         named.check_spelling(given.table)
@@ -153,14 +155,14 @@ def _of_file(given: "RunOnFile", strategy: str, n: int, ema: "EMA | None", label
     # A file that names its own labelled rows has had its labels read, and none of them is picked.
     unread = "label" in given.table.names and not any(is_one_file(path, given.table.path) for path in labelled)
     known = own_labels(given.table)[1] if unread else np.zeros(0, dtype=np.int64)
-    return Batch(
+    return SelectedBatch(
         picks, None if ids is None else ids[picks.numpy()].tolist(), numbers, reasons, scores.probs[picks],
         noise_watch(scores.hidden, rows, labels, picks, seed=seed) if len(rows) else None,
         int(np.isin(picks.numpy(), known).sum()), len(known) == len(given.table),
     )  # fmt: skip
 
 
-def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "Batch") -> None:
+def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "SelectedBatch") -> None:
     """Where the batch asks for what is known, or its answers could be misread."""
     from understudy.io.one_file import is_one_file
 

@@ -14,9 +14,9 @@ from understudy.io.labelling import label_column
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import Executor
-from understudy.parallel.scores import Score
-from understudy.parallel.select import Batch, rows_of_ids, select_batch
-from understudy.parallel.shards import OnTable, Shards, gathered
+from understudy.parallel.pool_shards import OnTable, PoolShards, results_in_order
+from understudy.parallel.shard_scores import ScoreTable
+from understudy.parallel.shard_selection import SelectedBatch, rows_of_ids, select_batch
 from understudy.store.arrow import Array
 from understudy.training.ema import EMA
 
@@ -36,7 +36,7 @@ class OwnLabels:
 
 def batch_from_shards(
     given: RunOnFile,
-    shards: Shards,
+    shards: PoolShards,
     strategy: str,
     n: int,
     ema: EMA | None,
@@ -46,19 +46,19 @@ def batch_from_shards(
     scratch: Path,
     executor: Executor,
     progress: bool,
-) -> Batch:
+) -> SelectedBatch:
     student = given.run.student
     given.rows(student)  # whether it can take them
     rows, labels = labelled_rows(
         labelled, given, shards.path,
         lambda named: rows_of_ids(named, shards, given.columns, executor),
         lambda: np.concatenate(
-            [found for _, found in gathered(executor, OnTable(OwnLabels(given.classes), given.columns), shards)]
+            [found for _, found in results_in_order(executor, OnTable(OwnLabels(given.classes), given.columns), shards)]
         ),
     )  # fmt: skip
     needed = {"probs", *strategy_named(strategy).needs} | ({"hidden"} if bool((labels >= 0).any()) else set())
     names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
     return select_batch(
-        Score(given.on_tables(student, BATCH_SIZE), ema, names), strategy, n, shards, scratch, labelled=rows,
+        ScoreTable(given.on_tables(student, BATCH_SIZE), ema, names), strategy, n, shards, scratch, labelled=rows,
         labels=labels, names=given.class_names, columns=given.columns, seed=seed, executor=executor, progress=progress,
     )  # fmt: skip

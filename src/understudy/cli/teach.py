@@ -57,7 +57,7 @@ def teach_command(
         from understudy.cli.run_on_file import RunOnFile
         from understudy.io.write import write_table
         from understudy.parallel.map_shards import run_pass
-        from understudy.parallel.students import Teach
+        from understudy.parallel.table_functions import Teach
 
     given = RunOnFile(teacher, pool if shards is None else Path(str(shards[0].path)), column)
     student = given.run.selected() if selected else given.run.student

@@ -232,7 +232,7 @@ def _run(job: Job, folder: CompareFolder, seeds: list[int], executor: Executor, 
             folder.write(cell.method, cell.seed, *result)
             bar.advance(f"{cell}: {percent(result[0].last)}%")
     if len(failed) == len(cells):
-        next(iter(failed.values())).raised()
+        next(iter(failed.values())).raise_error()
     return failed
 
 

@@ -1,18 +1,20 @@
-"""Where the cells of a comparison run: processes of one thread each, this process, or whatever has a ``map`` (Ray's is
-in ``parallel/ray_tasks.py``).
+"""Where the cells of a comparison or the shards of a pool are worked on: worker processes of one thread each, this
+process, or any object with a ``map`` (``parallel/ray_tasks.py`` has Ray's).
 
-    executor = Processes(4)
+    executor = WorkerProcesses(4)
     with closing(executor.map(job.train, cells)) as results:
-        for number, result in results:          # as they finish; here, and only here, results are written to disk
+        for number, result in results:          # as they finish; only this process writes results to disk
             print(cells[number], result)
 
-An executor of your own (a cluster's) has one method. The function and each cell are sent to whoever runs them and the
-result is sent back, so all three must be picklable; nothing else is shared, neither memory nor a disk. An error of a
-cell is raised by ``map``; closing its generator gives up what is still under way. Where a cell's error shall not be
-everybody's, ``attempts`` gives it as a result:
+The function, each cell and each result are sent between processes and must be picklable; neither memory nor a disk is
+shared. An error in a cell is raised by ``map``; closing the generator stops what is still running. ``attempts`` returns
+errors as results, where one cell shall not end the others:
 
     for number, result in attempts(executor, job.train, cells):
         if isinstance(result, Failure): ...
+
+The worker processes are our own. ``ProcessPoolExecutor`` loses every running cell when one worker is killed, leaves its
+workers behind when the parent is, and cannot be stopped before Python 3.14; loky copies the data into each worker.
 """
 
 import multiprocessing
@@ -37,20 +39,20 @@ from understudy.errors import UnderstudyError, first_line
 Cell = TypeVar("Cell")
 Result = TypeVar("Result")
 Results = Generator[tuple[int, Result], None, None]
-PATIENCE = 5.0
-"""Seconds that a process has to tidy up when it is told to end."""
+GRACE = 5.0
+"""Seconds that a worker has to clean up after SIGTERM."""
 
 
 class Executor(Protocol):
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
-        """(number of the cell, its result) in the order they finish. Cells may be made as they are taken."""
+        """(number of the cell, its result) in the order they finish. Cells may be generated as they are taken."""
         ...
 
 
 def executor_for(workers: int | None, executor: Executor | None) -> Executor:
-    """The caller's own, or processes."""
+    """The given executor, or worker processes."""
     if executor is None:
-        return Processes(workers)
+        return WorkerProcesses(workers)
     if workers is not None:
         raise UnderstudyError(f"workers={workers} and executor= both say where cells run; pass one of them")
     return executor
@@ -63,15 +65,15 @@ class Failure:
     reason: str
     """In one line."""
     details: str = ""
-    """A traceback, where it is no refusal that a second attempt would meet again."""
+    """A traceback; empty for an ``UnderstudyError``, which a second attempt would raise again."""
 
-    def raised(self) -> NoReturn:
+    def raise_error(self) -> NoReturn:
         raise RuntimeError(f"{self.reason}\n{self.details}") if self.details else UnderstudyError(self.reason)
 
 
 @dataclass(frozen=True)
-class Guarded(Generic[Cell, Result]):
-    """A function whose errors are results."""
+class ErrorsAsResults(Generic[Cell, Result]):
+    """A function that returns a ``Failure`` where it would raise."""
 
     function: Callable[[Cell], Result]
 
@@ -86,18 +88,19 @@ class Guarded(Generic[Cell, Result]):
 
 def attempts(
     executor: Executor, function: Callable[[Cell], Result], cells: Sequence[Cell],
-    handed: Callable[[Cell], Cell] = lambda cell: cell,
+    load: Callable[[Cell], Cell] = lambda cell: cell,
 ) -> Results[Result | Failure]:  # fmt: skip
-    """Every cell's result, or why there is none. What crashed is tried once more when the others are done; a refusal
-    would be the same again. ``handed``: the cell as it is sent, made when its turn comes."""
+    """Every cell's result, or a ``Failure``. What crashed is tried once more when the others are done. ``load``: the
+    cell as it is sent, made when its turn comes."""
     again: list[int] = []
-    with closing(executor.map(Guarded(function), map(handed, cells))) as results:
+    guarded = ErrorsAsResults(function)
+    with closing(executor.map(guarded, map(load, cells))) as results:
         for number, result in results:
             if isinstance(result, Failure) and result.details:
                 again.append(number)
             else:
                 yield number, result
-    with closing(executor.map(Guarded(function), (handed(cells[number]) for number in again))) as results:
+    with closing(executor.map(guarded, (load(cells[number]) for number in again))) as results:
         for place, result in results:
             yield again[place], result
 
@@ -115,12 +118,12 @@ class InProcess:
             yield number, result
 
 
-class Processes:
-    """``workers`` processes of one thread each (None: one per core; 1: none, everything runs here).
+class WorkerProcesses:
+    """``workers`` processes of one thread each (None: one per core; 1: none, everything runs in this process).
 
     On Linux without a GPU the processes are forked: they see this one's arrays without a copy, and functions of any
     kind, notebooks' included. Elsewhere they are spawned: tensors move to shared memory, and functions must be
-    importable. Each process is handed its next cell over a pipe of its own, so that one that dies stops nobody else.
+    importable. Each worker gets its cells over a pipe of its own, so that one that dies stops no other.
     """
 
     def __init__(self, workers: int | None = None, *, start: str | None = None) -> None:
@@ -135,9 +138,9 @@ class Processes:
         if len(first) < 2:
             yield from InProcess().map(function, (cell for _, cell in chain(first, waiting)))
             return
-        with _crew(function, self.start or start_method()) as crew:
+        with _worker_pool(function, self.start or start_method()) as pool:
             lost: list[tuple[int, Cell]] = []
-            working = {crew.hire(): task for task in first}  # a process's pipe -> its cell
+            working = {pool.start_worker(): task for task in first}  # a worker's pipe -> its cell
             for pipe, (_, cell) in working.items():
                 _send(pipe, cell)
             while working:
@@ -146,7 +149,7 @@ class Processes:
                     number, cell = working.pop(pipe)
                     try:
                         result = _receive(pipe, cell)
-                    except _Lost:
+                    except _WorkerLost:
                         lost.append((number, cell))
                         continue
                     yield number, result
@@ -156,45 +159,54 @@ class Processes:
                     else:
                         working[pipe] = following
                         _send(pipe, following[1])
-            # Memory is what most of them died of: the others are done, and each has all of it now.
+            # Most were killed for lack of memory: now that the others are done, each has all of it.
             for number, cell in lost:
-                yield number, crew.alone(cell)
-            for number, cell in waiting:  # every process was lost
-                yield number, crew.alone(cell, tries=2)
+                yield number, pool.run_alone(cell)
+            for number, cell in waiting:  # every worker was lost
+                yield number, pool.run_alone(cell, attempts=2)
 
 
-class _Crew(Generic[Cell, Result]):
-    """The processes of one ``map``."""
+class _WorkerPool(Generic[Cell, Result]):
+    """The worker processes of one ``map``."""
 
     def __init__(self, function: Callable[[Cell], Result], start: str) -> None:
-        self.function, self.start, self.processes = function, start, list[Any]()
+        self.function, self.start_method, self.processes = function, start, list[Any]()
         self.context: Any = torch.multiprocessing.get_context(start)
 
-    def hire(self) -> Any:
-        """Another process; the pipe to it."""
+    def start_worker(self) -> Any:
+        """The pipe to a new worker."""
         pipe, theirs = self.context.Pipe()
-        process = self.context.Process(target=_work, args=(self.function, theirs, os.getpid()))
-        self.processes.append(_started(process))
+        process = self.context.Process(target=_work, args=(self.function, theirs, os.getpid()), daemon=True)
+        try:
+            process.start()
+        except OSError:  # no more processes allowed
+            raise
+        except Exception as error:  # pickling errors have many types
+            raise UnderstudyError(
+                f"a part cannot be sent to other processes ({error}); define it at the top of a module, or pass "
+                "workers=1"
+            ) from error
+        self.processes.append(process)
         theirs.close()
         return pipe
 
-    def alone(self, cell: Cell, tries: int = 1) -> Result:
-        """What comes out in a process of its own."""
-        for _ in range(tries):
-            pipe = self.hire()
+    def run_alone(self, cell: Cell, attempts: int = 1) -> Result:
+        """The result of a cell in a worker of its own."""
+        for _ in range(attempts):
+            pipe = self.start_worker()
             _send(pipe, cell)
-            with suppress(_Lost):
+            with suppress(_WorkerLost):
                 result: Result = _receive(pipe, cell)
                 _end(pipe)
                 return result
         # A spawned process imports the script that started it.
-        guard = '; in a script, call it under if __name__ == "__main__":' if self.start != "fork" else ""
-        return given_up(self.function, cell, guard)
+        guard = '; in a script, call it under if __name__ == "__main__":' if self.start_method != "fork" else ""
+        return killed_twice(self.function, cell, guard)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         for process in self.processes:
             process.terminate()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + GRACE
         for process in self.processes:
             process.join(max(deadline - time.monotonic(), 0.0))
             if process.is_alive():
@@ -202,27 +214,27 @@ class _Crew(Generic[Cell, Result]):
 
 
 @contextmanager
-def _crew(function: Callable[[Cell], Result], start: str) -> Iterator[_Crew[Cell, Result]]:
-    crew = _Crew(function, start)
+def _worker_pool(function: Callable[[Cell], Result], start: str) -> Iterator[_WorkerPool[Cell, Result]]:
+    pool = _WorkerPool(function, start)
     try:
-        yield crew
+        yield pool
     except BaseException:  # an error, Ctrl-C, or the caller closed this generator
-        crew.dismiss()
+        pool.stop()
         raise
     finally:
-        for process in crew.processes:
+        for process in pool.processes:
             process.join()
 
 
-def given_up(function: Callable[[Cell], Result], cell: Cell, hint: str = "") -> Result:
-    """What is said of a cell whose process was lost, and again when it was tried once more."""
+def killed_twice(function: Callable[[Cell], Result], cell: Cell, hint: str = "") -> Result:
+    """The failure of a cell whose worker was killed, also in a second attempt."""
     reason = (
         f"the process that worked on {cell} was killed, twice (out of memory?); what is finished is kept, use fewer "
         f"workers or a smaller student and run again{hint}"
     )
-    if isinstance(function, Guarded):
-        lost: Any = Failure(reason)
-        return cast(Result, lost)
+    if isinstance(function, ErrorsAsResults):
+        failure: Any = Failure(reason)
+        return cast(Result, failure)
     raise UnderstudyError(reason)
 
 
@@ -231,7 +243,7 @@ def usable_cores() -> int:
 
 
 def start_method() -> str:
-    """A forked process cannot use a GPU that its parent has touched."""
+    """A forked process cannot use a GPU that its parent has used."""
     return "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
 
 
@@ -245,30 +257,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _started(process: Any) -> Any:
-    process.daemon = True
-    try:
-        process.start()
-    except OSError:  # no process to be had
-        raise
-    except Exception as error:  # what a lambda is told when it is sent depends on where it stands
-        raise UnderstudyError(
-            f"a part cannot be sent to other processes ({error}); define it at the top of a module, or pass workers=1"
-        ) from error
-    return process
-
-
-class _Lost(Exception):
-    """The process at the other end is gone."""
+class _WorkerLost(Exception):
+    """The worker at the other end of a pipe is gone."""
 
 
 def _send(pipe: Any, cell: Any) -> None:
-    with suppress(ConnectionError):  # who does not take it will not answer either
+    with suppress(ConnectionError):  # a lost worker is noticed when its result is read
         pipe.send((cell,))
 
 
 def _end(pipe: Any) -> None:
-    """In words: closing this end is not noticed where other processes were forked with a copy of it."""
+    """By a message: other workers were forked with a copy of this end, so closing it would not be noticed."""
     with suppress(OSError):
         pipe.send(None)
     pipe.close()
@@ -276,15 +275,15 @@ def _end(pipe: Any) -> None:
 
 def _receive(pipe: Any, cell: Any) -> Any:
     try:
-        answer = pipe.recv()
+        reply = pipe.recv()
     except (EOFError, ConnectionError) as error:
         pipe.close()
-        raise _Lost from error
-    return opened(answer, cell)
+        raise _WorkerLost from error
+    return unpack_reply(reply, cell)
 
 
-def answered(function: Callable[[Any], Any], cell: Any) -> tuple[str, Any]:
-    """What a process sends back: the result, or what went wrong, in words that any process can read."""
+def reply_of(function: Callable[[Any], Any], cell: Any) -> tuple[str, Any]:
+    """What a worker sends back: the result, or the error as text, which any process can unpickle."""
     try:
         return "done", function(cell)
     except UnderstudyError as error:
@@ -293,9 +292,9 @@ def answered(function: Callable[[Any], Any], cell: Any) -> tuple[str, Any]:
         return "crash", traceback.format_exc()
 
 
-def opened(answer: tuple[str, Any], cell: Any) -> Any:
-    """The result in such an answer; what went wrong is raised here."""
-    status, result = answer
+def unpack_reply(reply: tuple[str, Any], cell: Any) -> Any:
+    """The result; an error is raised here."""
+    status, result = reply
     if status == "mistake":
         raise UnderstudyError(result)
     if status == "crash":
@@ -304,36 +303,32 @@ def opened(answer: tuple[str, Any], cell: Any) -> Any:
 
 
 def _work(function: Callable[[Any], Any], pipe: Any, parent: int) -> None:
-    """A process: take a cell, send back what came out; end when told to, or with the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process; the parent decides
-    signal.signal(signal.SIGTERM, _leave)
+    """A worker: cells in, results out, until the end message or the end of the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    signal.signal(signal.SIGTERM, _exit)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     while True:
         try:
             message = pipe.recv()
+            if message is None:
+                return
+            pipe.send(reply_of(function, *message))
         except (EOFError, ConnectionError):
             return
-        if message is None:
-            return
-        answer = answered(function, *message)
-        try:
-            pipe.send(answer)
-        except ConnectionError:
-            return
 
 
-def _leave(*_: object) -> NoReturn:
+def _exit(*_: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)  # temporary files are removed on the way out
 
 
 def _end_with(parent: int) -> None:
-    """In a thread, since the process may be in the midst of a training, or of a ``send`` that nobody will receive: its
-    brothers hold copies of the other end."""
+    """In a thread: the worker may be in a training, or in a ``send`` that is never received, because other workers hold
+    copies of the other end."""
     started_by = multiprocessing.parent_process()
     assert started_by is not None
     while os.getppid() == parent and started_by.is_alive():
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(PATIENCE / 2)
+    time.sleep(GRACE / 2)
     os._exit(1)

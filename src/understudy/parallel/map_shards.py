@@ -29,7 +29,7 @@ from understudy.arguments import checked
 from understudy.errors import UnderstudyError
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor, executor_for
-from understudy.parallel.shards import Shard, Shards, list_shards
+from understudy.parallel.pool_shards import PoolShard, PoolShards, list_pool_shards
 from understudy.store.arrow import to_parquet
 from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked, read_json, write_bytes, write_json
@@ -43,7 +43,7 @@ PASS, UNFINISHED, FORMAT = "_pass.json", "_unfinished", 1
 Columns = Mapping[str, Any]
 
 
-class Made(NamedTuple):
+class ShardResult(NamedTuple):
     """What a function makes of a shard, where it has more to say than columns."""
 
     columns: Columns
@@ -51,7 +51,7 @@ class Made(NamedTuple):
     """Kept with the shard's record, as JSON."""
 
 
-ShardFunction = Callable[[Table], Columns | Made]
+ShardFunction = Callable[[Table], Columns | ShardResult]
 
 
 def to_records(columns: Columns) -> bytes:
@@ -80,10 +80,10 @@ class ShardTask:
     suffix: str
     named: bool
 
-    def __call__(self, shard: Shard) -> dict[str, Any]:
+    def __call__(self, shard: PoolShard) -> dict[str, Any]:
         table = shard.read(self.columns)
         made = self.function(table)
-        columns, summary = made if isinstance(made, Made) else (made, {})
+        columns, summary = made if isinstance(made, ShardResult) else (made, {})
         for name, column in columns.items():
             if len(column) != shard.rows:
                 raise UnderstudyError(
@@ -104,13 +104,13 @@ class ShardTask:
 class PassFolder:
     """The folder of one pass: begun, gone on with, finished."""
 
-    def __init__(self, path: Path, shards: Shards, suffix: str = ".parquet") -> None:
+    def __init__(self, path: Path, shards: PoolShards, suffix: str = ".parquet") -> None:
         self.path, self.shards, self.suffix = path, shards, suffix
         self.staging = path / UNFINISHED
         self.done = Jobs(self.staging, ("shard",))
         self.digits = max(5, len(str(len(shards) - 1)))
 
-    def file(self, shard: Shard) -> Path:
+    def file(self, shard: PoolShard) -> Path:
         return self.path / f"{shard.number:0{self.digits}d}{self.suffix}"
 
     def files(self) -> list[Path]:
@@ -136,11 +136,11 @@ class PassFolder:
             leftover.unlink()
         return False
 
-    def missing(self) -> list[Shard]:
+    def missing(self) -> list[PoolShard]:
         open_ones = {number for (number,) in self.done.missing([(shard.number,) for shard in self.shards])}
         return [shard for shard in self.shards if shard.number in open_ones or not self.file(shard).exists()]
 
-    def take_over(self, shard: Shard, record: dict[str, Any]) -> None:
+    def take_over(self, shard: PoolShard, record: dict[str, Any]) -> None:
         """A shard that a worker has put aside goes to its place, and is recorded."""
         staged = self.staging / f"{shard.number}-{record['checksum'][:16]}{self.suffix}"
         os.replace(staged, self.file(shard))
@@ -176,9 +176,9 @@ def map_shards(
     ``function(table)`` is given one shard: ``table.columns["text"]`` is an array with a value for each row, and
     returns columns by name, arrays of as many rows. ``columns``: our names to those in the files. ``workers``:
     processes of one thread each; ``executor``: anything else that runs shards (``us.ray()``). The same call goes on
-    where it was stopped. Shards and rows keep their order, so ids and bytes do not depend on who did what.
+    where it was stopped. PoolShards and rows keep their order, so ids and bytes do not depend on who did what.
     """
-    shards = list_shards(pool)
+    shards = list_pool_shards(pool)
     run_pass(
         function, shards, Path(out), columns=columns or {}, title="shards", progress=progress,
         executor=executor_for(None if executor else workers, executor),
@@ -188,7 +188,7 @@ def map_shards(
 
 def run_pass(
     function: ShardFunction,
-    shards: Shards,
+    shards: PoolShards,
     out: Path,
     *,
     executor: Executor,

@@ -22,7 +22,7 @@ from typing import Any
 
 from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.parallel.executors import Cell, Result, Results, answered, given_up, one_thread, opened
+from understudy.parallel.executors import Cell, Result, Results, killed_twice, one_thread, reply_of, unpack_reply
 
 LOCAL = "local"
 # On the loopback; of 127.0.0.1 Ray would make the address that others reach this machine by.
@@ -77,11 +77,11 @@ class RayTasks:
                 if answer is None:
                     lost.append((number, cell))
                 else:
-                    yield number, opened(answer, cell)
+                    yield number, unpack_reply(answer, cell)
             # Memory is what most of them died of: the others are done, and each has all of it now.
             for number, cell in lost:
                 answer = _fetched(engine, task.remote(broadcast, cell))
-                yield number, given_up(function, cell) if answer is None else opened(answer, cell)
+                yield number, killed_twice(function, cell) if answer is None else unpack_reply(answer, cell)
         finally:  # an error, Ctrl-C, or the caller closed this generator
             for task_under_way in under_way:
                 with suppress(Exception):
@@ -183,4 +183,4 @@ def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:
         _FETCHED.clear()
         _FETCHED[key] = engine.get(broadcast[0])
     with one_thread():
-        return answered(_FETCHED[key], cell)
+        return reply_of(_FETCHED[key], cell)

@@ -29,14 +29,14 @@ from understudy.errors import UnderstudyError, warn
 from understudy.maths.random_order import draw_key, random_keys
 from understudy.maths.spread import Factored, Picking, draw_apart, nearest_centre, take_farthest
 from understudy.parallel.executors import Executor
-from understudy.parallel.scores import Scored, read_scores
-from understudy.parallel.shards import Shard, gathered
+from understudy.parallel.pool_shards import PoolShard, results_in_order
+from understudy.parallel.shard_scores import ShardScores, read_scores
 
 Vectors = Callable[[dict[str, Tensor]], Factored]
 
 
 def select_from(
-    scored: Scored, name: str, n: int, *, labelled: Tensor, seed: int, executor: Executor, scratch: Path
+    scored: ShardScores, name: str, n: int, *, labelled: Tensor, seed: int, executor: Executor, scratch: Path
 ) -> Tensor:
     """n distinct row numbers in the order picked. ``labelled``: rows never to be picked, ascending."""
     strategy, generator = strategy_named(name), torch.Generator().manual_seed(seed)
@@ -67,7 +67,7 @@ class LowestOfShard:
     labelled: Tensor
     key: int
 
-    def __call__(self, shard: Shard) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, shard: PoolShard) -> tuple[Tensor, Tensor, Tensor]:
         rows = rows_but(shard, self.labelled)
         score = torch.zeros(len(rows))
         if isinstance(self.strategy, Ranked):
@@ -81,15 +81,15 @@ def first_of(score: Tensor, keys: Tensor, rows: Tensor, n: int) -> tuple[Tensor,
     return score[order], keys[order], rows[order]
 
 
-def lowest(scored: Scored, strategy: Strategy, n: int, labelled: Tensor, key: int, executor: Executor) -> Tensor:
+def lowest(scored: ShardScores, strategy: Strategy, n: int, labelled: Tensor, key: int, executor: Executor) -> Tensor:
     best = (torch.zeros(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
-    for _, found in gathered(executor, LowestOfShard(strategy, n, labelled, key), scored.shards):
+    for _, found in results_in_order(executor, LowestOfShard(strategy, n, labelled, key), scored.shards):
         score, keys, rows = (torch.cat(pair) for pair in zip(best, found, strict=True))
         best = first_of(score, keys, rows, n)
     return best[2]
 
 
-def rows_but(shard: Shard, labelled: Tensor) -> Tensor:
+def rows_but(shard: PoolShard, labelled: Tensor) -> Tensor:
     """The numbers of a shard's rows, without those in ``labelled``, which is sorted."""
     rows = torch.arange(shard.first, shard.first + shard.rows)
     start, stop = torch.searchsorted(labelled, torch.tensor([shard.first, shard.first + shard.rows])).tolist()
@@ -102,7 +102,7 @@ def rows_but(shard: Shard, labelled: Tensor) -> Tensor:
 class SizesOfShard:
     vectors: Vectors
 
-    def __call__(self, shard: Shard) -> Tensor:
+    def __call__(self, shard: PoolShard) -> Tensor:
         return self.vectors(read_scores(shard)).squared_norms
 
 
@@ -113,7 +113,7 @@ class NearestOfShard:
     vectors: Vectors
     centres: Factored
 
-    def __call__(self, given: tuple[Shard, Tensor]) -> Tensor:
+    def __call__(self, given: tuple[PoolShard, Tensor]) -> Tensor:
         shard, bounds = given
         return nearest_centre(self.vectors(read_scores(shard)), self.centres, bounds)
 
@@ -122,7 +122,7 @@ class ShardedPicking(Picking):
     """Bounds in a file of the process that picks; vectors where the shards' scores are."""
 
     def __init__(
-        self, scored: Scored, vectors: Vectors, n: int, labelled: Tensor, executor: Executor, scratch: Path
+        self, scored: ShardScores, vectors: Vectors, n: int, labelled: Tensor, executor: Executor, scratch: Path
     ) -> None:
         self.scored, self._vectors, self.labelled, self.executor = scored, vectors, labelled, executor
         super().__init__(scored.rows, n, scored.rows - len(labelled))
@@ -154,7 +154,7 @@ class ShardedPicking(Picking):
     def lower(self, index: Tensor, bounds: Tensor) -> None:
         self.bound[index.numpy()] = bounds.numpy()
 
-    def _parts(self) -> Iterator[tuple[Shard, Any]]:
+    def _parts(self) -> Iterator[tuple[PoolShard, Any]]:
         for shard in self.scored.shards:
             yield shard, self.bound[shard.first : shard.first + shard.rows]
 
@@ -169,7 +169,7 @@ class ShardedPicking(Picking):
     def start_at_largest(self) -> None:
         if self.missing == 0:
             return
-        for shard, sizes in gathered(self.executor, SizesOfShard(self._vectors), self.scored.shards):
+        for shard, sizes in results_in_order(self.executor, SizesOfShard(self._vectors), self.scored.shards):
             self.bound[shard.first : shard.first + shard.rows] = sizes.numpy()
         self.bound[self.labelled.numpy()] = -1
         tops = [(float(part.max()), -(shard.first + int(part.argmax()))) for shard, part in self._parts()]

@@ -20,14 +20,14 @@ from understudy.active.loop import score
 from understudy.io.one_file import own_labels
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor
-from understudy.parallel.map_shards import Made, PassFolder, run_pass
-from understudy.parallel.shards import Shard, Shards
-from understudy.parallel.students import StudentOnTables
+from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
+from understudy.parallel.pool_shards import PoolShard, PoolShards
+from understudy.parallel.table_functions import StudentOnTables
 from understudy.training.ema import EMA
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreTable:
     """Probabilities and penultimate features of a shard's rows, and those of the moving average."""
 
     student: StudentOnTables
@@ -35,17 +35,17 @@ class Score:
     names: tuple[str, ...]
     """Which of them are kept."""
 
-    def __call__(self, table: Table) -> Made:
+    def __call__(self, table: Table) -> ShardResult:
         found = score(self.student.student, self.student.rows(table), ema=self.ema).arrays()
         same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
         labelled = len(own_labels(table)[1]) if "label" in table.names else 0
         kept = {name: found[name].float().numpy() for name in self.names}
-        return Made(kept, {"same": same, "labelled": labelled})
+        return ShardResult(kept, {"same": same, "labelled": labelled})
 
 
 @dataclass(frozen=True)
-class Scored:
-    shards: tuple[Shard, ...]
+class ShardScores:
+    shards: tuple[PoolShard, ...]
     """With the files of the scores as their paths."""
     summaries: Sequence[Mapping[str, Any]]
 
@@ -70,11 +70,11 @@ class Scored:
             records[here.numpy()] = some
         return tensors(records)
 
-    def whole(self, shard: Shard) -> dict[str, Tensor]:
+    def whole(self, shard: PoolShard) -> dict[str, Tensor]:
         return read_scores(shard)
 
 
-def read_scores(shard: Shard) -> dict[str, Tensor]:
+def read_scores(shard: PoolShard) -> dict[str, Tensor]:
     return tensors(np.load(str(shard.path), allow_pickle=False))
 
 
@@ -84,8 +84,14 @@ def tensors(records: Any) -> dict[str, Tensor]:
 
 
 def score_shards(
-    function: Score, shards: Shards, folder: Path, *, executor: Executor, columns: Mapping[str, str], progress: bool
-) -> Scored:
+    function: ScoreTable,
+    shards: PoolShards,
+    folder: Path,
+    *,
+    executor: Executor,
+    columns: Mapping[str, str],
+    progress: bool,
+) -> ShardScores:
     """A pass over the shards into ``folder``, or what is left of it."""
     summaries = run_pass(
         function, shards, folder, executor=executor, columns=columns, title="score", progress=progress, suffix=".npy",
@@ -93,6 +99,7 @@ def score_shards(
     )  # fmt: skip
     files = PassFolder(folder, shards, ".npy").files()
     there = (
-        Shard(shard.number, file.resolve(), shard.first, shard.rows) for shard, file in zip(shards, files, strict=True)
+        PoolShard(shard.number, file.resolve(), shard.first, shard.rows)
+        for shard, file in zip(shards, files, strict=True)
     )
-    return Scored(tuple(there), summaries)
+    return ShardScores(tuple(there), summaries)

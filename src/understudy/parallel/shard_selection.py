@@ -19,14 +19,14 @@ from understudy.errors import UnderstudyError
 from understudy.io.one_file import own_labels
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor
-from understudy.parallel.picking import lowest, select_from
-from understudy.parallel.scores import Score, Scored, score_shards
-from understudy.parallel.shards import Shard, Shards, gathered
+from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_order
+from understudy.parallel.shard_scores import ScoreTable, ShardScores, score_shards
+from understudy.parallel.shard_strategies import lowest, select_from
 from understudy.store.arrow import Array
 
 
 @dataclass(frozen=True)
-class Batch:
+class SelectedBatch:
     """The rows picked, in their order, and what is to be said of each."""
 
     rows: Tensor
@@ -51,7 +51,7 @@ class FindRows:
     spelling: bool = False
     """Instead: refuse an id that is there in another spelling."""
 
-    def __call__(self, shard: Shard) -> tuple[Array, Array]:
+    def __call__(self, shard: PoolShard) -> tuple[Array, Array]:
         table = shard.read(self.columns)
         if table.ids is None:
             raise UnderstudyError(f"{shard.path} has no column 'id' to find the rows of {self.named.path} by; add it")
@@ -62,10 +62,10 @@ class FindRows:
         return places, shard.first + index[places]
 
 
-def rows_of_ids(named: Table, shards: Shards, columns: Mapping[str, str], executor: Executor) -> Array:
+def rows_of_ids(named: Table, shards: PoolShards, columns: Mapping[str, str], executor: Executor) -> Array:
     """For each id, which row of the pool it names; −1: none."""
     index = np.full(len(named), -1, dtype=np.int64)
-    for _, (places, rows) in gathered(executor, FindRows(named, columns), shards):
+    for _, (places, rows) in results_in_order(executor, FindRows(named, columns), shards):
         again = places[index[places] >= 0]
         if len(again):
             raise UnderstudyError(f"{shards.path}: two shards hold id {named.ids[int(again[0])]!r}; ids must be unique")  # type: ignore[index]
@@ -73,12 +73,12 @@ def rows_of_ids(named: Table, shards: Shards, columns: Mapping[str, str], execut
     missing = np.flatnonzero(index < 0)
     if len(missing) and named.ids is not None:
         rest = Table(named.path, {"id": named.ids[missing]})
-        for _ in gathered(executor, FindRows(rest, columns, spelling=True), shards):
+        for _ in results_in_order(executor, FindRows(rest, columns, spelling=True), shards):
             pass
     return index
 
 
-def rows_at(shards: Shards, index: Tensor) -> list[tuple[Shard, Tensor]]:
+def rows_at(shards: PoolShards, index: Tensor) -> list[tuple[PoolShard, Tensor]]:
     """The shards that hold some of these rows, and the places of those in ``index``."""
     firsts = torch.tensor([shard.first for shard in shards])
     homes = torch.searchsorted(firsts, index, right=True) - 1
@@ -86,10 +86,10 @@ def rows_at(shards: Shards, index: Tensor) -> list[tuple[Shard, Tensor]]:
 
 
 def select_batch(
-    function: Score,
+    function: ScoreTable,
     strategy: str,
     n: int,
-    shards: Shards,
+    shards: PoolShards,
     scratch: Path,
     *,
     labelled: Tensor,
@@ -99,7 +99,7 @@ def select_batch(
     seed: int,
     executor: Executor,
     progress: bool,
-) -> Batch:
+) -> SelectedBatch:
     """``labelled``: rows never to be picked, with their ``labels`` (−1: none)."""
     scored = score_shards(function, shards, scratch, executor=executor, columns=columns, progress=progress)
     order = labelled.argsort()
@@ -114,11 +114,11 @@ def select_batch(
         known_places, batch, reference = (scored.take(rows)["hidden"] for rows in (with_label, picks, drawn))
         watch = watch_features(known_places, labels[labels >= 0], batch, reference)
     own = sum(each["labelled"] for each in scored.summaries)
-    return Batch(picks, ids, numbers, reasons, probs, watch, known, own == shards.rows)
+    return SelectedBatch(picks, ids, numbers, reasons, probs, watch, known, own == shards.rows)
 
 
 def _explained(
-    scored: Scored, strategy: str, picks: Tensor, labelled: Tensor, names: Sequence[str] | None
+    scored: ShardScores, strategy: str, picks: Tensor, labelled: Tensor, names: Sequence[str] | None
 ) -> tuple[list[float], list[str], Tensor]:
     """Scores and phrases from the picks' rows, and those of labelled ones where the strategy measures from them."""
     measured = labelled if strategy == "coreset" else labelled[:0]
@@ -132,7 +132,7 @@ def _explained(
     return numbers, reasons, probs[: len(picks)]
 
 
-def _ids_and_labels(shards: Shards, picks: Tensor, columns: Mapping[str, str]) -> tuple[list[Any] | None, int]:
+def _ids_and_labels(shards: PoolShards, picks: Tensor, columns: Mapping[str, str]) -> tuple[list[Any] | None, int]:
     """The picks' ids, and how many of them have a label in the pool."""
     ids: list[Any] = [None] * len(picks)
     known, named = 0, True

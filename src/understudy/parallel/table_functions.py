@@ -28,7 +28,7 @@ from understudy.io.read import features_of
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, Soft, TopK, named_columns
-from understudy.parallel.map_shards import Columns, Made
+from understudy.parallel.map_shards import Columns, ShardResult
 from understudy.store.arrow import Array
 
 
@@ -72,7 +72,7 @@ class Predict:
     student: StudentOnTables
     classes: ClassNames
 
-    def __call__(self, table: Table) -> Made:
+    def __call__(self, table: Table) -> ShardResult:
         probs = self.student.probabilities(table)
         confidence, label = probs.max(-1)
         columns = {
@@ -84,11 +84,11 @@ class Predict:
             truth = _truth(table, self.classes, probs.shape[1])
         except NoTruth as error:
             # Predictions do not need it: a file may hold anything under this name.
-            return Made(columns, {"problem": str(error)})
+            return ShardResult(columns, {"problem": str(error)})
         if truth is None:
-            return Made(columns, {})
+            return ShardResult(columns, {})
         known = truth >= 0
-        return Made(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
+        return ShardResult(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
 
 
 @dataclass(frozen=True)

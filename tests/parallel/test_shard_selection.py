@@ -16,20 +16,20 @@ from understudy.acquisition.strategies import NAMES
 from understudy.maths import spread
 from understudy.maths.random_order import random_keys
 from understudy.maths.spread import draw_apart, factored
-from understudy.parallel.executors import InProcess, Processes
+from understudy.parallel.executors import InProcess, WorkerProcesses
 from understudy.parallel.map_shards import to_records
-from understudy.parallel.picking import ShardedPicking, select_from
-from understudy.parallel.scores import Scored
-from understudy.parallel.shards import Shard
+from understudy.parallel.pool_shards import PoolShard
+from understudy.parallel.shard_scores import ShardScores
+from understudy.parallel.shard_strategies import ShardedPicking, select_from
 
 
-def scored(folder: Path, sizes: list[int], arrays: dict[str, Tensor]) -> Scored:
+def scored(folder: Path, sizes: list[int], arrays: dict[str, Tensor]) -> ShardScores:
     shards = []
     for number, (start, stop) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
         path = folder / f"{number}.npy"
         path.write_bytes(to_records({name: value[start:stop].numpy() for name, value in arrays.items()}))
-        shards.append(Shard(number, path, start, stop - start))
-    return Scored(tuple(shards), [{"same": False, "labelled": 0}] * len(sizes))
+        shards.append(PoolShard(number, path, start, stop - start))
+    return ShardScores(tuple(shards), [{"same": False, "labelled": 0}] * len(sizes))
 
 
 def some_arrays(rows: int, *, seed: int = 0, duplicates: bool = False) -> dict[str, Tensor]:
@@ -71,7 +71,7 @@ def test_refreshes_are_passes_and_change_nothing(tmp_path: Path, monkeypatch: py
     nothing = torch.zeros(0, dtype=torch.long)
     for name in ("badge", "coreset"):
         whole = us.select(name, 25, **arrays, seed=5)  # type: ignore[arg-type]
-        for executor in (InProcess(), Processes(2)):
+        for executor in (InProcess(), WorkerProcesses(2)):
             found = select_from(parts, name, 25, labelled=nothing, seed=5, executor=executor, scratch=tmp_path)
             assert found.tolist() == whole.tolist()
     assert not (tmp_path / "_bounds").exists()

@@ -1,11 +1,11 @@
 """A pool as Parquet shards: which there are, and where each one's rows stand among all.
 
-    pool = list_shards("pool")                  # reads the files' footers only
+    pool = list_pool_shards("pool")                  # reads the files' footers only
     pool.rows, len(pool)                        # rows of all of them; shards
     table = pool[3].read({"label": "truth"})    # one shard as a table, a column when it is asked for
 
 Rows are numbered over all shards in the order of the files' names, and these numbers, like the ids, do not depend on
-who works on which shard. Shards without a row are passed over.
+who works on which shard. PoolShards without a row are passed over.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Shard:
+class PoolShard:
     number: int
     path: File
     first: int
@@ -46,9 +46,9 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Shards(Sequence[Shard]):
+class PoolShards(Sequence[PoolShard]):
     path: Path
-    shards: tuple[Shard, ...]
+    shards: tuple[PoolShard, ...]
     names: tuple[str, ...]
     """Of the columns."""
 
@@ -56,10 +56,10 @@ class Shards(Sequence[Shard]):
         return len(self.shards)
 
     @overload
-    def __getitem__(self, number: int) -> Shard: ...
+    def __getitem__(self, number: int) -> PoolShard: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | Sequence[Shard]:
+    def __getitem__(self, number: slice) -> Sequence[PoolShard]: ...
+    def __getitem__(self, number: int | slice) -> PoolShard | Sequence[PoolShard]:
         return self.shards[number]
 
     @property
@@ -98,7 +98,7 @@ def is_sharded(path: Path) -> bool:
     return path.is_dir() and bool(shards_of(path))
 
 
-def list_shards(path: str | Path) -> Shards:
+def list_pool_shards(path: str | Path) -> PoolShards:
     """A folder of .parquet files with the same columns, or one such file."""
     files: Sequence[File]
     remote = parquet_at(path)
@@ -114,20 +114,20 @@ def list_shards(path: str | Path) -> Shards:
     if not files:
         raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
     counts, kinds = read_footers(files)
-    shards: list[Shard] = []
+    shards: list[PoolShard] = []
     first = 0
     for file, count in zip(files, counts, strict=True):
         if count:
-            shards.append(Shard(len(shards), file, first, count))
+            shards.append(PoolShard(len(shards), file, first, count))
             first += count
     if not shards:
         raise UnderstudyError(f"{path}: no shard holds a row; check how they were written")
-    return Shards(path, tuple(shards), tuple(kinds))
+    return PoolShards(path, tuple(shards), tuple(kinds))
 
 
-def gathered(
-    executor: Executor, function: Callable[[Shard], Result], shards: Sequence[Shard]
-) -> Iterator[tuple[Shard, Result]]:
+def results_in_order(
+    executor: Executor, function: Callable[[PoolShard], Result], shards: Sequence[PoolShard]
+) -> Iterator[tuple[PoolShard, Result]]:
     """What a function makes of every shard, in the order of the shards whoever is first: what is added up in floating
     point adds up to the same. What comes early waits, so results should be small."""
     early: dict[int, Result] = {}
@@ -147,5 +147,5 @@ class OnTable:
     function: Callable[[Table], Any]
     columns: Mapping[str, str]
 
-    def __call__(self, shard: Shard) -> Any:
+    def __call__(self, shard: PoolShard) -> Any:
         return self.function(shard.read(self.columns))
