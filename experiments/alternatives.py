@@ -53,7 +53,7 @@ def read_cell(work: Path, setting: str, seed: int) -> Cell:
 
 
 def run(job: Job) -> Cell:
-    """Only what this job was asked for. A method that does not apply here is remembered as such."""
+    """Only what this job is to measure. A method that does not apply here is remembered as such."""
     case, cell = Case(SETTINGS[job.setting](job.seed), job.seed), Cell()
     for name in job.methods:
         started = peers.seconds()

@@ -4,7 +4,7 @@
     unavailable("TREC, rules, MiniLM")       # why it cannot be dealt here; None where it can
 
 Features are what users have: TF-IDF as the library's own featuriser makes it, fitted on rows that are not tested, or
-the vectors of a net that somebody else trained. Teachers are an LLM, rules, word lists, a small model, a real model's
+the vectors of a net trained elsewhere. Teachers are an LLM, rules, word lists, a small model, a real model's
 probabilities, and planted mistakes that depend on the class or on the row. The ten settings of
 ``experiments.auto_data`` come last, as they are. Every row has its number in the source as id.
 """
@@ -57,7 +57,7 @@ class Source:
         return int(self.y.max()) + 1
 
     def deal(self, labels: Labels, gold_rows: int, seed: int, *, without: Tensor | None = None) -> Situation:
-        """``labels``: what the teacher said of every row of the source; ``without``: rows it learned from."""
+        """``labels``: the teacher's labels of every row of the source; ``without``: rows it learned from."""
         train = self.train if without is None else self.train[~torch.isin(self.train, without)]
         gold, pool = (train[rows] for rows in dealt(len(train), [gold_rows, len(train) - gold_rows], seed))
         return Situation(
@@ -88,7 +88,7 @@ def words(texts: list[str], fit_on: Tensor) -> sparse.csr_matrix[Any]:
 
 @cache
 def text(name: str, vectors: str = "words") -> Source:
-    """A table of ``text/`` with the columns text, label and split; whoever is not tested may be gold or pool."""
+    """A table of ``text/`` with the columns text, label and split; rows that are not test rows may be gold or pool."""
     table = pq.read_table(data_file(f"text/{name}.parquet"))
     columns = {key: np.array(table[key].to_pylist()) for key in table.column_names if key != "text"}
     usable = columns["chatgpt_label"] >= 0 if name == "mr_chatgpt" else np.ones(len(table), dtype=bool)
@@ -120,7 +120,7 @@ def imdb(pool_split: str) -> Source:
 
 
 def real_probabilities(labels: Array, numbers: Array) -> Array:
-    """What a real model said of IMDB's test reviews, by label and number of the review.
+    """A real model's labels of IMDB's test reviews, by label and number of the review.
 
     NaN for about 400 of the 25,000: some keys are not in the file, and as many stand there twice.
     """
@@ -144,10 +144,10 @@ def pictures() -> Source:
 
 
 def reviews(seed: int, vectors: str = "words") -> Situation:
-    """An LLM's word on sentences of movie reviews."""
+    """An LLM's labels of sentences of movie reviews."""
     source = text("mr_chatgpt", vectors)
-    said = torch.from_numpy(source.columns["chatgpt_label"].astype(np.int64)).clamp(min=-1)
-    return source.deal(us.Hard(said, classes=2), 200, seed)
+    given_labels = torch.from_numpy(source.columns["chatgpt_label"].astype(np.int64)).clamp(min=-1)
+    return source.deal(us.Hard(given_labels, classes=2), 200, seed)
 
 
 def rules(seed: int, name: str, gold_rows: int, vectors: str = "words") -> Situation:
@@ -245,7 +245,7 @@ VECTORS: dict[str, Deal] = {
 TEN: dict[str, Deal] = {f"{name} (ten)": deal for name, deal in auto_data.SETTINGS.items()}
 SETTINGS: dict[str, Deal] = WORDS | VECTORS | TEN
 HELD_OUT = ("SMS, rules", "IMDB, rated noise", "CIFAR-10, confusions")
-"""Looked at when everything is fixed, and tuned on by nobody."""
+"""Measured when everything is fixed; nothing is tuned on them."""
 
 
 def unavailable(setting: str) -> str | None:

@@ -195,7 +195,7 @@ def gold_only(case: Case) -> float:
 
 
 def auto(case: Case) -> float:
-    """Pictures: the setting's own net and recipe. Texts and frozen vectors: the student that suits them by default."""
+    """Pictures: the setting's own net and recipe. Texts and frozen vectors: the default student for them by default."""
     given = case.given
     student, options = given.student, {"epochs": given.epochs, **given.recipe}
     if not case.shows_pictures:

@@ -1,6 +1,6 @@
 """The page of ``experiments.alternatives``: the best alternative of each setting, ours beside it, and the targets.
 
-The best alternative is the one with the highest mean over the seeds, which only the test rows can tell: a user who
+The best alternative is the one with the highest mean over the seeds, which only the test rows show: a user who
 picks one beforehand does no better. Differences are paired by seed.
 """
 
@@ -56,7 +56,7 @@ def gaps(found: Found, method: str) -> dict[str, list[float]]:
 
 
 def targets(found: Found, method: str) -> str:
-    """Whether a method of ours keeps what is asked of it; settings it has not run in are not counted as kept."""
+    """Whether a method of ours meets its target; settings it has not run in are not counted as kept."""
     have = gaps(found, method)
     means = {setting: mean(values) for setting, values in have.items()}
     below = [f"{setting} ({100 * value:+.1f})" for setting, value in means.items() if value < -ALLOWED]

@@ -80,17 +80,17 @@ def fashion(gold: int) -> Callable[[int], Situation]:
 
 
 def mnist(flip: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[int], Situation]:
-    """Hard labels of which many are wrong; nobody says how sure they are."""
+    """Hard labels of which many are wrong; without confidences."""
 
     def deal(seed: int) -> Situation:
         x, y = pictures("mnist")
         gold, pool, test = dealt(len(x), [200, 3000, 3000], seed)
         both = torch.cat([gold, pool])
         labels = us.Hard(flip(x[both], y[both], seed), classes=10)
-        said = [labels.take(torch.arange(200)), labels.take(torch.arange(200, 3200))]
+        given_labels = [labels.take(torch.arange(200)), labels.take(torch.arange(200, 3200))]
         return Situation(
-            us.Gold(x[gold], y[gold], teacher=said[0]),
-            us.Pool(x[pool], said[1]),
+            us.Gold(x[gold], y[gold], teacher=given_labels[0]),
+            us.Pool(x[pool], given_labels[1]),
             us.Gold(x[test], y[test]),
             net(784, 10, 64),
             10,
@@ -105,22 +105,22 @@ def text(name: str) -> tuple[Tensor, Tensor, Any, np.ndarray[Any, Any]]:
     table = pq.read_table(data_file(f"text/{name}.parquet"))
     words = TfidfVectorizer(max_features=2000, ngram_range=(1, 2), sublinear_tf=True)
     x = torch.from_numpy(words.fit_transform(table["text"].to_pylist()).astype(np.float32).toarray())
-    said = table["chatgpt_label"] if "chatgpt_label" in table.column_names else table["weak_labels"]
+    given_labels = table["chatgpt_label"] if "chatgpt_label" in table.column_names else table["weak_labels"]
     return (
         x,
         torch.from_numpy(table["label"].to_numpy().astype(np.int64)),
-        np.array(said.to_pylist()),
+        np.array(given_labels.to_pylist()),
         table["split"].to_numpy(),
     )
 
 
 def reviews(seed: int) -> Situation:
-    """An LLM's word on sentences of movie reviews."""
-    x, y, said, part = text("mr_chatgpt")
-    asked = torch.from_numpy(np.flatnonzero((part == "train") & (said >= 0)))
+    """An LLM's labels of sentences of movie reviews."""
+    x, y, given_labels, part = text("mr_chatgpt")
+    labelled = torch.from_numpy(np.flatnonzero((part == "train") & (given_labels >= 0)))
     test = torch.from_numpy(np.flatnonzero(part == "test"))
-    gold, pool = (asked[rows] for rows in dealt(len(asked), [200, 4000], seed))
-    labels = torch.from_numpy(said.astype(np.int64))
+    gold, pool = (labelled[rows] for rows in dealt(len(labelled), [200, 4000], seed))
+    labels = torch.from_numpy(given_labels.astype(np.int64))
     return Situation(
         us.Gold(x[gold], y[gold], teacher=us.Hard(labels[gold], classes=2)),
         us.Pool(x[pool], us.Hard(labels[pool], classes=2)),
@@ -134,11 +134,11 @@ def rules(name: str, classes: int, gold_rows: int, epochs: int) -> Callable[[int
     """Labelling rules: their votes' shares are the labels. Gold are rows of the pool's kind that were looked up."""
 
     def deal(seed: int) -> Situation:
-        x, y, said, part = text(name)
+        x, y, given_labels, part = text(name)
         train = torch.from_numpy(np.flatnonzero(part != "test"))
         test = torch.from_numpy(np.flatnonzero(part == "test"))
         gold, pool = (train[rows] for rows in dealt(len(train), [gold_rows, len(train) - gold_rows], seed))
-        votes = torch.from_numpy(said.astype(np.int64))
+        votes = torch.from_numpy(given_labels.astype(np.int64))
         return Situation(
             us.Gold(x[gold], y[gold], teacher=us.Votes(votes[gold], classes)),
             us.Pool(x[pool], us.Votes(votes[pool], classes)),

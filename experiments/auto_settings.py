@@ -4,7 +4,7 @@
 
 Per setting and seed: each candidate of ``us.auto`` is trained in full and tested, so is ``us.reconciled()``, and
 ``us.auto`` runs its pilot on gold and trains what it chose. The best method of a setting is the one with the best mean,
-which only the test rows can tell. Members, ridges and the rule were made on the settings marked *dev*, and on three
+which only the test rows show. Members, ridges and the rule were made on the settings marked *dev*, and on three
 seeds of the others; two seeds were run after everything was fixed.
 
     about 50 minutes of one quiet core; expected of reconciled: 3 points above the best fixed method in the mean, 0.5

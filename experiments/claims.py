@@ -2,7 +2,7 @@
 
     Claim("SLaM is above vanilla", higher=["SLaM"], lower=["Vanilla"], effect=2.4)
     larger_lead("its lead is larger with few labels", "SLaM", "Vanilla", at="500", than_at="2000", effect=2.7)
-    Claim(…, same_as="slam_table1")             # a figure that plots a table: told there, not counted again
+    Claim(…, same_as="slam_table1")             # a figure that plots a table: decided there, not counted again
     Claim(…, structural="duplicates have distance 0, so none is picked twice")   # true by construction: not counted
 
 Per seed, the mean of the lower cells is taken from the mean of the higher ones ("row" means all its columns,

@@ -3,7 +3,7 @@
 The protocols are those of ``experiments.fashion_mnist`` (*paper* and *honest*), 3 seeds. Each method may try three
 settings of its main option; the one with the best mean accuracy on 300 gold rows kept for this choice is reported, with
 its test accuracy at the last epoch and at the epoch those rows chose. ``oracle`` keeps the labels that
-are right, which only the truth can tell: a comparison, not a method, and no upper bound (it still copies how sure the
+are right, which only the true labels show: a comparison, not a method, and no upper bound (it still copies how sure the
 teacher is). VID and UPS work on what an MLP teacher without dropout has: its logits, and one pass.
 
     python -m experiments.distillation_methods --setting honest     # 16 methods × 3 options × 3 seeds: 20 minutes

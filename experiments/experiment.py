@@ -56,7 +56,7 @@ class Experiment:
     minutes: float
     """Of one core at the reduced scale; measured, rounded."""
     not_reproduced: Sequence[str] = ()
-    """Rows the paper only quotes, or that nobody can run again."""
+    """Rows the paper only quotes, or that cannot be run again."""
     remarks: Sequence[str] = ()
     most_seeds: int = LOOKS[-1]
     """Where adding seeds for open claims ends."""

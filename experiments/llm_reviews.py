@@ -42,7 +42,7 @@ TFIDF = "TF-IDF"
 
 
 def features() -> dict[str, list[str]]:
-    """Name -> how the command line is told; MiniLM only where its folder is at hand."""
+    """Name -> options of the command line; MiniLM only where its folder is at hand."""
     return {TFIDF: []} | ({} if missing(MINILM) else {"MiniLM": ["--encoder", os.environ[MINILM]]})
 
 
@@ -50,9 +50,9 @@ def write_files(folder: Path, seed: int) -> float:
     """gold.parquet (id, label), pool.parquet (id, text, the LLM's answer), test.parquet; returns the LLM's accuracy."""
     table = pq.read_table(data_file("text/mr_chatgpt.parquet"))
     parts = {name: table.filter(pc.equal(table["split"], name)) for name in ("train", "test")}
-    truth, said = (parts["train"][name].to_numpy() for name in ("label", "chatgpt_label"))
+    truth, given_labels = (parts["train"][name].to_numpy() for name in ("label", "chatgpt_label"))
     ids = np.array([f"train-{row}" for row in range(len(truth))], dtype=object)
-    answers = np.where(said >= 0, NAMES[said.clip(0)], None)
+    answers = np.where(given_labels >= 0, NAMES[given_labels.clip(0)], None)
     gold = np.random.default_rng(seed).permutation(len(truth))[:GOLD]
     pq.write_table(pa.table({"id": ids[gold], "label": NAMES[truth[gold]]}), folder / "gold.parquet")
     pool = {"id": ids, "text": parts["train"]["text"], "teacher_label": pa.array(answers, pa.string())}
@@ -62,8 +62,8 @@ def write_files(folder: Path, seed: int) -> float:
     if "gold only" in METHODS:
         own = {"text": parts["train"]["text"].take(gold), "label": NAMES[truth[gold]]}
         pq.write_table(pa.table({"id": ids[gold], **own}), folder / "gold_with_text.parquet")
-    asked = said >= 0
-    return float((said == truth)[asked].mean())
+    answered = given_labels >= 0
+    return float((given_labels == truth)[answered].mean())
 
 
 def accuracy_of(job: tuple[str, str, int]) -> float:

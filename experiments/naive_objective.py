@@ -8,7 +8,7 @@ with 95% t-intervals. "Unweighted minimum" is found by SLSQP on the sample: what
 optimiser.
 
 *All of them wrong* is Proposition E.3: the unweighted minimiser is at least c/2 above. Here p(x) is 0 or 1, so that
-whoever knows it knows the truth: Equation 4's weights hold the clean label, and that SGD succeeds on them shows that
+to know it is to know the truth: Equation 4's weights hold the clean label, and that SGD succeeds on them shows that
 the optimiser does, and nothing about the method.
 
 *Drawn at random*: there a label is wrong with chance 0.4, and ``advised`` weighs by p(x) alone. It reads neither the

@@ -89,8 +89,11 @@ def data(flip: str, seed: int) -> tuple[us.Gold, us.Pool, us.Gold]:
     left[gold_rows] = False
     pool_rows = order[left[order]][:ROWS]
     noisy, _ = FLIPS[flip](torch.cat([y[gold_rows], y[pool_rows]]), seed)
-    said = us.Hard(noisy, classes=CLASSES)
-    on_gold, on_pool = said.take(torch.arange(len(gold_rows))), said.take(torch.arange(len(gold_rows), len(noisy)))
+    given_labels = us.Hard(noisy, classes=CLASSES)
+    on_gold, on_pool = (
+        given_labels.take(torch.arange(len(gold_rows))),
+        given_labels.take(torch.arange(len(gold_rows), len(noisy))),
+    )
     gold = us.Gold(x[gold_rows], y[gold_rows], on_gold)
     return gold, us.Pool(x[pool_rows], on_pool), us.Gold(x_test, y_test)
 

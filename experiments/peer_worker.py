@@ -44,7 +44,7 @@ def main() -> None:
             with np.load(source, allow_pickle=False) as given:
                 np.save(target, TASKS[task](given), allow_pickle=False)
             answer = f"done {time.process_time() - started:.3f}"
-        except Exception as error:  # whoever asked decides what to do about it
+        except Exception as error:  # the caller decides what to do about it
             answer = f"{type(error).__name__}: {error}".replace("\n", " ")
         print(answer, file=answers, flush=True)
 

@@ -1,4 +1,4 @@
-"""cleanlab and Snorkel, asked across the border to their own environment: arrays out, arrays back.
+"""cleanlab and Snorkel, called in their own environment: arrays out, arrays back.
 
     ask("cleanlab", labels=y, probs=out_of_fold)                      # (n,) which labels are issues
     ask("snorkel", votes=votes, gold=y_gold, classes=2, seed=0)       # (n, C)
@@ -27,7 +27,7 @@ _SPENT: dict[str, float] = {}
 
 
 def seconds() -> float:
-    """Of the processor, spent so far by this process and by those it asked."""
+    """Of the processor, spent so far by this process and by its workers."""
     return time.process_time() + sum(_SPENT.values())
 
 
@@ -42,9 +42,9 @@ def ask(task: str, **arrays: Any) -> np.ndarray[Any, Any]:
         given, answer = Path(folder) / "given.npz", Path(folder) / "answer.npy"
         np.savez(given, **arrays)
         print(task, given, answer, sep="\t", file=worker.stdin, flush=True)
-        said, _, rest = worker.stdout.readline().strip().partition(" ")
-        if said != "done":
-            why = f"{said} {rest}".strip() or "its process ended"
+        status, _, rest = worker.stdout.readline().strip().partition(" ")
+        if status != "done":
+            why = f"{status} {rest}".strip() or "its process ended"
             raise UnderstudyError(f"{task}: {why}; run make .peers/.installed, or leave it out")
         _SPENT[task] = _SPENT.get(task, 0.0) + float(rest)
         return np.asarray(np.load(answer, allow_pickle=False))

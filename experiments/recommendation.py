@@ -40,12 +40,12 @@ METHODS = {
 
 
 def situation(name: str) -> Situation:
-    """Seed 0 of a setting; where rules label the pool, their word on the test rows is known too."""
+    """Seed 0 of a setting; where rules label the pool, their votes on the test rows are known too."""
     given = SETTINGS[name](0)
     if name.endswith("rules"):
-        x, y, said, part = text({"YouTube, rules": "weak_youtube", "TREC, rules": "weak_trec"}[name])
+        x, y, given_labels, part = text({"YouTube, rules": "weak_youtube", "TREC, rules": "weak_trec"}[name])
         rows = torch.from_numpy(np.flatnonzero(part == "test"))
-        votes = us.Votes(torch.from_numpy(said.astype(np.int64))[rows], int(y.max()) + 1)
+        votes = us.Votes(torch.from_numpy(given_labels.astype(np.int64))[rows], int(y.max()) + 1)
         given = Situation(
             given.gold, given.pool, us.Gold(x[rows], y[rows], teacher=votes), given.student, given.epochs, given.recipe
         )
@@ -92,7 +92,7 @@ def decided(part: Comparison) -> str:
 
 
 def tested(part: Comparison) -> str:
-    """The rule of before: the reference, unless somebody is surely better; gold alone where it is as good."""
+    """The earlier rule: the reference, unless another is significantly better; gold alone where it is as good."""
     adjusted = adjusted_p(part)
     better = [
         name
@@ -120,7 +120,7 @@ class Tally:
 
     best: int = 0
     within: int = 0
-    """The best, or not told from it."""
+    """The best, or not significantly different from it."""
     regrets: tuple[float, ...] = ()
 
 
@@ -140,8 +140,8 @@ def tally(found: Comparison, draws: int) -> tuple[dict[str, Tally], list[tuple[f
             mine.best += choice == winner
             mine.within += choice == winner or not part.difference(winner, choice).excludes_zero
             mine.regrets += (truth[winner] - truth[choice],)
-        said = recommend(part)
-        claims.append((said.chances.get(said.choice, 0.0), said.choice == winner))
+        recommended = recommend(part)
+        claims.append((recommended.chances.get(recommended.choice, 0.0), recommended.choice == winner))
     return tallies, claims
 
 
@@ -160,7 +160,7 @@ def page(found: dict[str, Comparison], draws: int) -> str:
         print(setting, ", ".join(f"{name} {percent(truth[name])}" for name in order), flush=True)
     count = draws * len(found)
     rows += [["all", rule, *_cells(total, count)] for rule, total in totals.items()]
-    share, claimed = totals["recommendation"].within / count, np.mean([said for said, _ in claims])
+    share, claimed = totals["recommendation"].within / count, np.mean([chance for chance, _ in claims])
     true = np.mean([right for _, right in claims])
     options = [
         [setting, ", ".join(f"{name} {percent(c.accuracy(name).mean)}" for name in

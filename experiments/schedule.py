@@ -6,7 +6,7 @@ whose seeds are likely to decide the most of them for each minute, as measured s
 an experiment's ``most_seeds`` and ``most_minutes``, and at the minutes of the whole run.
 
     schedule = Schedule(settings_of(experiments, "reduced", work), minutes=300)
-    for job in schedule.jobs():                 # made as they are asked for
+    for job in schedule.jobs():                 # made on demand
         schedule.returned(job, seconds)
 """
 
@@ -68,12 +68,12 @@ def cells_of(stored: Sequence[dict[str, Any]]) -> list[Cell]:
 
 
 def settings_of(experiments: Sequence[Experiment], scale: str, work: Path) -> dict[Path, Setting]:
-    """Every setting once, by its folder, in the order in which it is asked for."""
-    asked: dict[Path, tuple[Sweep, list[tuple[Experiment, Part]]]] = {}
+    """Every setting once, by its folder, in the order of the experiments."""
+    wanted: dict[Path, tuple[Sweep, list[tuple[Experiment, Part]]]] = {}
     for experiment in experiments:
         for part, sweep in zip(experiment.parts, experiment.sweeps(scale), strict=True):
-            asked.setdefault(work / key(sweep), (sweep, []))[1].append((experiment, part))
-    return {folder: Setting(sweep, folder, parts) for folder, (sweep, parts) in asked.items()}
+            wanted.setdefault(work / key(sweep), (sweep, []))[1].append((experiment, part))
+    return {folder: Setting(sweep, folder, parts) for folder, (sweep, parts) in wanted.items()}
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ def more_seeds(setting: Setting, measured: int) -> Next | None:
     families = [[one.claim for one in family if one.answer == OPEN] for family in setting.verdicts(cells)]
     if not looks or not any(families):
         return None
-    asked = [(claim, differences(claim, cells), len(family)) for family in families for claim in family]
+    wanted = [(claim, differences(claim, cells), len(family)) for family in families for claim in family]
     worth = [
-        sum(chance(values, at, limit=claim.beyond, delta=claim.within, among=among) for claim, values, among in asked)
+        sum(chance(values, at, limit=claim.beyond, delta=claim.within, among=among) for claim, values, among in wanted)
         / max(each * (at - measured), 1e-3)
         for at in looks
     ]

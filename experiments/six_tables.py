@@ -59,28 +59,28 @@ def chance(truth: Array) -> float:
     return float(np.bincount(np.unique(truth, return_inverse=True)[1]).max() / len(truth))
 
 
-def as_csv(folder: Path, columns: dict[str, Array], parts: list[Array], truth: Array, said: Array) -> Dealt:
-    """Gold and test have ``label``, all have what the teacher said."""
+def as_csv(folder: Path, columns: dict[str, Array], parts: list[Array], truth: Array, given_labels: Array) -> Dealt:
+    """Gold and test have ``label``, all have the teacher's labels."""
     files = {}
     for name, rows in zip(PARTS, parts, strict=True):
-        shown = {**columns, "teacher_label": said, **({} if name == "pool" else {"label": truth})}
+        shown = {**columns, "teacher_label": given_labels, **({} if name == "pool" else {"label": truth})}
         files[name] = folder / f"{name}.csv"
         with files[name].open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(shown)
             writer.writerows(zip(*(column[rows].tolist() for column in shown.values()), strict=True))
     test = parts[2]
-    return Dealt(files, chance(truth[test]), float((said[test] == truth[test]).mean()), len(test))
+    return Dealt(files, chance(truth[test]), float((given_labels[test] == truth[test]).mean()), len(test))
 
 
 def reviews(folder: Path, seed: int) -> Dealt:
     table = pq.read_table(data_file("text/mr_chatgpt.parquet"))
-    asked = table["chatgpt_label"].to_numpy() != -9
+    labelled = table["chatgpt_label"].to_numpy() != -9
     names = np.array(["neg", "pos", ""], dtype=object)
-    text = table["text"].to_numpy(zero_copy_only=False)[asked]
-    truth, said = names[table["label"].to_numpy()[asked]], names[table["chatgpt_label"].to_numpy()[asked]]
+    text = table["text"].to_numpy(zero_copy_only=False)[labelled]
+    truth, given_labels = names[table["label"].to_numpy()[labelled]], names[table["chatgpt_label"].to_numpy()[labelled]]
     parts = dealt(len(text), seed, GOLD, POOL, TEST)
-    return as_csv(folder, {"text": text}, parts, truth, said)
+    return as_csv(folder, {"text": text}, parts, truth, given_labels)
 
 
 def rules(file: str) -> Callable[[Path, int], Dealt]:
@@ -113,8 +113,8 @@ def adult(folder: Path, seed: int) -> Dealt:
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in names}
     truth = np.array(["low", "high"], dtype=object)[(table["label"].to_numpy(zero_copy_only=False) == 1).astype(int)]
     wrong = np.random.default_rng(seed).random(len(truth)) < 0.3
-    said = np.where(wrong, np.where(truth == "low", "high", "low"), truth)
-    return as_csv(folder, columns, dealt(len(truth), seed, GOLD, POOL, TEST), truth, said)
+    given_labels = np.where(wrong, np.where(truth == "low", "high", "low"), truth)
+    return as_csv(folder, columns, dealt(len(truth), seed, GOLD, POOL, TEST), truth, given_labels)
 
 
 def clothes(folder: Path, seed: int) -> Dealt:
@@ -131,8 +131,8 @@ def clothes(folder: Path, seed: int) -> Dealt:
         labels = {} if name == "pool" else {"label": y[rows].numpy()}
         np.savez(files[name], x=x[rows].numpy(), teacher_probs=probs, **labels)
     test = parts[2]
-    said = us.teach(net, x[test]).argmax(1)
-    return Dealt(files, chance(y[test].numpy()), float((said == y[test]).double().mean()), len(test))
+    given_labels = us.teach(net, x[test]).argmax(1)
+    return Dealt(files, chance(y[test].numpy()), float((given_labels == y[test]).double().mean()), len(test))
 
 
 TABLES: dict[str, Callable[[Path, int], Dealt]] = {
@@ -156,7 +156,7 @@ def understudy(*words: str | Path, folder: Path) -> str:
 
 
 def run_table(name: str, seed: int, folder: Path, wanted: Sequence[str]) -> dict[str, Any]:
-    """What the page tells of a table, of those commands that are wanted."""
+    """What the page reports of a table, for the commands wanted."""
     given = TABLES[name](folder, seed)
     gold, pool, test = (["--" + part, given.files[part]] for part in PARTS)
     both = [*gold, *pool, *test]

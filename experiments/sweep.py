@@ -121,10 +121,10 @@ def net(text: str, shape: Sequence[int], classes: int) -> Callable[[], nn.Module
     return lambda: us.models.from_text(text, shape=shape, classes=classes)
 
 
-def known(names: Iterable[str], *asked: str) -> None:
+def known(names: Iterable[str], *wanted: str) -> None:
     """An error for the first name that is not among the known ones."""
     there = list(names)
-    for name in asked:
+    for name in wanted:
         if name not in there:
             raise UnderstudyError(f"there is no {name!r}; there are {', '.join(there)}")
 

@@ -60,13 +60,13 @@ def cells(seeds: int, only: str) -> Iterator[Key]:
 
 
 def write_files(folder: Path, rows: int, seed: int) -> None:
-    """gold.parquet with the LLM's word and the texts, pool.parquet, test.parquet."""
+    """gold.parquet with the LLM's labels and the texts, pool.parquet, test.parquet."""
     table = pq.read_table(data_file("text/mr_chatgpt.parquet"))
     train, test = (table.filter(pc.equal(table["split"], name)) for name in ("train", "test"))
     order = np.random.default_rng(seed).permutation(len(train))
     for name, part in (("gold", train.take(order[:GOLD])), ("pool", train.take(order[GOLD : GOLD + rows]))):
-        said = part["chatgpt_label"].to_numpy()
-        answers = pa.array(np.where(said >= 0, NAMES[said.clip(0)], None), pa.string())
+        given_labels = part["chatgpt_label"].to_numpy()
+        answers = pa.array(np.where(given_labels >= 0, NAMES[given_labels.clip(0)], None), pa.string())
         columns: dict[str, Any] = {"text": part["text"], "teacher_label": answers}
         truth = {"label": NAMES[part["label"].to_numpy()]} if name == "gold" else {}
         pq.write_table(pa.table(columns | truth), folder / f"{name}.parquet")
@@ -77,13 +77,13 @@ def write_files(folder: Path, rows: int, seed: int) -> None:
 def command(kind: str, method: str, seed: int) -> list[str]:
     alone = method == GOLD_ONLY
     files = ["--gold", "gold.parquet", *([] if alone else ["--pool", "pool.parquet"])]
-    told = ["--method", VANILLA if alone else method, "--text", "text", "--classes", "neg,pos", "--seed", str(seed)]
+    options = ["--method", VANILLA if alone else method, "--text", "text", "--classes", "neg,pos", "--seed", str(seed)]
     if kind == FROZEN:
-        told += ["--encoder", os.environ[MINILM]]
+        options += ["--encoder", os.environ[MINILM]]
     if kind == TUNED:
-        told += ["--student", f"hf:{os.environ[MINILM]},max_tokens={MAX_TOKENS}"]
-        told += TUNING_ON_GOLD if alone else TUNING
-    return ["train", *files, *told, "--quiet", "--out", "run"]
+        options += ["--student", f"hf:{os.environ[MINILM]},max_tokens={MAX_TOKENS}"]
+        options += TUNING_ON_GOLD if alone else TUNING
+    return ["train", *files, *options, "--quiet", "--out", "run"]
 
 
 def measure(key: Key) -> dict[str, float]:
@@ -92,10 +92,17 @@ def measure(key: Key) -> dict[str, float]:
         folder = Path(name)
         write_files(folder, rows, seed)
         trained = _understudy(folder, *command(kind, method, seed))
-        predicted = _understudy(folder, "predict", "run", "test.parquet", "--out", "said.parquet")
-        said, truth = (pq.read_table(folder / file)["label"].to_numpy() for file in ("said.parquet", "test.parquet"))
+        predicted = _understudy(folder, "predict", "run", "test.parquet", "--out", "predictions.parquet")
+        given_labels, truth = (
+            pq.read_table(folder / file)["label"].to_numpy() for file in ("predictions.parquet", "test.parquet")
+        )
         size = sum(path.stat().st_size for path in (folder / "run").glob("*.safetensors"))
-    return {"accuracy": float(np.mean(said == truth)), "train": trained, "predict": predicted, "megabytes": size / 1e6}
+    return {
+        "accuracy": float(np.mean(given_labels == truth)),
+        "train": trained,
+        "predict": predicted,
+        "megabytes": size / 1e6,
+    }
 
 
 def encode(rows: int) -> dict[str, float]:
@@ -104,7 +111,7 @@ def encode(rows: int) -> dict[str, float]:
         write_files(Path(name), rows, 0)
         before = _cpu()
         _understudy(Path(name), *command(FROZEN, VANILLA, 0))
-        _understudy(Path(name), "predict", "run", "test.parquet", "--out", "said.parquet")
+        _understudy(Path(name), "predict", "run", "test.parquet", "--out", "predictions.parquet")
         cold = _cpu() - before
     return {"seconds": cold}
 

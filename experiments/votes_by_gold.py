@@ -5,7 +5,7 @@
 YouTube comments (10 rules, 2 classes), TREC questions (68 rules, 6 classes) and SMS (73 rules, 2 classes). A seed draws
 50, 100 or 200 of the rows with a vote as gold; counted is how often the other rows' labels are right, and their
 log-loss. EM anchored in gold is Dawid–Skene's, started from the sources counted on gold, gold rows held at their truth.
-Neither it nor Dawid–Skene is told which rules copy each other: both find the rules' agreement instead of the truth,
+Neither it nor Dawid–Skene knows which rules copy each other: both find the rules' agreement instead of the truth,
 and the more rows without truth there are, the more they do.
 """
 
@@ -33,7 +33,7 @@ BY_GOLD = "by gold"
 # So much of every row is shared among all classes before the logarithm: a share of 0 is no impossibility.
 FLOOR = 0.02
 Votes = tuple[Tensor, Tensor]
-"""What the rules said ``(n, A)``, and the truth ``(n,)``."""
+"""The rules' votes ``(n, A)``, and the truth ``(n,)``."""
 
 
 @cache

@@ -80,9 +80,9 @@ def distortions(dealt: Dealt) -> tuple[Tensor, Tensor, Tensor]:
         (dealt.gold.rows.take(known), dealt.gold.teacher, dealt.gold.y[known]),
         (dealt.pool.rows, dealt.pool.teacher, dealt.truth),
     ):
-        student, said = predict(dealt.start, rows), labels.dense(torch.arange(len(labels)), classes)
+        student, given_labels = predict(dealt.start, rows), labels.dense(torch.arange(len(labels)), classes)
         planes.append(torch.stack([labels.confidence("margin"), MEASURES["margin"](student)], dim=1).double().numpy())
-        values.append(torch.stack(distortion_of(said, y, student), dim=1))
+        values.append(torch.stack(distortion_of(given_labels, y, student), dim=1))
     means = neighbour_means(planes[1], planes[0], values[0].numpy(), neighbour_count(len(planes[0])))
     return torch.from_numpy(means), *values
 

@@ -1,4 +1,4 @@
-"""Image files as a map-style Dataset: decoded when asked for, so that a set larger than memory is no trouble."""
+"""Image files as a map-style Dataset: decoded on demand, so that a set larger than memory is no trouble."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -23,20 +23,20 @@ from understudy.maths.confidence import margin
 from understudy.maths.weights import neighbour_means
 
 Estimator = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(what the teacher says of rows, their labels, what it says of the rows asked about) -> α of these, (N,)."""
+"""(the teacher's probabilities of rows, their labels, its probabilities of other rows) -> α of these, (N,)."""
 
 
-def constant(known: Tensor, labels: Tensor, asked: Tensor) -> Tensor:
-    return (known.argmax(1) == labels).double().mean().expand(len(asked))
+def constant(known: Tensor, labels: Tensor, queried: Tensor) -> Tensor:
+    return (known.argmax(1) == labels).double().mean().expand(len(queried))
 
 
-def isotonic(known: Tensor, labels: Tensor, asked: Tensor) -> Tensor:
-    return us.Reliability.fit(known, labels, lower_bound=0.0).alpha(asked).double()
+def isotonic(known: Tensor, labels: Tensor, queried: Tensor) -> Tensor:
+    return us.Reliability.fit(known, labels, lower_bound=0.0).alpha(queried).double()
 
 
-def neighbours(known: Tensor, labels: Tensor, asked: Tensor) -> Tensor:
+def neighbours(known: Tensor, labels: Tensor, queried: Tensor) -> Tensor:
     points, right = margin(known).double(), (known.argmax(1) == labels).double()
-    queries, at = margin(asked).double()[:, None].numpy(), points[:, None].numpy()
+    queries, at = margin(queried).double()[:, None].numpy(), points[:, None].numpy()
     return torch.from_numpy(neighbour_means(queries, at, right[:, None].numpy(), best_k(points, right)))[:, 0]
 
 
@@ -78,7 +78,7 @@ class AccuracyCurves:
         known = dealt.gold.teacher.dense(torch.arange(2 * count), probs.shape[1]).split(count)
         cells = []
         for name, estimate in ESTIMATORS.items():
-            first, second = (estimate(said, y, probs) for said, y in zip(known, labels, strict=True))
+            first, second = (estimate(given_labels, y, probs) for given_labels, y in zip(known, labels, strict=True))
             error = sum(float((right - alpha).square().mean()) for alpha in (first, second)) / 2
             cells.append(Cell(name, column, seed, error))
             cells.append(Cell(f"{name}: change", column, seed, float((first - second).abs().mean())))

@@ -45,7 +45,7 @@ class Dealt:
 
 
 Factory = Callable[[Dealt, Any, dict[str, Any]], us.Objective]
-"""(dealt, option, what every method is told: hard, temperature) -> objective."""
+"""(dealt, option, options of every method: hard, temperature) -> objective."""
 
 KINDS: dict[str, Factory] = {
     "vanilla": lambda dealt, option, common: us.vanilla(**common),

@@ -31,7 +31,7 @@ class Dealt(NamedTuple):
     gold: us.Gold
     rest: us.Pool
     """Without the gold rows."""
-    whole: us.Pool
+    everything: us.Pool
     test: us.Gold
 
 
@@ -75,7 +75,7 @@ class Imbalance:
             return us.train(build, dealt.gold, None, objective, **options | {"epochs": steps})
         if method == OURS:
             return us.train(build, dealt.gold, dealt.rest, objective, **options)
-        return us.train(build, None, dealt.whole, objective, **options)
+        return us.train(build, None, dealt.everything, objective, **options)
 
     def deal(self, ratio: int, seed: int) -> Dealt:
         data = load(self.data, side=self.side)
@@ -90,7 +90,7 @@ class Imbalance:
         return Dealt(
             gold=us.Gold(x[clean], y[clean]),
             rest=us.Pool(x[left], us.Hard(y[left], classes=2)),
-            whole=us.Pool(x, us.Hard(y, classes=2)),
+            everything=us.Pool(x, us.Hard(y, classes=2)),
             test=us.Gold(data.x_test[kept_test], (data.y_test[kept_test] == self.common).long()),
         )
 

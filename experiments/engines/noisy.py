@@ -43,20 +43,20 @@ class Flipped:
     """What the pre-trained baseline predicts for the watched rows, where a method starts from it."""
 
     @property
-    def said(self) -> Tensor:
+    def given_labels(self) -> Tensor:
         assert self.pool.teacher is not None
         return self.pool.teacher.top1()
 
     @property
     def clean_share(self) -> Tensor:
-        """Of each given class, the share of rows that are truly of it: what the paper's WEIGHTED is told."""
-        right = torch.bincount(self.said[self.said == self.truth], minlength=self.classes)
-        return right / torch.bincount(self.said, minlength=self.classes).clamp(min=1)
+        """Of each given class, the share of rows that are truly of it: as given to the paper's WEIGHTED."""
+        right = torch.bincount(self.given_labels[self.given_labels == self.truth], minlength=self.classes)
+        return right / torch.bincount(self.given_labels, minlength=self.classes).clamp(min=1)
 
     @property
     def transition(self) -> Tensor:
         """P(given class | true class), as the rows have it."""
-        return shares(self.truth, self.said, self.classes)
+        return shares(self.truth, self.given_labels, self.classes)
 
 
 def shares(rows: Tensor, columns: Tensor, classes: int) -> Tensor:
@@ -119,7 +119,7 @@ def worst_recall(predicted: Tensor, truth: Tensor) -> float:
     return min(float((predicted[truth == label] == label).double().mean()) for label in truth.unique())
 
 
-# What can be said of a student beside its accuracy.
+# Measures of a student beside its accuracy.
 EXTRAS: dict[str, Callable[[nn.Module, Flipped], float]] = {
     "others taken for the background": lambda student, data: taken_for(
         predict(student, data.test.rows).argmax(1), data.test.y, data.background
@@ -128,7 +128,7 @@ EXTRAS: dict[str, Callable[[nn.Module, Flipped], float]] = {
         predict(student, data.test.rows).argmax(1), data.test.y
     ),
     "given labels repeated on the training rows": lambda student, data: float(
-        (predict(student, data.pool.rows).argmax(1) == data.said).double().mean()
+        (predict(student, data.pool.rows).argmax(1) == data.given_labels).double().mean()
     ),
 }
 
@@ -155,7 +155,7 @@ class NoisyLabels:
     backgrounds: tuple[int, ...] = (0,)
     """The class that labels flip to, seed by seed."""
     extras: tuple[str, ...] = ()
-    """What else is said of each method, as rows "method: what"."""
+    """What else is reported of each method, as rows "method: what"."""
     curves: bool = True
     """Whether the test rows are looked at after every epoch, or once."""
     without_noise: tuple[str, ...] | None = None
@@ -198,11 +198,11 @@ class NoisyLabels:
         watched, pooled = rest[: self.watched], rest[self.watched :][: self.rows]
         background = self.backgrounds[seed % len(self.backgrounds)]
         given, _ = self._flip(data.y, level, background, data.classes, seed)
-        said = us.Hard(given, classes=data.classes)
+        given_labels = us.Hard(given, classes=data.classes)
         tested = torch.arange(self.test_rows or len(data.y_test))
         return Flipped(
-            gold=us.Gold(rows(data.x, clean), data.y[clean], said.take(clean)) if per_class else None,
-            pool=us.Pool(rows(data.x, pooled), said.take(pooled)),
+            gold=us.Gold(rows(data.x, clean), data.y[clean], given_labels.take(clean)) if per_class else None,
+            pool=us.Pool(rows(data.x, pooled), given_labels.take(pooled)),
             watched=us.Gold(rows(data.x, watched), given[watched]) if self.watched else None,
             test=us.Gold(rows(data.x_test, tested), data.y_test[tested]),
             truth=data.y[pooled],

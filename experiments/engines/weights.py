@@ -47,7 +47,7 @@ class ExampleWeights:
         build = net(self.student, data.shape, data.classes)
         options = self.training.options(len(flipped.pool))
         student = us.train(build, flipped.gold, flipped.pool, us.l2rw(gold_rows=100), seed=seed, **options).student
-        x, given, truth = self._unseen(seed)
+        x, given, truth = self._held_out(seed)
         cells = []
         for kind, batches in self._batches(truth, flipped.background).items():
             weighed = torch.cat(
@@ -64,7 +64,7 @@ class ExampleWeights:
             gold=(self.gold,), rows=self.rows, watched=self.watched, backgrounds=self.backgrounds, side=self.side,
         )  # fmt: skip
 
-    def _unseen(self, seed: int) -> tuple[Any, Tensor, Tensor]:
+    def _held_out(self, seed: int) -> tuple[Any, Tensor, Tensor]:
         """The held-out rows with their given labels and the truth."""
         data = load(self.data, side=self.side)
         order = torch.randperm(len(data.y_test), generator=torch.Generator().manual_seed(seed))[: self.watched]

@@ -38,7 +38,7 @@ class Clusterable:
 
 @dataclass(frozen=True)
 class Descent:
-    """Where gradient descent ended, and the training outputs there and at the steps asked for."""
+    """Where gradient descent ended, and the training outputs there and at the steps given."""
 
     weights: Tensor
     outputs: Tensor

@@ -153,8 +153,8 @@ def test_recall_of_the_worst_class_by_hand() -> None:
 
 def test_flips_reach_the_pool_and_the_watched_rows_only() -> None:
     flipped = replace(NOISY, backgrounds=(3,)).deal(0, 0)
-    wrong = flipped.said != flipped.truth
-    assert 0.3 < float(wrong.double().mean()) < 0.42 and set(flipped.said[wrong].tolist()) == {3}
+    wrong = flipped.given_labels != flipped.truth
+    assert 0.3 < float(wrong.double().mean()) < 0.42 and set(flipped.given_labels[wrong].tolist()) == {3}
     assert flipped.clean_share[3] < 0.5 and torch.equal(flipped.clean_share[[0, 9]], torch.ones(2))
     assert flipped.transition[3].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert flipped.gold is not None and torch.bincount(flipped.gold.y).tolist() == [10] * 10
@@ -170,12 +170,12 @@ def test_imbalance_keeps_the_ratio() -> None:
         "digits", "mlp:16", (9,), Training(steps=10, batch_size=20, lr=0.1, optimizer="sgd"), rows=100, seeds=1
     )
     dealt = setting.deal(9, 0)
-    assert dealt.whole.teacher is not None and torch.bincount(dealt.whole.teacher.top1()).tolist() == [10, 90]
+    assert dealt.everything.teacher is not None and torch.bincount(dealt.everything.teacher.top1()).tolist() == [10, 90]
     # The ten that steer are split from these, not added to them.
     assert dealt.rest.teacher is not None and torch.bincount(dealt.rest.teacher.top1()).tolist() == [5, 85]
     assert len(dealt.gold) == 10
     both = torch.cat([dealt.gold.x, dealt.rest.x]).flatten(1)
-    assert len(torch.cat([both, dealt.whole.x.flatten(1)]).unique(dim=0)) == len(dealt.whole.x.unique(dim=0))
+    assert len(torch.cat([both, dealt.everything.x.flatten(1)]).unique(dim=0)) == len(dealt.everything.x.unique(dim=0))
     assert set(by_row(setting)) == set(setting.methods)
     assert set(by_row(replace(setting, ratios=(5, 9), mild=("Baseline",)), "5:1")) == {"Baseline"}
 
