@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import FeatureTap, forward
+from understudy.inference.passes import FeatureTap, logits_of
 
 
 @dataclass
@@ -116,7 +116,7 @@ def test_mappings_and_logits_objects() -> None:
     net = TextNet()
     batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
     logits, features = FeatureTap(net)(batch)
-    assert torch.equal(logits, forward(net, UserDict(batch)))
+    assert torch.equal(logits, logits_of(net, UserDict(batch)))
     torch.testing.assert_close(net.classifier(features), logits)
 
 
@@ -232,7 +232,7 @@ def test_clear_errors() -> None:
             return {"scores": super().forward(x)}  # type: ignore[return-value]
 
     with pytest.raises(UnderstudyError, match="Dictionary returned dict"):
-        forward(Dictionary(), torch.zeros(2, 5))
+        logits_of(Dictionary(), torch.zeros(2, 5))
     with pytest.raises(UnderstudyError, match="returns Output; name one that returns a tensor"):
         FeatureTap(TextNet(), "")({"input_ids": torch.ones(1, 1).long(), "attention_mask": torch.ones(1, 1)})
 

@@ -10,14 +10,8 @@ from torch import Tensor
 from maths_outcomes import sequence_probabilities
 from understudy.errors import UnderstudyError
 from understudy.maths import spread
-from understudy.maths.spread import (
-    Factored,
-    factored,
-    farthest_first,
-    kmeans_plus_plus,
-    nearest_centre,
-    squared_distances,
-)
+from understudy.maths.factored import Factored, factored, nearest_centre, squared_distances
+from understudy.maths.spread import farthest_first, kmeans_plus_plus
 
 
 def materialised(left: Tensor | None, right: Tensor) -> Tensor:

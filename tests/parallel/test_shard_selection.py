@@ -14,8 +14,9 @@ import understudy as us
 from maths_outcomes import sequence_probabilities
 from understudy.acquisition.strategies import NAMES
 from understudy.maths import spread
+from understudy.maths.factored import factored
 from understudy.maths.random_order import random_keys
-from understudy.maths.spread import draw_apart, factored
+from understudy.maths.spread import draw_apart
 from understudy.parallel.executors import InProcess, WorkerProcesses
 from understudy.parallel.map_shards import to_records
 from understudy.parallel.pool_shards import PoolShard

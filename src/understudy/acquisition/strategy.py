@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from understudy.maths.factored import Factored, squared_distances
 from understudy.maths.random_order import draw_key, random_keys
-from understudy.maths.spread import Factored, kmeans_plus_plus, squared_distances
+from understudy.maths.spread import kmeans_plus_plus
 
 Arrays = Mapping[str, Tensor]
 """What strategies look at, one row per pool example, under the names that ``us.select`` takes."""

@@ -45,7 +45,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, warn
 from understudy.inference.passes import FeatureTap, evaluate, over_rows
 from understudy.labels.forms import Labels, as_labels
 from understudy.methods.vanilla import vanilla
-from understudy.models.base import initial_student
+from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked

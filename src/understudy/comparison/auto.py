@@ -44,7 +44,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
-from understudy.models.base import Student, initial_student
+from understudy.models.registry import Student, initial_student
 from understudy.objective import Objective
 from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models

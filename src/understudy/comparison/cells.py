@@ -27,7 +27,7 @@ from understudy.data.pairing import check_sets, drop_unlabelled, weighed
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
-from understudy.models.base import Student, initial_student
+from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
 from understudy.store.option_fields import known
 from understudy.store.settings import fingerprint

@@ -29,7 +29,7 @@ from understudy.comparison.outcome import Comparison, Correct, Outcome
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
-from understudy.models.base import Student
+from understudy.models.registry import Student
 from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
 from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json

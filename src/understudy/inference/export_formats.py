@@ -22,7 +22,7 @@ from torch.jit._trace import TracerWarning
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import forward
+from understudy.inference.passes import logits_of
 
 Inputs = tuple[Tensor, ...]
 Loaded = Callable[[Inputs], Tensor]
@@ -40,7 +40,7 @@ class Probabilities(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         x = inputs[0] if self.names is None else dict(zip(self.names, inputs, strict=True))
-        return forward(self.student, x).float().softmax(-1)
+        return logits_of(self.student, x).float().softmax(-1)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a model says of a batch (``forward``, ``FeatureTap``) and of many rows (``over_rows``); how good that is.
+"""What a model says of a batch (``logits_of``, ``FeatureTap``) and of many rows (``over_rows``); how good that is.
 
 probs = predict(net, x)                      # (n, C)
 hidden = penultimate(net, x)                 # (n, d)
@@ -71,7 +71,7 @@ def usable_device(device: str | torch.device | None) -> torch.device | None:
     return found
 
 
-def forward(module: nn.Module, x: Inputs) -> Tensor:
+def logits_of(module: nn.Module, x: Inputs) -> Tensor:
     """The module's logits for x: a tensor, or a mapping of tensors that is passed as keyword arguments.
 
     The output is a tensor, or an object with ``.logits`` (as Hugging Face models return).
@@ -123,7 +123,7 @@ class FeatureTap:
         """``call``: what to run instead of the module itself, where something wraps it."""
         self._listen()
         try:
-            logits = forward(self.module if call is None else call, x)
+            logits = logits_of(self.module if call is None else call, x)
             caught, at = self._caught, self._caught_at
         finally:
             self._close()
@@ -263,7 +263,7 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor
     """Class probabilities ``(n, C)``, eval mode, on the CPU."""
 
     def probabilities(batch: Any, index: Tensor) -> Tensor:
-        return forward(model, batch).float().softmax(-1)
+        return logits_of(model, batch).float().softmax(-1)
 
     probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=takes_sparse(model))[0]
     _refuse_nan(probs)
@@ -283,7 +283,7 @@ def _refuse_nan(probs: Tensor) -> None:
 
 def predicted(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
     """The best class ``(n,)`` alone: no probabilities of a large pool are kept."""
-    return over_rows(model, x, lambda batch, index: forward(model, batch).argmax(-1), batch_size=batch_size)[0]
+    return over_rows(model, x, lambda batch, index: logits_of(model, batch).argmax(-1), batch_size=batch_size)[0]
 
 
 def penultimate(model: nn.Module, x: Any, *, layer: str | None = None, batch_size: int = BATCH_SIZE) -> Tensor:

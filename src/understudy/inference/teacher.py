@@ -32,7 +32,7 @@ from understudy.arguments import checked
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import BATCH_SIZE, forward, over_rows, penultimate
+from understudy.inference.passes import BATCH_SIZE, logits_of, over_rows, penultimate
 from understudy.labels.forms import Soft
 from understudy.labels.store.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet
@@ -204,7 +204,7 @@ def _module(teacher: Teacher) -> nn.Module | None:
 def _probabilities(teacher: Teacher, batch: Any, index: Tensor, dtype: torch.dtype, *, logits: bool) -> Tensor:
     """The teacher's answer about one batch: ``(B, C)`` on the CPU, checked."""
     where = "the teacher's answer"
-    answer = forward(teacher, batch) if isinstance(teacher, nn.Module) else to_tensor(teacher(batch), where)
+    answer = logits_of(teacher, batch) if isinstance(teacher, nn.Module) else to_tensor(teacher(batch), where)
     if answer.dim() != 2 or len(answer) != len(index):
         raise UnderstudyError(
             f"the teacher returned shape {tuple(answer.shape)} for {len(index)} rows; it must return (rows, classes)"

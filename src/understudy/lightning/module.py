@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import evaluate, forward
+from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
 from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
@@ -182,7 +182,7 @@ class UnderstudyModule(LightningModule):
 
     def forward(self, x: Any) -> Tensor:
         """The student's logits."""
-        return forward(self.student, x)
+        return logits_of(self.student, x)
 
     def run(self) -> Run:
         """Student, history, columns and facts, as ``us.train`` returns them."""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
-from understudy.models.base import drawn_parts
+from understudy.models.registry import drawn_parts
 from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, cached
 
 __all__ = ["co_teaching"]

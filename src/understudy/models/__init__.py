@@ -8,7 +8,6 @@
 Any other `nn.Module` serves as a student just as well.
 """
 
-from understudy.models.base import MODELS, build, from_text, model, spec_of
 from understudy.models.image_nets import (
     cifar_resnet,
     cifar_resnet_v2,
@@ -23,6 +22,7 @@ from understudy.models.image_nets import (
     shake_shake,
     wide_resnet,
 )
+from understudy.models.registry import MODELS, build, from_text, model, spec_of
 from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [

@@ -13,7 +13,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.base import Shape, Stem, basic, conv, conv_norm, model, network, pooled, stages, stem_for, way_in
+from understudy.models.registry import (
+    Shape,
+    Stem,
+    basic,
+    conv,
+    conv_norm,
+    model,
+    network,
+    pooled,
+    stages,
+    stem_for,
+    way_in,
+)
 
 
 class PlainBlock(nn.Module):
@@ -256,7 +268,7 @@ def _resnet(
     stem: Stem | None,
 ) -> nn.Module:
     blocks = stages(lambda *sizes: ResidualBlock(residual(*sizes), *sizes), 64, widths, counts)
-    return network(stem=entry(inputs, stem), body=nn.Sequential(*blocks), head=pooled(widths[-1], classes))
+    return network(stem=image_stem(inputs, stem), body=nn.Sequential(*blocks), head=pooled(widths[-1], classes))
 
 
 @model
@@ -274,7 +286,7 @@ def resnet50(inputs: Shape = (3, 224, 224), classes: int = 1000, stem: Stem | No
     return _resnet(bottleneck, (256, 512, 1024, 2048), (3, 4, 6, 3), inputs, classes, stem)
 
 
-def entry(inputs: Shape, stem: Stem | None) -> nn.Sequential:
+def image_stem(inputs: Shape, stem: Stem | None) -> nn.Sequential:
     """One 3×3 convolution; or 7×7 with stride 2 and max pooling, which leave a quarter of the side."""
     if stem_for(inputs, stem) == "small":
         return nn.Sequential(*way_in(inputs, 64), nn.ReLU())

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.models.base import AsImages, Shape, classifier, conv_norm, image_shape, model, network, row_size
+from understudy.models.registry import AsImages, Shape, classifier, conv_norm, image_shape, model, network, row_size
 from understudy.models.sparse import SparseLinear
 
 # A convex loss has one minimum, so that a start only decides what directions say of which the rows say nothing: little.

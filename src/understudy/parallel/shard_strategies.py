@@ -26,8 +26,9 @@ from understudy.acquisition.strategies.coreset import Coreset
 from understudy.acquisition.strategies.random import Random
 from understudy.acquisition.strategy import Ranked, Spread, Strategy
 from understudy.errors import UnderstudyError, warn
+from understudy.maths.factored import Factored, nearest_centre
 from understudy.maths.random_order import draw_key, random_keys
-from understudy.maths.spread import Factored, Picking, draw_apart, nearest_centre, take_farthest
+from understudy.maths.spread import Picking, draw_apart, take_farthest
 from understudy.parallel.executors import Executor
 from understudy.parallel.pool_shards import PoolShard, results_in_order
 from understudy.parallel.shard_scores import ShardScores, read_scores

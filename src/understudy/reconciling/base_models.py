@@ -30,7 +30,7 @@ from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
-from understudy.models.base import Student
+from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.training.evaluation import gold_only_options
 from understudy.training.l2 import l2_of_c, mean_square

@@ -30,7 +30,7 @@ from torch import Tensor
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
-from understudy.models.base import Student
+from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold
 from understudy.store.arrow import Array

@@ -22,7 +22,7 @@ from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, Me
 from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError
-from understudy.models.base import Student, initial_student
+from understudy.models.registry import Student, initial_student
 from understudy.objective import Relabelled
 from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models

@@ -17,7 +17,7 @@ from understudy.data.rows import SubsetRows
 from understudy.data.splits import random_rows
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
-from understudy.inference.passes import FeatureTap, device_of, eval_mode, forward, penultimate, predict, to_device
+from understudy.inference.passes import FeatureTap, device_of, eval_mode, logits_of, penultimate, predict, to_device
 from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
@@ -75,7 +75,7 @@ def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
     with eval_mode(student), torch.inference_mode():
         for name, x in first.items():
             try:
-                logits = forward(student, to_device(x, device_of(student)))
+                logits = logits_of(student, to_device(x, device_of(student)))
             except (RuntimeError, ValueError, TypeError, IndexError) as error:
                 shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else sorted(x)
                 raise UnderstudyError(
@@ -250,7 +250,7 @@ class StudentLearner:
             nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )
         with precision, self._batch_norm(counted):
-            logits, features = (forward(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
+            logits, features = (logits_of(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
         return Outputs(logits if kind is None else logits.float(), features)
 
     def _batch_norm(self, counted: bool) -> AbstractContextManager[Any]:

@@ -26,7 +26,7 @@ from understudy.data.pairing import check_compatible, check_sets
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import usable_device
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
-from understudy.models.base import fresh_student
+from understudy.models.registry import fresh_student
 from understudy.objective import Objective, Relabelled
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm

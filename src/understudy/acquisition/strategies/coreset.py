@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Reasons, Strategy, to_earlier
-from understudy.maths.spread import Factored, factored, farthest_first, squared_distances
+from understudy.maths.factored import Factored, factored, squared_distances
+from understudy.maths.spread import farthest_first
 
 
 class Coreset(Strategy):
