@@ -52,6 +52,27 @@ def test_links_within_a_document_lead_to_its_headings(page: Path) -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
 
 
+# What CONTRIBUTING's examples add.
+ADDED = {"smoothing", "surprise", "candidates", "NAME", "test_NAME"} | {
+    f"test_{name}" for name in ("smoothing", "surprise", "candidates")
+}
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_file_in_the_map_of_the_code_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for path in re.findall(r"`([a-z_][\w/]*/\w+\.py)\b", text):
+        if Path(path).stem not in ADDED:
+            assert any((root / path).exists() for root in (ROOT, ROOT / "src/understudy")), f"{name} mentions {path}"
+
+
+def test_the_map_of_the_code_names_every_package() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    packages = [folder.name for folder in (ROOT / "src/understudy").iterdir() if (folder / "__init__.py").exists()]
+    missing = [name for name in packages if f"{name}/" not in text]
+    assert not missing, f"docs/architecture.md does not show {missing}"
+
+
 @pytest.mark.parametrize("folder", ["experiments", "benchmarks"])
 def test_every_name_in_experiments_and_benchmarks_resolves(folder: str) -> None:
     for path in (ROOT / folder).glob("*.py"):
