@@ -39,7 +39,7 @@ docs: .venv/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -E -b html docs build/site
 	@echo build/site/index.html
 
-# The pictures of the start page and of "choosing a method"; every other one is written by the experiment beside it.
+# The pictures of the start page and of "Comparing methods"; every other one is written by the experiment beside it.
 figures: .venv/.installed
 	$(BIN)/python docs/figures/problem.py
 	$(BIN)/python docs/figures/settings.py

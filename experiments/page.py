@@ -41,18 +41,18 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
     count = len({cell.seed for cell in cells})
     seeds = f"{count} seed{'s' if count > 1 else ''}"
     text = [
-        f"**What the paper says, and whether our {finished.scale} run shows it**",
+        f"**Claims of the paper**, {finished.scale} run",
         markdown(VERDICT_COLUMNS, [verdict_row(verdict) for verdict in verdicts]),
-        f"**Ours**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
+        f"**Our cells**, {finished.scale} scale, in %, {seeds}, mean ± half of the 95% interval; last epoch",
         ours(cells),
         *gold_alone(cells),
     ]
     if any(cell.selected is not None for cell in cells):
-        text += ["**Ours, at the epoch chosen on gold**, in %", ours(cells, "selected")]
+        text += ["**Our cells at the epoch chosen on gold**, in %", ours(cells, "selected")]
     if any(cell.facts for cell in cells):
-        text += ["**What the methods found**, mean over columns and seeds", found(cells)]
+        text += ["**Weight statistics**, mean over columns and seeds", found(cells)]
     if any(claim.measure not in WITHOUT_CURVE for claim in part.claims):
-        text += ["**Ours along training**, test accuracy in %, mean over columns and seeds", along_training(cells)]
+        text += ["**Our cells along training**, test accuracy in %, mean over columns and seeds", along_training(cells)]
     text += paper_text(part.published)
     if finished.scale == "reduced":
         rows = [list(change) for change in reductions(part.full, part.reduced)]
@@ -60,7 +60,7 @@ def _part(part: Part, cells: Sequence[Cell], verdicts: Sequence[Verdict], finish
     return "\n\n".join(text)
 
 
-VERDICT_COLUMNS = ["claim", "the paper's, points", "ours, points", "99% interval", "seeds", "shown"]
+VERDICT_COLUMNS = ["claim", "the paper's, points", "ours, points", "99% interval", "seeds", "verdict"]
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
@@ -95,7 +95,7 @@ def ours(cells: Sequence[Cell], measure: str = "last") -> str:
 
 
 def gold_alone(cells: Sequence[Cell]) -> list[str]:
-    """A sentence where the trusted rows alone do better than the imperfect labels as they are."""
+    """A sentence on the columns where gold alone does better than the imperfect labels as they are."""
     rows = {cell.row for cell in cells}
     gold, plain = ([name for name in names if name in rows] for names in (GOLD_ROWS, PLAIN_ROWS))
     if not gold or not plain:
@@ -112,7 +112,8 @@ def gold_alone(cells: Sequence[Cell]) -> list[str]:
     if not better:
         return []
     return [
-        f"{gold[0]} is above {plain[0]} at {', '.join(better)}: the imperfect labels, used as they are, cost there."
+        f"{gold[0]} is above {plain[0]} at {', '.join(better)}: there training on the imperfect labels as they are is "
+        "worse than on gold alone."
     ]
 
 
@@ -154,9 +155,9 @@ def along_training(cells: Sequence[Cell]) -> str:
 
 def paper_text(published: Published | None) -> list[str]:
     if published is None:
-        return ["**The paper's** figures are plotted, not printed."]
+        return ["The paper plots its figures and does not print them."]
     rows = [[name, *values] for name, values in published.rows.items()]
-    return [f"**The paper's** ({published.where}, its own setting)", markdown(["", *published.columns], rows)]
+    return [f"**The paper's cells** ({published.where}, its own setting)", markdown(["", *published.columns], rows)]
 
 
 def provenance(finished: Finished) -> str:

@@ -15,7 +15,7 @@ import torch
 from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
-from understudy.parallel.executors import Processes
+from understudy.parallel.executors import WorkerProcesses
 from understudy.store.files import write_text
 
 Job = TypeVar("Job")
@@ -29,7 +29,7 @@ def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job], workers: in
     """Every job's result, in order, from processes of one thread each: two threads in one training gain little."""
     finished: dict[int, Result] = {}
     following = 0
-    with closing(Processes(workers).map(work, jobs)) as results:
+    with closing(WorkerProcesses(workers).map(work, jobs)) as results:
         for number, result in results:
             finished[number] = result
             while following in finished:

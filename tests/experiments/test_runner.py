@@ -105,7 +105,7 @@ def test_the_page_keeps_ours_and_the_papers_apart(inline: list[Any], tmp_path: P
     pages: list[Any] = []
     runner.run([made()], work=tmp_path, say=lambda line: None, on_finished=pages.append)
     text = page(pages[0])
-    ours, paper = text.split("**The paper's** (Table 1, its own setting)")
+    ours, paper = text.split("**The paper's cells** (Table 1, its own setting)")
     assert "63.53" in paper and "63.53" not in ours and "D2L" not in ours
     assert "| SLaM | 53.00 ± 2.48 | 63.00 ± 2.48 |" in ours
     assert "| SLaM is above Vanilla |  | +2.00 | +2.00 to +2.00 | 3 | yes |" in ours
