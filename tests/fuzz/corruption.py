@@ -28,9 +28,10 @@ import understudy as us
 from fuzz.damage import damaged
 from understudy import cli
 from understudy.active import Loop
+from understudy.data.rows import Rows
 from understudy.inference.passes import predict
-from understudy.io.read import rows_for
-from understudy.io.table import read_table
+from understudy.io.featurise import features_of, load_featuriser
+from understudy.io.table import Table, read_table
 from understudy.training.checkpoint import Checkpoints
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -69,10 +70,14 @@ def make_run(folder: Path, seed: int) -> None:
     (folder / "report.html").unlink()  # for people: no command reads it
 
 
+def _rows(folder: Path, config: Any, table: Table) -> Rows:
+    return features_of(table, load_featuriser(folder, config, table))
+
+
 def use_run(folder: Path, whole: Path) -> Any:
     run = us.Run.load(folder)
     assert run.ema is not None
-    rows = rows_for(folder, run.config, read_table(whole.with_suffix(".csv")))
+    rows = _rows(folder, run.config, read_table(whole.with_suffix(".csv")))
     said = [predict(one, rows).tolist() for one in (run.student, run.ema.module, run.selected())]
     columns = {name: one.tolist() for name, one in run.columns.items()}
     return [run.history, run.facts, run.config, columns, said]
@@ -102,7 +107,7 @@ def make_training(folder: Path, seed: int) -> None:
 def use_training(folder: Path, whole: Path) -> Any:
     command(f"train --resume --quiet --out {folder}")
     run = us.Run.load(folder)
-    rows = rows_for(folder, run.config, read_table(whole.with_suffix(".csv")))
+    rows = _rows(folder, run.config, read_table(whole.with_suffix(".csv")))
     columns = {name: one.tolist() for name, one in run.columns.items()}
     return [timeless(run.history), predict(run.student, rows).tolist(), columns]
 

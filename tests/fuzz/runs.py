@@ -16,7 +16,7 @@ import understudy as us
 from fuzz.damage import damaged
 from fuzz.good import write_cells
 from understudy import cli
-from understudy.io.read import rows_for
+from understudy.io.featurise import features_of, load_featuriser
 from understudy.io.table import read_table
 from understudy.store.seal import sealed, unsealed
 
@@ -48,7 +48,7 @@ def finished(kind: str) -> Path:
 def predictions(folder: Path, file: Path) -> torch.Tensor:
     run = us.Run.load(folder)
     table = read_table(file, columns=run.config.get("columns"))
-    return run.predict(rows_for(folder, run.config, table))
+    return run.predict(features_of(table, load_featuriser(folder, run.config, table)))
 
 
 def spoiled_run(draw: random.Random, given: Path) -> tuple[Path, Path, str]:

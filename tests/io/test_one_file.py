@@ -11,7 +11,7 @@ import torch
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.io.one_file import is_one_file
+from understudy.io.gold_pool import is_one_file
 from understudy.io.read import Examples
 
 ROWS = [(0.0, "neg", "neg"), (1.0, "pos", ""), (2.0, "", "pos"), (3.0, "pos", ""), (4.0, "neg", "")]

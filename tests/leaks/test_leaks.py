@@ -1,4 +1,4 @@
-"""Planted copies are found, all of them and nothing else; chance makes none; what is said is safe to print."""
+"""Planted copies are found, all of them and nothing else; chance makes none; what is message is safe to print."""
 
 import io
 import warnings
@@ -25,7 +25,7 @@ from understudy.leaks.between import (
     find_leaks,
     leaks_between,
 )
-from understudy.leaks.lookalikes import TOLERANCE, hash_numbers, normalise
+from understudy.leaks.lookalikes import TOLERANCE, normalise_texts
 
 WORDS = np.array(["the", "of", "film", "plot", "actor", "bad", "good", "long", "short", "scene", "story", "never"])
 
@@ -56,8 +56,8 @@ def test_small_sets_against_brute_force(seed: int, width: int, whole: bool) -> N
     assert leaks.count(EXACT, "gold", "test") == sum(tuple(row) in rows_a for row in b.tolist())
     for first, second in (pair for leak in leaks if leak.kind == EXACT for pair in leak.examples):
         assert rows_a[first] == tuple(b[second].tolist()) and rows_a.index(rows_a[first]) == first
-    said = [{labels[j] for j in range(len(a)) if rows_a[j] == row and labels[j] >= 0} for row in rows_a]
-    expected = sum(len(said[i]) > 1 and labels[i] >= 0 for i in range(len(a)))
+    message = [{labels[j] for j in range(len(a)) if rows_a[j] == row and labels[j] >= 0} for row in rows_a]
+    expected = sum(len(message[i]) > 1 and labels[i] >= 0 for i in range(len(a)))
     assert leaks.count(CONTRADICTION, "gold", "gold") == expected
 
 
@@ -98,7 +98,7 @@ def test_texts_that_differ_in_case_space_and_punctuation(rng: np.random.Generato
     assert next(leak for leak in leaks if leak.kind == NEAR).examples[0] == (100, 30)
     # Nothing but punctuation is not one and the same text.
     assert not find_leaks({"gold": RowSet(["!!!", "😀"]), "test": RowSet(["???", "😂"])})
-    assert normalise(["It's  ＦＩＮＥ—isn't it?", "हिन्दी।"]) == ["it s fine isn t it", "हिन्दी"]
+    assert normalise_texts(["It's  ＦＩＮＥ—isn't it?", "हिन्दी।"]) == ["it s fine isn t it", "हिन्दी"]
 
 
 def pictures(rng: np.random.Generator, n: int, size: int = 32) -> np.ndarray[Any, Any]:
@@ -186,13 +186,6 @@ def test_numbers_are_compared_as_the_student_sees_them() -> None:
     assert find_leaks({"gold": RowSet(large[:1]), "test": RowSet(large)}).count(EXACT, "gold", "test") == 1
 
 
-def test_a_collision_of_fingerprints_is_no_copy(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    monkeypatch.setattr(lookalikes, "hash_numbers", lambda rows: hash_numbers(rows) % 3)
-    a, b = rng.normal(size=(50, 3)), rng.normal(size=(40, 3))
-    assert not find_leaks({"gold": RowSet(a), "test": RowSet(b)})
-    assert find_leaks({"gold": RowSet(a), "test": RowSet(a[:1])}).count(EXACT, "gold", "test") == 1
-
-
 def test_too_many_candidates_are_said(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     gold, test = rng.normal(size=(40, 10)), rng.normal(size=(40, 10))
     gold[:20] = gold[0] + 1e-5 * np.arange(20)[:, None]
@@ -223,20 +216,20 @@ def test_between_the_sets_of_a_training(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         ({"gold": RowSet(np.zeros((2, 3))), "test": RowSet(np.zeros((2, 4)))}, "gold 3, test 4"),
         ({"gold": RowSet(np.zeros((2, 3))), "test": RowSet(["a"])}, "gold numbers, test texts"),
-        ({"gold": RowSet(["a", None])}, "gold row 1 is a NoneType, not text"),
-        ({"gold": RowSet([b"a", "b"])}, "gold row 1 is a str; image files"),
+        ({"gold": RowSet(["a", None])}, "gold row 1 is a NoneType, others are texts"),
+        ({"gold": RowSet([b"a", "b"])}, "gold row 1 is a str, others are files"),
         ({"gold": RowSet([1.5])}, "gold holds float values"),
         ({"gold": RowSet(["a", "b"], ids=["x", "x"])}, "more than once"),
         ({"gold": RowSet(["a", "b"], ids=["x"])}, "1 rows but gold.x has 2"),
         ({"gold": RowSet(["a", "b"], labels=[1])}, "gold.labels has 1 rows"),
     ],
 )
-def test_mistakes_are_explained(sets: dict[str, RowSet], said: str) -> None:
-    with pytest.raises(us.UnderstudyError, match=said):
+def test_mistakes_are_explained(sets: dict[str, RowSet], message: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=message):
         find_leaks(sets)
 
 

@@ -11,8 +11,8 @@ import torch
 
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
+from understudy.io.gold_pool import is_one_file, split_gold_pool
 from understudy.io.labelling import SAW
-from understudy.io.one_file import is_one_file, parted
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, named_columns
@@ -48,7 +48,7 @@ class AskedFiles:
         table = read_table(pool, columns=columns)
         trusted = None if gold is None or is_one_file(gold, pool) else read_table(gold, columns=columns)
         if gold is not None and trusted is None:
-            trusted, table = parted(table)
+            trusted, table = split_gold_pool(table)
         _check_unlabelled(table)
         ids = table.ids
         if ids is None:

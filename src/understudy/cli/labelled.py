@@ -10,7 +10,7 @@ from torch import Tensor
 from understudy.cli.run_on_file import RunOnFile
 from understudy.errors import UnderstudyError, warn
 from understudy.io.answer_file import is_skipped, text_columns
-from understudy.io.one_file import is_one_file
+from understudy.io.gold_pool import is_one_file
 from understudy.io.table import Table
 from understudy.store.arrow import Array
 

@@ -56,7 +56,7 @@ def reconcile_command(
     from understudy.cli.students import student_builder
     from understudy.cli.suited import suited
     from understudy.inference.passes import usable_device
-    from understudy.io.one_file import is_one_file, parted
+    from understudy.io.gold_pool import is_one_file, split_gold_pool
     from understudy.io.table import read_table
     from understudy.io.write import write_table
     from understudy.reconciling.labelled_table import with_reconciled_labels
@@ -79,6 +79,6 @@ def reconcile_command(
     print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)
     if any(is_one_file(name, pool) for name in gold):
-        _, table = parted(table)
+        _, table = split_gold_pool(table)
     write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
     typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))

@@ -17,8 +17,8 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import predict
+from understudy.io.featurise import features_of, load_featuriser
 from understudy.io.labelling import label_column
-from understudy.io.read import features_of, load_featuriser
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.table_functions import StudentOnTables

@@ -133,7 +133,7 @@ def _of_file(
     from understudy.active.loop import score
     from understudy.active.watch import noise_watch
     from understudy.cli.labelled import labelled_rows, no_own_labels
-    from understudy.io.one_file import is_one_file, own_labels
+    from understudy.io.gold_pool import is_one_file, own_labels
     from understudy.parallel.shard_selection import SelectedBatch
 
     def find(named: "Table") -> "Array":
@@ -164,7 +164,7 @@ def _of_file(
 
 def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "SelectedBatch") -> None:
     """Where the batch asks for what is known, or its answers could be misread."""
-    from understudy.io.one_file import is_one_file
+    from understudy.io.gold_pool import is_one_file
 
     # A pool with every label is a benchmark's, whose truth is not looked at.
     if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in files):

@@ -13,7 +13,7 @@ from torch import nn
 
 from understudy.cli.shared import SUITED
 from understudy.cli.students import reads_texts, text_student
-from understudy.features.encoder import Encoded
+from understudy.features.embeddings import Encoded
 from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
 from understudy.training.defaults import LINEAR, NET, fill_in, suited_options, suits_linear

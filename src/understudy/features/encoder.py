@@ -4,47 +4,42 @@
     encoder.fingerprint                                                 # of its files: names the cache
     encoder.embed(["a text", "another"])                                # (2, 384), float32
 
-Code that comes with a model is never run and pickled weights are never loaded. The weights are read when the first text
-needs them: a run whose texts are all cached does without.
+Code in a model's folder is never run and pickled weights are never loaded. The weights are read when the first text is
+encoded: a run whose texts are all cached does not load them.
 
-A folder of the sentence-transformers kind lists its steps in ``modules.json``: a transformer, a pooling from a vector
-per token to one per text, perhaps a normalisation. A plain Hugging Face folder has none: its tokens are averaged. Only
-settings are read here.
+A folder of sentence-transformers lists its steps in ``modules.json``: a transformer, a pooling from a vector per token
+to one per text, perhaps a normalisation. A plain Hugging Face folder has none: its tokens are averaged. That library
+itself gives the same vectors, but accepts a file that lacks weights and takes seconds to import.
 """
 
 import hashlib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.features.part import Part, RawColumns
-from understudy.features.store import EmbeddingStore, key_of
 from understudy.store.arrow import Array
-from understudy.store.files import cache_path, read_json
+from understudy.store.files import read_json
 
 BATCH = 32
-# So many texts are lost at most where a run is killed: about a minute of a small encoder on one core.
-SHARD_TEXTS = 2048
 # What an encoder is made of; its README and other formats of its weights are not.
 SUFFIXES = (".json", ".txt", ".model", ".safetensors")
 MODES = ("mean", "cls", "max")
-# Settings files of the older kind have a flag for each, in this order.
-OLD_MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean"}
-OLD_MODES |= {f"pooling_mode_{name}": name for name in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")}
+# Some settings files have a flag for each, in this order.
+MODE_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean"}
+MODE_FLAGS |= {f"pooling_mode_{name}": name for name in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a folder wants its texts read."""
+    """How a folder's texts are tokenized and pooled."""
 
     transformer: Path
     modes: tuple[str, ...] = ("mean",)
@@ -104,7 +99,7 @@ def _sentence_layout(folder: Path) -> Layout:
 
 
 def _modes(settings: dict[str, Any]) -> tuple[str, ...]:
-    given = settings.get("pooling_mode") or [mode for key, mode in OLD_MODES.items() if settings.get(key)] or "mean"
+    given = settings.get("pooling_mode") or [mode for key, mode in MODE_FLAGS.items() if settings.get(key)] or "mean"
     modes = (given,) if isinstance(given, str) else tuple(given)
     for mode in modes:
         if mode not in MODES:
@@ -146,7 +141,7 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of every file that has a say in the vectors."""
+        """A hash of every file that determines the vectors."""
         folders = sorted({self.folder, self.layout.transformer, *self.folder.glob("*_Pooling")})
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
         total = hashlib.sha256(f"1 {self.max_tokens}".encode())
@@ -187,7 +182,7 @@ class Encoder:
         transformers = transformers_library()
         safe = {"trust_remote_code": False, "local_files_only": True}
         try:
-            # Parts that the file lacks are drawn at random; the caller's random state is not for that.
+            # Weights that the file lacks are drawn at random; the caller's random state stays as it is.
             with quiet(transformers), torch.random.fork_rng(devices=[]):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(self.layout.transformer, **safe)
                 model, info = transformers.AutoModel.from_pretrained(
@@ -214,74 +209,6 @@ class Encoder:
         return min(limit for limit in limits if limit is not None)
 
 
-@dataclass(eq=False)
-class Encoded(Part):
-    """Texts by an encoder: one vector per text, from the cache where it has been encoded before.
-
-    A run stores the encoder's name or folder and the fingerprint of its files, not the encoder: ``predict`` finds it
-    again, and says so where it has changed.
-    """
-
-    kind = "encoder"
-    name: str
-    encoder: str
-    fingerprint: str
-    width: int
-    revision: str | None
-    max_tokens: int | None
-
-    def __post_init__(self) -> None:
-        self.names, self.shape = (self.name,), (self.width,)
-
-    @classmethod
-    def fit(cls, raw: RawColumns, name: str, *, encoder: str, max_tokens: int | None) -> Self:
-        """Nothing is learned but how wide a vector is; the first text tells."""
-        loaded = Encoder.find(encoder, max_tokens=max_tokens)
-        width = encode(loaded, raw.texts(name)[:1], where=raw.at(name)).shape[1]
-        part = cls(name, loaded.name, loaded.fingerprint, width, revision=loaded.revision, max_tokens=max_tokens)
-        part.loaded = loaded
-        return part
-
-    @cached_property
-    def loaded(self) -> Encoder:
-        loaded = Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)
-        if loaded.fingerprint != self.fingerprint:
-            raise UnderstudyError(f"the encoder {self.encoder} has changed since training; restore it or train again")
-        return loaded
-
-    def __call__(self, raw: RawColumns) -> Array:
-        return encode(self.loaded, raw.texts(self.name), where=raw.at(self.name), width=self.width)
-
-
-def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
-    """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
-    from rich.console import Console
-    from rich.progress import track
-
-    try:
-        keys = [key_of(text) for text in texts]
-    except UnicodeEncodeError as error:
-        row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
-        raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
-    distinct = dict(zip(keys, texts, strict=True))
-    store = EmbeddingStore(cache_path() / "embeddings" / encoder.fingerprint)
-    vectors, is_stored = store.fetch(list(distinct), width=width)
-    todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
-    todo.sort(key=lambda key: -len(distinct[key]))
-    row_of = {key: number for number, key in enumerate(distinct)}
-    starts = range(0, len(todo), SHARD_TEXTS)
-    quiet = len(starts) < 2 or not sys.stderr.isatty()
-    for start in track(starts, f"encoding {len(todo)} texts", console=Console(stderr=True), disable=quiet):
-        new = todo[start : start + SHARD_TEXTS]
-        theirs = encoder.embed([distinct[key] for key in new])
-        store.add(new, theirs)
-        if not vectors.shape[1]:
-            vectors = np.zeros((len(distinct), theirs.shape[1]), dtype=np.float32)
-        vectors[[row_of[key] for key in new]] = theirs
-    # No copy where every text is there once.
-    return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
-
-
 def _download(name: str, revision: str | None) -> Path:
     """The folder a name of the hub is kept in, fetched where it is not there yet."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
@@ -296,7 +223,7 @@ def _download(name: str, revision: str | None) -> Path:
     except Exception as error:
         # No network, no such name, no permission: each has an exception of its own, in versions of their own.
         raise UnderstudyError(
-            f"the encoder {name!r} is no folder here, nor to be had from the hub: {first_line(error)}; check the name"
+            f"the encoder {name!r} is no folder here, nor on the hub: {first_line(error)}; check the name"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Which columns become features and as what, and the fitted features: raw columns in, a student's input out.
+"""Which columns become features and how, and the fitted features: raw columns in, a student's input out.
 
 FeatureOptions()                                   # x, or else every column of numbers and of few distinct texts
 FeatureOptions(text="review")                      # TF-IDF of one column, and nothing else
@@ -9,7 +9,7 @@ featuriser = Featuriser.fit(columns, FeatureOptions(text="review"), where="pool.
 featuriser.shape                         # of one row: what the student must take
 x = featuriser(columns, where="pool.parquet")
 
-What is asked by the user is decided once, on the training rows, and kept in a run as JSON and safetensors.
+The features are fitted once, on the training rows, and kept in a run as JSON and safetensors.
 """
 
 import hashlib
@@ -26,11 +26,10 @@ from safetensors import SafetensorError
 from understudy.data.checks import is_index, is_reserved, looks_like
 from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.features.encoder import Encoded
+from understudy.features.embeddings import Encoded
 from understudy.features.images import Images
 from understudy.features.part import Block, Part, RawColumns, column_kind
-from understudy.features.raw_texts import Texts
-from understudy.features.tabular import Arrays, Categories, Numbers
+from understudy.features.tabular import Arrays, Categories, Numbers, Texts
 from understudy.features.tfidf import Tfidf
 from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json
@@ -38,12 +37,12 @@ from understudy.store.files import read_json, write_bytes, write_json
 MISSING = ("error", "mean")
 IMAGE_MODES = ("L", "RGB")
 NO_ENCODER = "none"
-"""The student reads the texts itself."""
+"""The student tokenizes the texts itself."""
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """What a user asks of the features: which columns, and how they become numbers."""
+    """Which columns become features, and how they become numbers."""
 
     text: str | None = None
     """The column of texts."""
@@ -81,19 +80,14 @@ class FeatureOptions:
         if self.encoder == NO_ENCODER and (self.text is None or self.columns):
             what = "leave the other columns out" if self.columns else "name the column of texts"
             raise UnderstudyError(f"a student that reads texts takes a text and nothing else; {what}")
-        _check_choice("missing", self.missing, MISSING)
-        if self.image_mode is not None:
-            _check_choice("image_mode", self.image_mode, IMAGE_MODES)
-        sizes = {"max_categories": self.max_categories, "max_terms": self.max_terms, "ngrams": self.ngrams}
-        sizes |= {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
-        for name, value in (*sizes.items(), *(("image_size", side) for side in self.image_size or ())):
-            if value < 1:
+        for name, choices in (("missing", MISSING), ("image_mode", (*IMAGE_MODES, None))):
+            if getattr(self, name) not in choices:
+                listed = ", ".join(filter(None, choices))
+                raise UnderstudyError(f"{name} is {getattr(self, name)!r}; choose one of {listed}")
+        sizes = [(name, getattr(self, name)) for name in ("max_categories", "max_terms", "ngrams", "max_tokens")]
+        for name, value in (*sizes, *(("image_size", side) for side in self.image_size or ())):
+            if value is not None and value < 1:
                 raise UnderstudyError(f"{name} is {value}; it must be 1 or more")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UnderstudyError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
 
 
 def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
@@ -134,7 +128,7 @@ def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
     names = list(dict.fromkeys(options.columns or ()))
     for name in names:
         if is_reserved(name):
-            raise UnderstudyError(f"{raw.at(name)} cannot be a feature: its name says that it is not one; leave it out")
+            raise UnderstudyError(f"{raw.at(name)} cannot be a feature: its name is reserved; leave it out")
         if name == options.text:
             raise UnderstudyError(f"{raw.at(name)} is the text already; name other columns beside it")
         if column_kind(raw[name]) == "other":
@@ -166,8 +160,7 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
 
 
 def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: str) -> FeatureOptions:
-    """The options with the one column of sentences as the text, where nobody said what the features are and no other
-    column could be one."""
+    """The options with the only column of sentences as the text, where no features are named and none else possible."""
     if options.text is not None or options.image is not None or options.columns is not None or "x" in columns:
         return options
     raw = RawColumns(columns, where)
@@ -180,7 +173,7 @@ def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: 
 
 
 def _others(raw: RawColumns) -> list[str]:
-    """Columns whose names do not say that they are no features."""
+    """Columns whose names are not reserved for something other than features."""
     return [name for name in raw.columns if not (is_reserved(name) or is_index(name) or looks_like(name))]
 
 
@@ -198,7 +191,7 @@ def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
     return distinct <= limit and 2 * distinct <= max(len(column), 4)
 
 
-VERSION = 1
+FORMAT = 1
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"
 PARTS: dict[str, type[Part]] = {
     part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images)
@@ -206,9 +199,8 @@ PARTS: dict[str, type[Part]] = {
 
 
 class Featuriser:
-    def __init__(self, parts: list[Part], types: Mapping[str, str] | None = None) -> None:
-        self.parts = parts
-        self.types = dict(types) if types is not None else _types_of(parts)
+    def __init__(self, parts: list[Part], types: Mapping[str, str]) -> None:
+        self.parts, self.types = parts, dict(types)
         """What each raw column held in training (``part.column_kind``, or what the user declared)."""
         self.names = tuple(name for part in parts for name in part.names)
         """The raw columns it needs."""
@@ -239,8 +231,8 @@ class Featuriser:
             parts.append({"kind": part.kind, **values})
             arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
         content = safetensors.numpy.save(arrays) if arrays else b""
-        checksum = _checksum([*parts, self.types], content)
-        stored = {"version": VERSION, "sha256": checksum, "parts": parts, "types": self.types}
+        checksum = _checksum(parts, self.types, content)
+        stored = {"format": FORMAT, "sha256": checksum, "parts": parts, "types": self.types}
         if arrays:
             write_bytes(folder / ARRAYS_FILE, content)
         else:
@@ -251,37 +243,20 @@ class Featuriser:
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":
         path, arrays_path = Path(folder) / VALUES_FILE, Path(folder) / ARRAYS_FILE
-        stored = read_json(path)
+        stored = read_json(path, format=FORMAT)
         if not isinstance(stored, dict) or not isinstance(stored.get("parts"), list):
             raise UnderstudyError(f"{path} does not describe features; restore it or train again")
-        if stored.get("version") != VERSION:
-            raise UnderstudyError(
-                f"{path} is of version {stored.get('version')!r}, this is {VERSION}; use the release that wrote it"
-            )
         try:
             content = arrays_path.read_bytes() if arrays_path.exists() else b""
-            types = stored.get("types")  # runs of the first versions have none
-            if stored.get("sha256") != _checksum(stored["parts"] + ([] if types is None else [types]), content):
+            if stored.get("sha256") != _checksum(stored["parts"], stored["types"], content):
                 raise ValueError("the checksum does not match")
             arrays = safetensors.numpy.load(content) if content else {}
-            return cls([_restore(values, arrays, number) for number, values in enumerate(stored["parts"])], types)
+            parts = [_restore(values, arrays, number) for number, values in enumerate(stored["parts"])]
+            return cls(parts, stored["types"])
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
             raise UnderstudyError(
                 f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
             ) from error
-
-
-def _types_of(parts: list[Part]) -> dict[str, str]:
-    """What the parts tell of the columns they were fitted to."""
-    types: dict[str, str] = {}
-    for part in parts:
-        if isinstance(part, Numbers):
-            types |= dict.fromkeys(part.names, "numbers")
-        elif isinstance(part, Categories):
-            types |= {name: "flags" if {*known} <= {"True", "False"} else "texts" for name, known in part.known}
-        elif isinstance(part, Tfidf | Encoded):
-            types |= dict.fromkeys(part.names, "texts")
-    return types
 
 
 def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> Part:
@@ -289,8 +264,8 @@ def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> P
     return PARTS[values["kind"]](**{name: value for name, value in values.items() if name != "kind"}, **own)
 
 
-def _checksum(parts: list[dict[str, Any]], arrays: bytes) -> str:
-    values = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
+def _checksum(parts: list[dict[str, Any]], types: Mapping[str, str], arrays: bytes) -> str:
+    values = json.dumps([*parts, types], sort_keys=True, ensure_ascii=True).encode()
     return hashlib.sha256(values + b"\0" + arrays).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The plain columns of a table as features: arrays as they are, numbers scaled, categories one-hot."""
+"""The plain columns of a table as features: arrays and texts as they are, numbers scaled, categories one-hot."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from understudy.data.checks import describe
+from understudy.data.texts import TextRows
 from understudy.errors import UnderstudyError, warn
 from understudy.features.part import Part, RawColumns, column_kind
 from understudy.store.arrow import Array
@@ -153,6 +154,25 @@ class Categories(Part):
                 )
             start += len(known)
         return block
+
+
+@dataclass(eq=False)
+class Texts(Part):
+    """Texts as they are, for a student that tokenizes them itself (``us.text``)."""
+
+    kind = "texts"
+    name: str
+
+    def __post_init__(self) -> None:
+        self.names, self.shape = (self.name,), ()
+
+    @classmethod
+    def fit(cls, raw: RawColumns, name: str) -> Self:
+        raw.texts(name)  # checks them
+        return cls(name)
+
+    def __call__(self, raw: RawColumns) -> TextRows:
+        return TextRows(raw.texts(self.name))
 
 
 def _texts(raw: RawColumns, name: str) -> list[str]:

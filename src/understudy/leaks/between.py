@@ -27,7 +27,7 @@ from understudy.data.pairing import weighed
 from understudy.data.rows import Rows
 from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, warn
-from understudy.leaks.image_hash import Images
+from understudy.leaks.image_hash import ImageHashes
 from understudy.leaks.lookalikes import (
     Codes,
     Lookalike,
@@ -231,15 +231,16 @@ def _read_sets(sets: Mapping[str, RowSet]) -> tuple[Codes, Mapping[str, Lookalik
     if kind in ("numbers", "images"):
         rows = {name: NumberRows(content, name) for name, content in contents.items()}
         codes, alikes = read_numbers(rows, near=kind == "numbers")
-        return codes, alikes if kind == "numbers" else {name: Images(part, name) for name, part in rows.items()}
-    if kind == "texts":
-        for name, content in contents.items():
-            _check_type(content, str, f"{name} row {{}} is a {{}}, not text; give texts alone")
-        return read_texts(contents)
+        return codes, alikes if kind == "numbers" else {name: ImageHashes(part, name) for name, part in rows.items()}
+    needed = str if kind == "texts" else bytes
     for name, content in contents.items():
-        _check_type(content, bytes, f"{name} row {{}} is a {{}}; image files are given as bytes")
+        for row, entry in enumerate(content):
+            if not isinstance(entry, needed):
+                raise UnderstudyError(f"{name} row {row} is a {type(entry).__name__}, others are {kind}; give one kind")
+    if kind == "texts":
+        return read_texts(contents)
     exact = {name: hash_bytes(content) for name, content in contents.items()}
-    return codes_of(exact), {name: Images(content, name) for name, content in contents.items()}
+    return codes_of(exact), {name: ImageHashes(content, name) for name, content in contents.items()}
 
 
 def _kind(name: str, source: RowSet) -> str:
@@ -254,12 +255,6 @@ def _kind(name: str, source: RowSet) -> str:
     raise UnderstudyError(
         f"{name} holds {type(content[0]).__name__} values; give an array of numbers, texts, or image files as bytes"
     )
-
-
-def _check_type(content: Any, kind: type, message: str) -> None:
-    for number, entry in enumerate(content):
-        if not isinstance(entry, kind):
-            raise UnderstudyError(message.format(number, type(entry).__name__))
 
 
 def _size(source: RowSet) -> int:

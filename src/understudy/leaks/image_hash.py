@@ -23,7 +23,7 @@ THUMB = 32
 CORRELATION = 0.995
 
 
-class Images(Lookalike):
+class ImageHashes(Lookalike):
     """Images as arrays (``(n, H, W)``, ``(n, C, H, W)`` or ``(n, H, W, C)``) or as the bytes of files."""
 
     def __init__(self, content: Any, name: str) -> None:
@@ -38,7 +38,7 @@ class Images(Lookalike):
         self.tables = self.hash.astype(np.uint64)
         self.grids = _standardised(grids).astype(np.float16)
 
-    def plausible(self, other: "Images", mine: Array, theirs: Array) -> Array:
+    def plausible(self, other: "ImageHashes", mine: Array, theirs: Array) -> Array:
         apart = np.zeros(len(mine), dtype=np.uint8)
         for band in range(BANDS):
             apart += _ONES[self.hash[mine, band] ^ other.hash[theirs, band]]
@@ -50,7 +50,7 @@ class Images(Lookalike):
             answer[some] = np.einsum("ij,ij->i", a, b) > COARSELY
         return answer
 
-    def alike(self, other: "Images", mine: Array, theirs: Array) -> Array:
+    def alike(self, other: "ImageHashes", mine: Array, theirs: Array) -> Array:
         answer = np.zeros(len(mine), dtype=bool)
         for start in range(0, len(mine), 1 << 14):
             here = slice(start, start + (1 << 14))

@@ -1,13 +1,10 @@
-"""Rows as numbers that are quickly compared: fingerprints of equal rows are equal, keys of similar ones probably.
+"""Rows as numbers that are quickly compared: hashes of equal rows are equal, keys of similar ones probably.
 
-**Equal rows.** Every row of a set becomes 128 bits, so that equal rows are found by sorting numbers, whatever the rows
-are. Rows of numbers are hashed in whole chunks: with u the row's 32-bit words and M random 64-bit numbers, drawn once
-with a fixed seed, the fingerprint is Σ_j u_j·M_j mod 2⁶⁴, twice. Two different rows agree by chance with probability at
-most 2⁻⁶⁶ (2⁻³³ per sum: a difference of words has at most 31 trailing zero bits), 10⁻⁸ for any pair among a million
-rows; and who compares contents afterwards is never wrong. Texts and files get 128 bits of BLAKE2.
+**Equal rows.** Every row of a set becomes 128 bits of BLAKE2, so that equal rows are found by sorting numbers, whatever
+the rows are.
 
 **Similar rows**, without comparing every row with every other. Each row is entered in a few tables under a key that
-similar rows probably share. Pairs that share a key are candidates; of these, what is really alike is kept, so that
+similar rows probably share. Pairs that share a key are candidates; only those that are really alike are kept, so that
 chance never makes a pair.
 
 =======  =====================================================  =======================================================
@@ -40,7 +37,7 @@ from understudy.data.rows import Rows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array
 
-# What is looked at together: memory stays bounded whatever the width of a row.
+# Bytes compared at a time: memory stays bounded whatever the width of a row.
 CHUNK_BYTES = 1 << 25
 _TEXTS = 1 << 14
 
@@ -48,7 +45,7 @@ _TEXTS = 1 << 14
 class NumberRows:
     """Rows of numbers as a ``(rows, width)`` array, from an array, a memory map, a tensor or ``Rows``.
 
-    Floating-point numbers are compared as float32, which is what a student gets to see; −0 is 0.
+    Floating-point numbers are compared as float32, as students get them; −0 is 0.
     """
 
     def __init__(self, content: Any, name: str) -> None:
@@ -59,7 +56,7 @@ class NumberRows:
             self.rows = self.rows.detach().cpu()
         first = self._raw(np.arange(min(1, len(self.rows))))
         if first.dtype.kind not in "biuf":
-            raise UnderstudyError(f"{name} holds {first.dtype} values; duplicates are looked for in numbers or text")
+            raise UnderstudyError(f"{name} holds {first.dtype} values; duplicates are searched in numbers or text")
         self.shape = first.shape[1:]
         self.width = int(np.prod(self.shape, dtype=np.int64))
         self.whole = first.dtype.kind in "biu"
@@ -100,15 +97,14 @@ class NumberRows:
 
 
 def hash_numbers(rows: Array) -> Array:
-    """``(n, 2)`` fingerprints of the rows of an int64 or float32 array."""
-    words = np.ascontiguousarray(rows).view(np.uint32).astype(np.uint64)
-    multipliers = np.random.default_rng(0).integers(1, 1 << 63, size=(words.shape[1], 2), dtype=np.uint64) * 2 + 1
-    # One column at a time: NumPy's product of a matrix and a vector of integers is far faster than with a matrix.
-    return np.stack([words @ multipliers[:, 0], words @ multipliers[:, 1]], axis=1)
+    """``(n, 2)`` hashes of the rows of an int64 or float32 array."""
+    width = rows.shape[1] * rows.itemsize
+    data = memoryview(np.ascontiguousarray(rows).tobytes())
+    return hash_bytes([data[start : start + width] for start in range(0, len(data), width)])
 
 
 def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
-    """``(n, 2)`` fingerprints; of the texts as they are, or without case, punctuation and spacing.
+    """``(n, 2)`` hashes; of the texts as they are, or without case, punctuation and spacing.
 
     An empty text (or one of punctuation alone, where that is ignored) gets zeros.
     """
@@ -116,19 +112,19 @@ def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
     for start in range(0, len(texts), _TEXTS):
         part = [str(text).encode("utf-8", "replace").decode() for text in texts[start : start + _TEXTS]]
         if normalised:
-            part = normalise(part)
+            part = normalise_texts(part)
         hashes[start : start + len(part)] = hash_bytes([text.encode() for text in part])
     return hashes
 
 
-def normalise(texts: list[str]) -> list[str]:
+def normalise_texts(texts: list[str]) -> list[str]:
     """Compatibility characters unified (NFKC), lower case, everything but letters, marks and digits as one space."""
     values = pc.utf8_lower(pc.utf8_normalize(pa.array(texts, pa.large_string()), form="NFKC"))
     values = pc.utf8_trim_whitespace(pc.replace_substring_regex(values, r"[^\pL\pM\pN]+", " "))
     return list(values.to_pylist())
 
 
-def hash_bytes(contents: Sequence[bytes]) -> Array:
+def hash_bytes(contents: Sequence[bytes | memoryview]) -> Array:
     digests = b"".join(
         hashlib.blake2b(content, digest_size=16).digest() if content else bytes(16) for content in contents
     )
@@ -157,23 +153,23 @@ class Lookalike(ABC):
     tables: Array
     """``(rows, tables)`` keys."""
     entered: Array
-    """Rows that can be alike others at all."""
+    """Which rows can be like others at all."""
 
     def plausible(self, other: Any, mine: Array, theirs: Array) -> Array:
-        """A cheap first look at candidate pairs."""
+        """Which candidate pairs a cheap test leaves over."""
         return np.ones(len(mine), dtype=bool)
 
     @abstractmethod
     def alike(self, other: Any, mine: Array, theirs: Array) -> Array:
-        """The truth about candidate pairs."""
+        """Which candidate pairs are really alike."""
 
 
-class Texts(Lookalike):
-    def __init__(self, fingerprints: Array) -> None:
-        self.tables, self.second = fingerprints[:, :1], fingerprints[:, 1]
-        self.entered = np.asarray(fingerprints.any(1))
+class TextHashes(Lookalike):
+    def __init__(self, hashes: Array) -> None:
+        self.tables, self.second = hashes[:, :1], hashes[:, 1]
+        self.entered = np.asarray(hashes.any(1))
 
-    def alike(self, other: "Texts", mine: Array, theirs: Array) -> Array:
+    def alike(self, other: "TextHashes", mine: Array, theirs: Array) -> Array:
         return np.asarray(self.second[mine] == other.second[theirs])
 
 
@@ -200,7 +196,7 @@ class Scale:
         )
 
     def standardised(self, rows: Array) -> Array:
-        # A feature that never varies in the sample says nothing here; `alike` still wants it equal.
+        # A feature that is constant in the sample counts nothing here; `alike` still requires it to be equal.
         return np.nan_to_num((rows - self.mean) / np.where(self.deviation > 0, self.deviation, np.inf))
 
     def keys(self, rows: Array) -> Array:
@@ -211,7 +207,7 @@ class Scale:
         return np.asarray((cells * multipliers).sum(-1, dtype=np.uint64))
 
 
-class Numbers(Lookalike):
+class NumberCells(Lookalike):
     """``scale`` is None for whole numbers, which are the same or not."""
 
     def __init__(self, rows: NumberRows, scale: Scale | None, keys: Array) -> None:
@@ -219,7 +215,7 @@ class Numbers(Lookalike):
         enough = scale is not None and int((scale.deviation > 0).sum()) >= FEWEST_FEATURES
         self.entered = np.full(len(rows), enough)
 
-    def alike(self, other: "Numbers", mine: Array, theirs: Array) -> Array:
+    def alike(self, other: "NumberCells", mine: Array, theirs: Array) -> Array:
         assert self.scale is not None
         answer = np.zeros(len(mine), dtype=bool)
         step = self.rows.chunk()
@@ -247,7 +243,7 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
         order = np.argsort(small, kind="stable")
         first, last = (np.searchsorted(small[order], large, side=side) for side in ("left", "right"))
         hits = np.flatnonzero(last > first)
-        # Crowded cells last: where there are too many candidates, the rest is left out and said to be.
+        # Crowded cells last: beyond too many candidates the rest is left out, which a note reports.
         counts = (last - first)[hits]
         hits = hits[np.argsort(counts, kind="stable")]
         totals = np.cumsum((last - first)[hits])
@@ -272,7 +268,7 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
 def read_texts(texts: Mapping[str, Sequence[str]]) -> tuple[Codes, dict[str, Lookalike]]:
     """Codes (equal rows, equal codes) and lookalikes of sets of texts."""
     exact = {name: hash_texts(part) for name, part in texts.items()}
-    return codes_of(exact), {name: Texts(hash_texts(part, normalised=True)) for name, part in texts.items()}
+    return codes_of(exact), {name: TextHashes(hash_texts(part, normalised=True)) for name, part in texts.items()}
 
 
 def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dict[str, Lookalike]]:
@@ -292,8 +288,8 @@ def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dic
             exact[name][here] = hash_numbers(chunk)
             if scale is not None:
                 keys[here] = scale.keys(chunk)
-        alikes[name] = Numbers(part, scale, keys)
-    return _without_collisions(codes_of(exact), rows, whole=whole), alikes
+        alikes[name] = NumberCells(part, scale, keys)
+    return codes_of(exact), alikes
 
 
 def _sample(parts: list[NumberRows]) -> Array:
@@ -303,41 +299,11 @@ def _sample(parts: list[NumberRows]) -> Array:
     return np.concatenate([part.take(index, whole=False) for part, index in zip(parts, spaced, strict=True)])
 
 
-def codes_of(fingerprints: Codes) -> Codes:
-    """Small whole numbers in place of the fingerprints of every set: equal rows have equal ones."""
-    together = np.concatenate(list(fingerprints.values()))
+def codes_of(hashes: Codes) -> Codes:
+    """Small whole numbers in place of the hashes of every set: equal rows have equal ones."""
+    together = np.concatenate(list(hashes.values()))
     order = np.lexsort((together[:, 1], together[:, 0]))
     codes = np.empty(len(together), dtype=np.int64)
     codes[order] = np.cumsum((np.diff(together[order], axis=0, prepend=together[order[:1]]) != 0).any(1))
-    return _apart(codes, {name: len(values) for name, values in fingerprints.items()})
-
-
-def _apart(together: Array, sizes: dict[str, int]) -> Codes:
-    return dict(zip(sizes, np.split(together, np.cumsum(list(sizes.values()))[:-1]), strict=True))
-
-
-def _without_collisions(codes: Codes, rows: dict[str, NumberRows], *, whole: bool) -> Codes:
-    """Every row compared with the first of its code; one that differs after all gets a code of its own."""
-    names, sizes = list(codes), {name: len(part) for name, part in codes.items()}
-    together = np.concatenate(list(codes.values()))
-    highest = int(together.max())
-    first = np.full(highest + 1, -1)
-    first[together[::-1]] = np.arange(len(together))[::-1]
-    leaders = _apart(first[together], sizes)
-    starts = dict(zip(names, np.cumsum([0, *list(sizes.values())[:-1]]).tolist(), strict=True))
-    for name in names:
-        for other in names:
-            leader = leaders[name] - starts[other]
-            ours = np.flatnonzero((leader >= 0) & (leader < sizes[other]))
-            if name == other:
-                ours = ours[leader[ours] != ours]
-            step = rows[name].chunk()
-            for begin in range(0, len(ours), step):
-                some = ours[begin : begin + step]
-                a, b = rows[name].take(some, whole=whole), rows[other].take(leader[some], whole=whole)
-                # Bit by bit: NaN is the same as NaN here.
-                differs = (a.view(np.uint32) != b.view(np.uint32)).any(1)
-                odd = some[differs]
-                codes[name][odd] = highest + 1 + np.arange(len(odd))
-                highest += len(odd)
-    return codes
+    ends = np.cumsum([len(values) for values in hashes.values()])
+    return dict(zip(hashes, np.split(codes, ends[:-1]), strict=True))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from understudy.active.loop import score
-from understudy.io.one_file import own_labels
+from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass

@@ -16,7 +16,7 @@ from torch import Tensor
 from understudy.acquisition.select import Scores, strategy_named
 from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, watch_features
 from understudy.errors import UnderstudyError
-from understudy.io.one_file import own_labels
+from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor
 from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_order
