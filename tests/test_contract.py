@@ -127,7 +127,7 @@ def _alignment(objective: Objective, rows: Tensor) -> Tensor | None:
 def _scored(objective: Objective, step: Step) -> Tensor:
     """weight · loss per pool row."""
     losses = objective.pool_losses(step)
-    weights = objective.pool_weights(losses, step, _alignment(objective, step.rows))
+    weights = objective.pool_weights(losses, dataclasses.replace(step, alignment=_alignment(objective, step.rows)))
     return losses if weights is None else weights.to(losses.dtype) * losses
 
 
@@ -178,7 +178,7 @@ def test_weights_are_detached(name: str) -> None:
     logits = step.outputs.logits.clone().requires_grad_()
     step = _with_outputs(step, logits, step.outputs.features)
     losses = objective.pool_losses(step)
-    weights = objective.pool_weights(losses, step, _alignment(objective, step.rows))
+    weights = objective.pool_weights(losses, dataclasses.replace(step, alignment=_alignment(objective, step.rows)))
     assert losses.requires_grad
     assert weights is None or (not weights.requires_grad and weights.shape == losses.shape)
 

@@ -34,9 +34,10 @@ def top(losses: Tensor, q: int) -> Tensor:
 class TopQWeight(Weight):
     q: int
     name: str = "top_q"
+    whole_batch = True
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.own(normalise(top(step.gather(losses), self.q)))
+        return normalise(top(losses, self.q))
 
 
 def ordered(q: int) -> Objective:

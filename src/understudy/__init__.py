@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from understudy.reconciling.relabel import reconcile
     from understudy.store.remote_lock import unlock
     from understudy.training.callbacks import Callback
+    from understudy.training.choose import l2_of_c
     from understudy.training.defaults import default_student
     from understudy.training.ema import EMA
-    from understudy.training.l2 import l2_of_c
     from understudy.training.run import Run
     from understudy.training.session import Session
     from understudy.training.trackers import LogTo, MLflow, TensorBoard, WandB
@@ -148,7 +148,7 @@ _HOMES = {
     "training.callbacks": "Callback",
     "training.defaults": "default_student",
     "training.ema": "EMA",
-    "training.l2": "l2_of_c",
+    "training.choose": "l2_of_c",
     "training.train": "train",
     "training.run": "Run",
     "training.session": "Session",

@@ -22,6 +22,7 @@ from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, g
 from understudy.arguments import checked_plainly
 from understudy.errors import UnderstudyError
 from understudy.objective import Loss, Objective, Term, Weight
+from understudy.store.option_fields import with_parameters
 
 
 class WeightSlots(TypedDict, total=False):
@@ -46,7 +47,6 @@ class Slots(TemperedSlots, total=False):
 
 SomeSlots = TypeVar("SomeSlots", bound=WeightSlots)
 Method = TypeVar("Method", bound=Callable[..., Objective])
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
@@ -58,30 +58,13 @@ def with_weight(slots: SomeSlots, weight: Weight) -> SomeSlots:
 def method(factory: Method) -> Method:
     """A method whose signature shows every slot with its default; what it does not show the objective refuses."""
     (names,) = get_args(inspect.signature(factory).parameters["slots"].annotation)
-    return cast(Method, checked_plainly(spelled_out(factory, parameters(Objective, names))))
-
-
-def parameters(table: type, names: type, named: dict[str, Any] | None = None) -> list[Parameter]:
-    """Those fields of a dataclass that a TypedDict names, as keyword parameters; ``named``: types its file lacks."""
-    hints = get_type_hints(names, localns=named)
-    return [
-        Parameter(
-            field.name, Parameter.KEYWORD_ONLY, annotation=hints[field.name],
-            default=Parameter.empty if field.default is dataclasses.MISSING else field.default,
-        )
-        for field in dataclasses.fields(table)
-        if field.name in hints
-    ]  # fmt: skip
-
-
-def spelled_out(function: Function, shown: Sequence[Parameter], *, first: bool = False) -> Function:
-    """The function with its signature showing these keywords in the place of its ``**options``; ``first``: before its
-    own keywords. Any other is refused by the dataclass that the options are for."""
-    signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-    at = next((i for i, each in enumerate(own) if each.kind is Parameter.KEYWORD_ONLY), len(own)) if first else len(own)
-    function.__signature__ = signature.replace(parameters=[*own[:at], *shown, *own[at:]])  # type: ignore[attr-defined]
-    return function
+    types = get_type_hints(names)
+    shown = [
+        Parameter(each.name, Parameter.KEYWORD_ONLY, annotation=types[each.name], default=each.default)
+        for each in dataclasses.fields(Objective)
+        if each.name in types
+    ]
+    return cast(Method, checked_plainly(with_parameters(factory, shown)))
 
 
 def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The central types: what a method is made of, and what its parts see.
+"""What a method author needs: the slots of an objective, and what they see of a batch and before training.
 
 An *objective* has named slots. For the pool rows of a batch the training loop computes
 
@@ -34,36 +34,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """``(log_prediction, target) -> (B,)``."""
 
 
-class Share(Protocol):
-    """Where several processes share a batch (``training/distributed.py``): the rows of all of them, and this one's."""
-
-    @property
-    def golds(self) -> int: ...
-    @property
-    def pools(self) -> int: ...
-    def gather(self, values: Tensor, *, gold: bool = False) -> Tensor: ...
-    def own(self, values: Tensor, *, gold: bool = False) -> Tensor: ...
-
-
-Held = dict[str, Tensor]
-"""What is made once for a batch that is seen many times, by name."""
-
-
-def cached(held: Held | None, name: str, make: Callable[[], Tensor]) -> Tensor:
-    """``make()``; where values are held, that of the first time. What has a derivative is made anew."""
-    if held is None:
-        return make()
-    if name in held:
-        return held[name]
-    value = make()
-    if not value.requires_grad:
-        held[name] = value
-    return value
-
-
 @dataclass(frozen=True)
 class Outputs:
-    """What the student said of some rows."""
+    """The student's logits of some rows, and its penultimate features where a slot wants them."""
 
     logits: Tensor
     features: Tensor | None = None
@@ -93,121 +66,11 @@ class Step:
     epoch: int = 0
     progress: float = 0.0
     """The share of training that is done, 0 … 1."""
-    held: Held | None = None
-    """What was made of the student and stays while one function is minimised; None where every step makes it anew."""
-    share: Share | None = None
-    """What these rows are a part of, where several processes share a batch; a process may then have none."""
-
-    def gather(self, values: Tensor) -> Tensor:
-        """The values ``(B,)`` of the whole batch, detached, for a weight that looks at all of it.
-
-        Where several processes share a batch, this is where theirs join, and ``own`` is where a process takes back its
-        part: all of them must ask, whether they have rows or not.
-        """
-        return values if self.share is None else self.share.gather(values)
-
-    def own(self, values: Tensor) -> Tensor:
-        """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
-        return values if self.share is None else self.share.own(values)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The rows of one batch, gold rows first."""
-
-    x: Any
-    gold_rows: Tensor
-    pool_rows: Tensor
-    step_rows: int
-    """Rows of the step this batch belongs to: its own, unless several batches make one step."""
-    epoch: int = 0
-    number: int = 0
-    """Which batch of its epoch this is, counted from 0."""
-    progress: float = float("nan")
-    """The share of training that is done, 0 … 1; NaN where nobody said how long it is."""
-    ends_step: bool = True
-    ends_epoch: bool = False
-    held: dict[int, Held] | None = None
-    """For a batch that is seen many times before the next: what stays the same meanwhile, by the net that made it."""
-    share: Share | None = None
-    """Where several processes share the batch: the rows are this one's. Where it has none, ``x`` still holds one."""
-
-    @property
-    def has_pool(self) -> bool:
-        """Whether some process has pool rows of it."""
-        return len(self.pool_rows) > 0 if self.share is None else self.share.pools > 0
-
-    def held_by(self, owner: object) -> Held | None:
-        return None if self.held is None else self.held.setdefault(id(owner), {})
-
-    def __len__(self) -> int:
-        return len(self.gold_rows) + len(self.pool_rows)
-
-
-class Losses(NamedTuple):
-    """What a net costs on a batch, per example, before anything is weighed or summed."""
-
-    every: Tensor
-    """Of all rows, gold rows first."""
-    golds: int
-    step: Step | None
-    """What the slots see; None where the batch has no pool rows."""
-    alignment: Tensor | None = None
-    gold_alignment: Tensor | None = None
-    share: Share | None = None
-
-    @property
-    def gold(self) -> Tensor:
-        return self.every[: self.golds]
-
-    @property
-    def pool(self) -> Tensor:
-        return self.every[self.golds :]
-
-
-class Scored(NamedTuple):
-    """A batch's loss, and what became of its pool rows."""
-
-    total: Tensor
-    """Summed weighted loss, with its graph."""
-    moves: bool = True
-    """False where every weight is zero and no gold row is in the batch: the student must stay as it is."""
-    logits: Tensor | None = None
-    weights: Tensor | None = None
-
-
-class Learner(Protocol):
-    """One net under an objective: what its slots prepared for it, and its losses."""
-
-    student: nn.Module
-    objective: "Objective"
-    gold: Gold | None
-    gold_weight: float
-    seed: int
-    columns: Columns
-    modules: dict[str, nn.Module]
-    facts: dict[str, float]
-
-    def prepare(self, epoch: int) -> None: ...
-    def losses(self, model: Any, batch: Batch) -> Losses: ...
-    def with_student(self, student: nn.Module) -> "Learner": ...
-
-
-class Scorer(Protocol):
-    """Turns a batch into one number."""
-
-    @property
-    def learners(self) -> Mapping[str, Learner]:
-        """The nets it trains, by name; "" is the student's."""
-        ...
-
-    def prepare(self, epoch: int) -> None: ...
-    def score(self, model: Any, batch: Batch) -> Scored: ...
 
 
 @dataclass(eq=False)
 class Context:
-    """What a slot may look at while it prepares: gold, pool, and the student in eval mode (each pass made once)."""
+    """What a slot may read while it prepares: gold, pool, and the student in eval mode (each pass is made once)."""
 
     gold: Gold | None
     pool: Pool
@@ -217,7 +80,7 @@ class Context:
     features: Callable[[Any], Tensor]
     """Student penultimate features ``(n, d)`` for any rows."""
     predict_calibration: Callable[[], Tensor] | None = None
-    """What students that were not fitted to them say of the estimate rows, where the student itself was."""
+    """Out-of-fold probabilities of the calibration rows, where the student was fitted to them."""
     loss: Loss = cross_entropy
     """What the objective scores a prediction by."""
     temperature: float = 1.0
@@ -229,16 +92,16 @@ class Context:
     pool_size: int = 0
     """How many rows that pool has; 0 for as many as this one."""
     facts: dict[str, float] = field(default_factory=dict)
-    """Numbers worth telling the user, kept with the run."""
+    """Numbers kept with the run."""
     fits: dict[str, Reliability] = field(default_factory=dict)
-    """The trust in the teacher that slots estimated, by their names: what the report shows is what was used."""
+    """The reliability curves that slots fitted and used, by their names, for the report."""
 
     def __post_init__(self) -> None:
         self.pool_size = self.pool_size or len(self.pool)
 
     @cached_property
     def calibration(self) -> tuple[Gold, Labels]:
-        """The gold rows that measure the teacher, and its word on them; an error where there are too few."""
+        """The calibration rows of gold and the teacher's labels of them; an error where there are too few."""
         rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
             raise UnderstudyError(
@@ -248,7 +111,7 @@ class Context:
         return self.gold if len(rows) == len(self.gold) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
-        """What a user passed for every row of their pool, cut to the rows that have a label."""
+        """A user's values for every row of the pool, cut to the rows that have a label."""
         check_length(len(values), self.pool_size, where, "the pool")
         return values if self.kept is None else values[self.kept]
 
@@ -273,9 +136,12 @@ class Slot(ABC):
     name: str
     wants_features: bool = False
     """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
-    asks_student: bool = False
-    """Whether ``prepare`` asks the student about gold (``context.student_on_calibration``): one that was pretrained on
-    these rows has copies made that were not."""
+    predicts_gold: bool = False
+    """Whether ``prepare`` reads ``context.student_on_calibration``: where the student was pretrained on these rows, the
+    predictions are made out of fold."""
+    whole_batch: bool = False
+    """Whether a row's value depends on the other rows of its batch (a mean, a rank). Where several processes share a
+    batch, the slot is then called with the rows of all of them."""
 
     @property
     def wants_progress(self) -> bool:
@@ -287,7 +153,7 @@ class Slot(ABC):
         return {}
 
     def estimate(self, context: Context) -> None:
-        """Estimate from gold what ``prepare`` will ask it for, ahead of a comparison; the student is not there yet."""
+        """Estimate from gold what ``prepare`` needs, before a comparison starts; there is no student yet."""
         return
 
     def module(self, context: Context) -> nn.Module | None:
@@ -307,7 +173,7 @@ class Target(Slot):
 class Link(Slot):
     @abstractmethod
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
-        """log of the student's prediction as the teacher would have said it, ``(B, C)``."""
+        """log of the student's prediction of the *teacher's* label, ``(B, C)``."""
 
 
 class Weight(Slot):
@@ -316,7 +182,7 @@ class Weight(Slot):
     can_vanish: bool = False
     """Whether a whole batch may get weight 0; such a batch makes no step."""
     weighs_gold: bool = False
-    """Whether gold rows that train are weighed as well, by ``of_gold``; others count whole."""
+    """Whether gold rows that train are weighed as well, by ``gold_weights``; otherwise their weight is 1."""
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached.
@@ -325,8 +191,8 @@ class Weight(Slot):
         """
         return step.columns[f"{self.name}.weight"]
 
-    def of_gold(self, losses: Losses) -> Tensor:
-        """One weight per gold row of the batch, which may have no others, where ``weighs_gold``."""
+    def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
+        """One weight per gold row of the batch from the alignments of its gold and pool rows, where ``weighs_gold``."""
         raise NotImplementedError(f"{self.name} weighs no gold rows")
 
     def __mul__(self, other: "Weight") -> "Weight":
@@ -344,6 +210,10 @@ class ProductWeight(Weight):
     factors: tuple[Weight, ...]
     name: str = "product"
 
+    @property
+    def whole_batch(self) -> bool:  # type: ignore[override]
+        return any(factor.whole_batch for factor in self.factors)
+
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         return torch.stack([factor(losses, step) for factor in self.factors]).prod(0)
 
@@ -355,7 +225,7 @@ class ProductWeight(Weight):
 class Term(Slot):
     @abstractmethod
     def __call__(self, step: Step) -> Tensor:
-        """An extra cost per row, ``(B,)``."""
+        """An extra loss per row, ``(B,)``."""
 
 
 @dataclass(frozen=True)
@@ -377,21 +247,21 @@ class TeacherTarget(Target):
 class Relabelled(NamedTuple):
     pool: Pool
     columns: Columns
-    """Over its rows: what the labels were made of."""
+    """Per row: what the labels were made from."""
     facts: dict[str, float]
     c: float | None = None
-    """scikit-learn's C for a linear student on them, where the recipe left it open."""
+    """scikit-learn's C for a linear student on them, where the options leave it open."""
 
 
 class Relabel(Protocol):
-    """Makes a pool's labels anew before a student is trained on them.
+    """Relabels a pool before a student is trained on it.
 
-    ``recipe``: the training's resolved options (``TrainingOptions``); ``folder``: where finished parts are kept until
+    ``options``: the training's resolved options (``TrainingOptions``); ``folder``: where finished parts are kept until
     it ends.
     """
 
     def __call__(
-        self, student: Any, gold: Gold | None, pool: Pool, recipe: Any, *, classes: int, folder: Path | None,
+        self, student: Any, gold: Gold | None, pool: Pool, options: Any, *, classes: int, folder: Path | None,
         progress: bool,
     ) -> Relabelled: ...  # fmt: skip
 
@@ -439,10 +309,11 @@ class Objective:
     """Prepare the columns again every so many epochs, with the student as it then is."""
     gold_trains: bool = True
     """Whether gold rows join the batches (learning to reweight only steers by them)."""
-    scorer: Callable[[Learner], Scorer] | None = None
-    """For a method whose step has another shape (Co-teaching trains two nets): what makes its scorer."""
+    scorer: Callable[[Any], Any] | None = None
+    """For a method whose step has another shape (Co-teaching trains two nets): ``Learner -> Scorer``, both in
+    ``training/step.py``."""
     relabel: "Relabel | None" = None
-    """For a method that trains on labels of its own (reconciled): what makes them before ``us.train`` begins."""
+    """For a method that trains on labels of its own (reconciled): makes them before the student is trained."""
     traits: frozenset[str] = frozenset()
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
@@ -484,23 +355,19 @@ class Objective:
         """Gold rows: the method's loss on the student's own prediction and the trusted label (one-hot), ``(B,)``."""
         return self.loss(_log_softmax(_tempered(logits, self.temperatures[0])), labels)
 
-    def pool_losses(self, step: Step) -> Tensor:
-        """Pool rows, before their weight: ``(B,)``."""
+    def pool_losses(self, step: Step, target: Tensor | None = None) -> Tensor:
+        """Pool rows, before their weight: ``(B,)``; ``target``: the target slot's value, where it is known."""
         logits = _tempered(step.outputs.logits, self.temperatures[1])
         log_prediction = _log_softmax(logits) if self.link is None else self.link(logits, step)
-        return self._with_terms(self.loss(log_prediction, self._target(step)), step)
+        return self._with_terms(self.loss(log_prediction, self.target(step) if target is None else target), step)
 
-    def _target(self, step: Step) -> Tensor:
-        return cached(step.held, "target", lambda: self.target(step))
-
-    def all_losses(self, logits: Tensor, labels: Tensor, step: Step) -> Tensor:
+    def all_losses(self, logits: Tensor, labels: Tensor, step: Step, target: Tensor | None = None) -> Tensor:
         """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
         a small net feels every operator that the backward pass need not visit twice."""
-        golds = len(labels)
+        golds, target = len(labels), self.target(step) if target is None else target
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
-            return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step)])
-        targets = cached(step.held, "targets", lambda: torch.cat([labels, self._target(step)]))
-        losses = self.gold_losses(logits, targets)
+            return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step, target)])
+        losses = self.gold_losses(logits, torch.cat([labels, target]))
         if not self.terms and not (self.temperature_scale and self.temperatures[1] != 1.0):
             return losses
         return torch.cat([losses[:golds], self._with_terms(losses[golds:], step)])
@@ -513,31 +380,28 @@ class Objective:
             losses = losses + term(step)
         return losses
 
-    def pool_weights(
-        self, losses: Tensor, step: Step, alignment: Tensor | None = None, gold_alignment: Tensor | None = None
-    ) -> Tensor | None:
+    def pool_weights(self, losses: Tensor, step: Step) -> Tensor | None:
         """``(B,)`` detached, or None for all ones."""
-        if self.weight is None:
-            return None
-        weight = self.weight
-        step = replace(step, alignment=alignment, gold_alignment=gold_alignment)
-        return cached(step.held, "weights", lambda: weight(losses.detach(), step).detach())
+        return None if self.weight is None else self.weight(losses.detach(), step).detach()
 
-    def gold_weights(self, losses: Losses, held: Held | None = None) -> Tensor | None:
-        """The same of the batch's gold rows; of a batch that is scored again, those ``held`` from the first time."""
-        if losses.gold_alignment is None:
-            return None if held is None else held.get("gold weights")
-        factors = [slot.of_gold(losses) for slot in self._weights if slot.weighs_gold]
-        return cached(held, "gold weights", lambda: torch.stack(factors).prod(0).detach())
+    def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
+        """The weights of the batch's gold rows, where ``weighs_gold``."""
+        factors = [slot.gold_weights(gold_alignment, alignment) for slot in self._weights if slot.weighs_gold]
+        return torch.stack(factors).prod(0).detach()
 
     @property
     def _weights(self) -> list[Weight]:
         return [slot for slot in self.slots() if isinstance(slot, Weight)]
 
     @property
-    def asks_student(self) -> bool:
-        """Whether a slot asks the student about gold rows."""
-        return any(slot.asks_student for slot in self.slots())
+    def predicts_gold(self) -> bool:
+        """Whether a slot's preparation uses the student's predictions of gold rows."""
+        return any(slot.predicts_gold for slot in self.slots())
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether a slot reads ``step.progress``, so that the length of training must be known."""
+        return any(slot.wants_progress for slot in self.slots())
 
     @property
     def can_vanish(self) -> bool:

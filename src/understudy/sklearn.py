@@ -29,15 +29,14 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, as_labels
-from understudy.method_options import parameters, spelled_out
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.arrow import Array
 from understudy.store.frames import as_column, as_frame
+from understudy.store.option_fields import with_parameters
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import LINEAR, NET, row_shape, suits_linear
-from understudy.training.keywords import NAMED
-from understudy.training.options import RecipeOptions, TrainingOptions
+from understudy.training.defaults import LINEAR, NET, prefers_linear, row_shape
+from understudy.training.options import option_names, option_parameters
 from understudy.training.train import train
 
 __all__ = ["UnderstudyClassifier"]
@@ -46,8 +45,7 @@ __all__ = ["UnderstudyClassifier"]
 # which for some options depends on the student.
 RECIPE = {
     each.name: each.replace(default=None)
-    for each in parameters(TrainingOptions, RecipeOptions, NAMED)
-    if each.name not in ("ema", "checkpoint_every")
+    for each in option_parameters(option_names(leave_out=("ema", "checkpoint_every")))
 }
 
 
@@ -56,7 +54,7 @@ class BadInput(UnderstudyError, ValueError):
 
 
 def _shows_recipe(function: Callable[..., None]) -> Callable[..., None]:
-    return spelled_out(function, list(RECIPE.values()))
+    return with_parameters(function, list(RECIPE.values()))
 
 
 class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -267,7 +265,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _student(self, rows: Rows) -> Any:
         """A module or a function that builds one, whatever was given."""
-        name = (LINEAR if suits_linear(rows) else NET) if self.student is None else self.student
+        name = (LINEAR if prefers_linear(rows) else NET) if self.student is None else self.student
         if not isinstance(name, str):
             return name
         return partial(models.from_text, name, shape=row_shape(rows), classes=len(self.classes_))

@@ -80,7 +80,7 @@ def test_gold_says_how_long_in_one_place_and_the_report(folder):
     run_command("train", *files)
     run = us.Run.load("run")
     assert json.loads(Path("run/request.json").read_text())["epochs"] == "auto"
-    assert run.config["length"]["epochs"] == run.config["epochs"] == len(run.history)
+    assert run.config["chosen_epochs"]["epochs"] == run.config["epochs"] == len(run.history)
     assert "by the loss of gold rows left out" in Path("run/report.html").read_text()
     run_command("train", "--resume", "--out", "run")
 

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 import understudy as us
 from understudy.data.batches import epoch_seed, plan_epoch
 from understudy.methods.co_teaching import forget_rate_at, fresh_copy, small_loss_weights
-from understudy.objective import Batch, Step, Weight
+from understudy.objective import Step, Weight
+from understudy.training.step import Batch
 
 
 def _pool(rows: int = 60) -> us.Pool:
@@ -79,7 +80,7 @@ def test_gold_trains_both_nets_whole() -> None:
     session.prepare()
     rows = torch.arange(8)
     x = torch.cat([gold.x, pool.x[rows]])
-    scored = session.score(session.student, Batch(x, torch.arange(4), rows, step_rows=12, epoch=1))
+    scored = session.score(session.student, Batch(x, torch.arange(4), rows, 4, 8, step_rows=12, epoch=1))
     nets = [learner.student for learner in session.scorer.learners.values()]
     on_gold = sum(F.cross_entropy(one(gold.x), gold.y, reduction="sum") for one in nets)
     labels = pool.teacher.top1()[rows]  # type: ignore[union-attr]

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import understudy as us
-from understudy.objective import Batch, Losses, Outputs, Step, Weight
+from understudy.objective import Outputs, Step, Weight
+from understudy.training.step import Batch
 
 
 def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:
@@ -29,7 +30,7 @@ def _net(*, batch_norm: bool = False) -> nn.Sequential:
 def test_weights_by_hand() -> None:
     """max(u, 0) = (1, 0, 3, 0), scaled to mean 1: (1, 0, 3, 0) · 4 / 4."""
     step = Step(Outputs(torch.zeros(4, 2)), torch.zeros(4, 2), torch.arange(4))
-    found = us.l2rw().pool_weights(torch.ones(4), step, torch.tensor([1.0, -2.0, 3.0, 0.0]))
+    found = us.l2rw().pool_weights(torch.ones(4), _aligned(step, [1.0, -2.0, 3.0, 0.0]))
     assert found is not None
     assert found.tolist() == [1.0, 0.0, 3.0, 0.0]
     assert us.l2rw_weight()(torch.ones(2), _aligned(step, [-1.0, -2.0])).tolist() == [0.0, 0.0]
@@ -45,10 +46,10 @@ def test_weights_of_gold_and_pool_together_by_hand() -> None:
     objective = us.l2rw(gold_in_pool=True)
     step = Step(Outputs(torch.zeros(4, 2)), torch.zeros(4, 2), torch.arange(4))
     on_gold, on_pool = torch.tensor([2.0, -1.0]), torch.tensor([1.0, -2.0, 3.0, 0.0])
-    assert objective.pool_weights(torch.ones(4), step, on_pool, on_gold).tolist() == [1.0, 0.0, 3.0, 0.0]  # type: ignore[union-attr]
-    assert objective.gold_weights(Losses(torch.ones(6), 2, step, on_pool, on_gold)).tolist() == [2.0, 0.0]  # type: ignore[union-attr]
-    alone = Losses(torch.ones(2), 2, None, torch.empty(0), torch.tensor([1.0, 3.0]))
-    assert objective.gold_weights(alone).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
+    step = dataclasses.replace(step, alignment=on_pool, gold_alignment=on_gold)
+    assert objective.pool_weights(torch.ones(4), step).tolist() == [1.0, 0.0, 3.0, 0.0]  # type: ignore[union-attr]
+    assert objective.gold_weights(on_gold, on_pool).tolist() == [2.0, 0.0]
+    assert objective.gold_weights(torch.tensor([1.0, 3.0]), torch.empty(0)).tolist() == [0.5, 1.5]
 
 
 @pytest.mark.parametrize("pool_rows", [14, 0])
@@ -75,7 +76,7 @@ def test_gold_in_the_pool_scores_as_the_papers_double_backward(pool_rows: int) -
     weights = len(y) * meta.clamp(min=0) / meta.clamp(min=0).sum()
     assert float(weights[:6].sum()) > 0
 
-    scored = session.score(net, Batch(x, golds, rows, step_rows=len(y)))
+    scored = session.score(net, Batch(x, golds, rows, len(golds), len(rows), step_rows=len(y)))
     torch.testing.assert_close(scored.total.double(), (weights * each).sum(), rtol=1e-5, atol=1e-5)
     assert scored.moves
 
@@ -96,12 +97,12 @@ def test_with_gold_in_the_pool_an_opposed_pool_does_not_stop_training() -> None:
 
 @pytest.mark.parametrize("objective", [us.l2rw(gold_in_pool=True), us.l2rw()])
 def test_a_batch_that_is_scored_again_keeps_its_weights(objective: us.Objective) -> None:
-    """A line search asks for the same batch several times (L-BFGS): gold's weights are held with the pool's."""
+    """A line search asks for the same batch several times (L-BFGS): gold's weights are kept with the pool's."""
     gold, pool = _pool_and_gold()
     net, rows, golds = _net().train(), torch.arange(8), torch.arange(4 if objective.gold_trains else 0)
     session = us.Session(net, gold, pool, objective)
     x = torch.cat([gold.x[golds], pool.x[rows]])
-    batch = Batch(x, golds, rows, step_rows=len(x), held={})
+    batch = Batch(x, golds, rows, len(golds), len(rows), step_rows=len(x), full=True)
     first, again = session.score(net, batch), session.score(net, batch)
     assert first.total.item() == pytest.approx(again.total.item(), abs=1e-6)
     assert first.weights is not None and again.weights is not None and first.weights.equal(again.weights)
@@ -145,7 +146,7 @@ def test_a_step_scores_as_the_papers_double_backward(batch_norm: bool) -> None:
     assert 0 < int((weights == 0).sum()) < 20
     total = (weights.detach() * on_pool).sum()
 
-    scored = session.score(net, Batch(pool.x[rows], torch.empty(0, dtype=torch.long), rows, step_rows=20))
+    scored = session.score(net, Batch(pool.x[rows], torch.empty(0, dtype=torch.long), rows, 0, len(rows), step_rows=20))
     torch.testing.assert_close(scored.total.double(), total, rtol=1e-5, atol=1e-5)
     # The backward pass of the same forward pass is that of the weighted loss, with the weights constant.
     scored.total.backward()

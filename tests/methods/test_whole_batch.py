@@ -1,8 +1,7 @@
-"""Weights that look at a whole batch say the same where its rows are spread over several workers."""
+"""Weights that depend on all rows of a batch are the same where its rows are spread over several workers."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from threading import Barrier
 from typing import Any
 
@@ -13,27 +12,26 @@ from torch import Tensor
 import understudy as us
 from understudy.methods.ups import KeepWeight
 from understudy.objective import Outputs, Step
+from understudy.training.processes import BatchShare
 
-ROWS, FIRST = 12, 5
+ROWS = 12
 
 
-@dataclass(frozen=True)
-class SharedStep(Step):
-    """One of two workers: what both gather is joined in their order."""
+class TwoWorkers:
+    """One of two processes that share a batch: each has every other row."""
 
-    worker: int = 0
-    meeting: Any = None
-    brought: Any = None
+    size = 2
 
-    def gather(self, values: Tensor) -> Tensor:
-        self.brought[self.worker] = values
+    def __init__(self, rank: int, meeting: Barrier, brought: list[Tensor]) -> None:
+        self.rank, self.meeting, self.brought = rank, meeting, brought
+
+    def gather(self, values: Tensor, first: int, count: int) -> Tensor:
+        self.brought[self.rank] = values
         self.meeting.wait(timeout=10)
-        joined = torch.cat(self.brought)
-        self.meeting.wait(timeout=10)  # nobody brings the next values before both have read these
+        joined = values.new_empty(count, *values.shape[1:])
+        joined[::2], joined[1::2] = self.brought
+        self.meeting.wait(timeout=10)  # the next values are brought when both have read these
         return joined
-
-    def own(self, values: Tensor) -> Tensor:
-        return values[:FIRST] if self.worker == 0 else values[FIRST:]
 
 
 def _step(rows: slice) -> Step:
@@ -56,13 +54,17 @@ def _step(rows: slice) -> Step:
 
 def _by_two_workers(compute: Callable[[Tensor, Step], Tensor], losses: Tensor) -> Tensor:
     meeting, brought = Barrier(2), [torch.empty(0)] * 2
-    parts = slice(0, FIRST), slice(FIRST, ROWS)
-    steps = [
-        SharedStep(**vars(_step(part)), worker=worker, meeting=meeting, brought=brought)
-        for worker, part in enumerate(parts)
-    ]
+
+    def worker(rank: int) -> Tensor:
+        processes: Any = TwoWorkers(rank, meeting, brought)
+        share, own = BatchShare(processes, golds=0, pools=ROWS), slice(rank, None, 2)
+        return share.own(compute(share.gather(losses[own]), share.gather_step(_step(own))))
+
     with ThreadPoolExecutor(2) as workers:
-        return torch.cat(list(workers.map(compute, (losses[part] for part in parts), steps)))
+        parts = list(workers.map(worker, (0, 1)))
+    result = torch.empty(ROWS, *parts[0].shape[1:])
+    result[::2], result[1::2] = parts
+    return result
 
 
 @pytest.mark.parametrize(
@@ -83,16 +85,18 @@ def test_weights(weight: Any) -> None:
     losses = torch.rand(ROWS, generator=torch.Generator().manual_seed(1))
     alone = weight(losses, _step(slice(None)))
     assert len(set(alone.tolist())) > 1
+    parts = [slice(start, stop) for start, stop in ((0, 1), (0, 2), (0, 5), (4, 7), (5, ROWS))]
+    assert weight.whole_batch and any(not weight(losses[p], _step(p)).equal(alone[p]) for p in parts)
     torch.testing.assert_close(_by_two_workers(weight, losses), alone, rtol=0, atol=0)
 
 
 def test_the_batch_accuracy_of_self_distillation() -> None:
     target: Any = us.self_distillation_target(strength=0.7)
+    assert target.whole_batch
     alone = target(_step(slice(None)))
     torch.testing.assert_close(_by_two_workers(lambda _, step: target(step), torch.zeros(ROWS)), alone)
 
 
-def test_one_process_holds_the_whole_batch() -> None:
-    step = replace(_step(slice(None)), epoch=3)
-    values = torch.arange(ROWS)
-    assert step.gather(values) is values and step.own(values) is values
+def test_weights_of_single_rows_need_no_other() -> None:
+    assert not us.debias_weight().whole_batch and not us.fidelity_weight().whole_batch
+    assert not (us.debias_weight() * us.fidelity_weight()).whole_batch

@@ -7,14 +7,14 @@ from scipy import sparse
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.training.defaults import fill_in, recipe_for, suitable_epochs
-from understudy.training.l2 import GRID, choose_c
+from understudy.training.choose import GRID, choose_c
+from understudy.training.defaults import default_epochs, fill_defaults, options_for
 
 
 def test_epochs_follow_the_number_of_steps():
     """2,560 rows are 20 steps an epoch: 20 epochs make 400. 30 epochs are the most, 10 the fewest."""
-    assert suitable_epochs(2560) == 20 and suitable_epochs(2560, batch_size=100) == 16
-    assert suitable_epochs(128) == 30 and suitable_epochs(128_000) == 10
+    assert default_epochs(2560) == 20 and default_epochs(2560, batch_size=100) == 16
+    assert default_epochs(128) == 30 and default_epochs(128_000) == 10
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,16 @@ def test_epochs_follow_the_number_of_steps():
 def test_student_suits_the_features(x, frozen, name):
     build, options = us.default_student(x, 3, frozen=frozen)
     assert build.args == (name,)
-    assert options == recipe_for(name)
+    assert options == options_for(name)
     assert build()(torch.from_numpy(x[:2].toarray() if sparse.issparse(x) else x[:2])).shape == (2, 3)
 
 
 def test_what_is_given_wins():
-    suitable = recipe_for("mlp:8")
-    assert fill_in({"epochs": 7, "lr": None, "clip": 1.0}, suitable) == suitable | {"epochs": 7, "clip": 1.0}
-    assert recipe_for("mlp:8", optimizer="lbfgs")["optimizer"] == "lbfgs"
-    assert "optimizer" not in recipe_for("linear", optimizer="adam")
+    defaults = options_for("mlp:8")
+    filled = fill_defaults("mlp:8", {"epochs": 7, "lr": None, "clip": 1.0})
+    assert filled == defaults | {"epochs": 7, "clip": 1.0}
+    assert options_for("mlp:8", optimizer="lbfgs")["optimizer"] == "lbfgs"
+    assert "optimizer" not in options_for("linear", optimizer="adam")
 
 
 def test_train_without_epochs():
@@ -86,14 +87,14 @@ def test_chosen_penalty_is_told_and_resumed(tmp_path):
     gold, pool = us.Gold(x[:60], y[:60]), us.Pool(x[60:], torch.tensor(y[60:]))
     given = {"optimizer": "lbfgs", "weight_decay": "auto", "progress": False}
     run = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", **given)
-    chosen = run.config["l2"]
+    chosen = run.config["chosen_penalty"]
     assert chosen["c"] == pytest.approx(float(min(chosen["losses"], key=chosen["losses"].get)), rel=1e-5)
     # Rows of squared length 40 in the mean: the grid is that of rows of length 1, divided by it.
     length = float((torch.from_numpy(x[60:]) ** 2).sum(1).mean())
     assert [float(c) * length for c in chosen["losses"]] == pytest.approx(GRID, rel=1e-4)
     assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 300, 2)
     again = us.train(us.models.linear(40, 2), gold, pool, us.vanilla(), out=tmp_path / "run", resume=True, **given)
-    assert again.config["l2"] == chosen
+    assert again.config["chosen_penalty"] == chosen
 
 
 def test_without_gold_it_is_scikit_learns_own():
@@ -107,7 +108,7 @@ def test_without_gold_it_is_scikit_learns_own():
         weight_decay="auto",
         progress=False,
     )
-    chosen = run.config["l2"]
+    chosen = run.config["chosen_penalty"]
     assert chosen["c"] == pytest.approx(1 / float((x**2).sum(1).mean())) and not chosen["losses"]
     assert run.config["weight_decay"] == us.l2_of_c(chosen["c"], 50, 2)
 

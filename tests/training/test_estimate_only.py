@@ -16,7 +16,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import predict
 from understudy.objective import Context, Weight
 from understudy.training.options import TrainingOptions
-from understudy.training.unseen import ask_unseen, copies_for, looks_memorised
+from understudy.training.prepare import cross_fit_folds, looks_memorised, predict_out_of_fold
 
 MARKED = torch.arange(40) % 4 == 0
 
@@ -91,7 +91,7 @@ class Recorded(Weight):
     """Keeps what the student said of gold when it was asked."""
 
     name = "recorded"
-    asks_student = True
+    predicts_gold = True
     said: list[Tensor]
 
     def __init__(self) -> None:
@@ -136,10 +136,10 @@ def test_only_rows_that_were_trained_on_are_asked_of_copies() -> None:
         asked.append(part)
         return nn.Sequential(student, _Constant())
 
-    said = ask_unseen(student, gold, pretrained_on, seed=0)
+    said = predict_out_of_fold(student, gold, pretrained_on, seed=0)
     own = predict(student, SubsetRows(gold.rows, torch.arange(40)))
     assert said[MARKED].equal(own[MARKED]) and bool((said[~MARKED] == 1 / 3).all())
-    assert copies_for(gold) == len(asked) == 5 and copies_for(problem(marked=True)[0]) == 0
+    assert cross_fit_folds(gold) == len(asked) == 5 and cross_fit_folds(problem(marked=True)[0]) == 0
     assert all(len(part) == 24 and not bool(part.estimate_only.any()) for part in asked)
 
 
@@ -191,12 +191,12 @@ def test_a_student_that_knows_gold_by_heart_is_warned_about() -> None:
     wide = us.models.mlp(6, 3, hidden=(128,))
     noisy = us.Gold(gold.x, torch.randint(3, (40,), generator=torch.Generator().manual_seed(0)), gold.teacher)
     fitted = us.train(wide, noisy, None, us.vanilla(), epochs=150, lr=0.05, progress=False).student
-    with pytest.warns(UnderstudyWarning, match="by heart"):
+    with pytest.warns(UnderstudyWarning, match="memorised"):
         run = us.train(fitted, noisy, pool, us.weighted(), epochs=1, progress=False)
-    assert run.facts["asked_of_memory"] == 1
+    assert run.facts["gold_memorised"] == 1
     only = us.Gold(noisy.x, noisy.y, noisy.teacher, estimate_only=True)
     run = us.train(wide, only, pool, us.weighted(), epochs=1, progress=False)
-    assert run.facts["asked_of_memory"] == 0
+    assert run.facts["gold_memorised"] == 0
 
 
 def test_a_slot_that_changes_nothing_says_so() -> None:

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 import understudy as us
-from understudy.training.length import choose_epochs, is_less, leave_out, losses_of
+from understudy.training.choose import calibrated_losses, choose_epochs, is_less, leave_out
 
 
 class Says(torch.nn.Module):
@@ -67,8 +67,8 @@ def test_losses_are_those_of_the_best_temperature():
         return -float((tempered / tempered.sum(1, keepdim=True)).gather(1, y[:, None]).log().mean())
 
     least = minimize_scalar(loss, bounds=(-2, 2), method="bounded").fun
-    assert float(losses_of(probs, y).mean()) == pytest.approx(least, rel=1e-3)
-    assert losses_of(torch.tensor([[0.0, 1.0]]), torch.tensor([0])).isfinite().all()
+    assert float(calibrated_losses(probs, y).mean()) == pytest.approx(least, rel=1e-3)
+    assert calibrated_losses(torch.tensor([[0.0, 1.0]]), torch.tensor([0])).isfinite().all()
 
 
 def test_a_third_is_left_out_and_no_chosen_row():
@@ -101,8 +101,8 @@ def net():
 def test_a_hard_table_trains_longer(ring):
     gold, pool = ring
     run = us.train(net, gold, pool, us.vanilla(), batch_size=350, lr=0.003, progress=False)
-    assert run.config["length"]["epochs"] == run.config["epochs"] == len(run.history) > 30
-    assert run.config["schedule"] == "cosine" and "30" in run.config["length"]["losses"]
+    assert run.config["chosen_epochs"]["epochs"] == run.config["epochs"] == len(run.history) > 30
+    assert run.config["schedule"] == "cosine" and "30" in run.config["chosen_epochs"]["losses"]
 
 
 def test_nobody_must_say_epochs(ring):
@@ -119,7 +119,7 @@ def test_nobody_must_say_epochs(ring):
 def test_a_linear_student_needs_no_number_either():
     x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     run = us.train(us.models.linear(3, 2), None, us.Pool(x, (x[:, 0] > 0).long()), us.vanilla(), progress=False)
-    assert run.config["optimizer"] == "lbfgs" and "l2" in run.config and "length" not in run.config
+    assert run.config["optimizer"] == "lbfgs" and "chosen_penalty" in run.config and "chosen_epochs" not in run.config
 
 
 def test_what_cannot_be_is_said_before_anything_is_trained(ring, tmp_path):

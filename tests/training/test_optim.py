@@ -102,8 +102,3 @@ def test_the_rate_rises_while_training_warms_up() -> None:
     # Fine-tuning on gold is at a constant rate from its first step on.
     tuned = TrainingOptions(epochs=1, lr=0.1, warmup=0.2, schedule="cosine", finetune_epochs=1).finetuning()
     assert tuned.lr_at(0.0) == tuned.lr_at(0.9) > 0
-
-
-def test_options_that_came_later_change_no_settings_at_their_defaults() -> None:
-    assert not {"warmup", "groups", "group_by_length"} & TrainingOptions(epochs=1).settings().keys()
-    assert TrainingOptions(epochs=1, warmup=0.1).settings()["warmup"] == 0.1

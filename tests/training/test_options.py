@@ -1,7 +1,7 @@
 """The table of training options: complete, typed, and the same wherever it is read."""
 
 import inspect
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,30 +11,34 @@ import torch
 from torch import nn
 
 import understudy as us
+from understudy.data.augment import Augment
 from understudy.store.option_fields import known
-from understudy.training.keywords import NAMED
-from understudy.training.options import RecipeOptions, SessionOptions, TrainingOptions
+from understudy.training.options import SESSION, SHARED, TrainingOptions, option_names
 
 FIELDS = {each.name: each for each in fields(TrainingOptions)}
 
 
-def test_type_checkers_know_the_same_options() -> None:
-    told = get_type_hints(RecipeOptions, localns=NAMED)
-    assert told.pop("epochs") == int | str | None, "left open, a recipe never sees it"
-    kept = get_type_hints(TrainingOptions, localns=NAMED)
-    assert kept.pop("epochs") is int and told == kept
-    assert set(SessionOptions.__annotations__) < set(FIELDS)
-
-
-@pytest.mark.parametrize("function", [us.train, us.Session.__init__])
-def test_signatures_show_every_option_with_its_default(function: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "names"), [(us.train, option_names()), (us.Session.__init__, SESSION), (us.compare, SHARED)]
+)
+def test_signatures_show_every_option_with_its_type_and_default(function: Any, names: tuple[str, ...]) -> None:
     shown = inspect.signature(function).parameters
-    names = get_type_hints(RecipeOptions if function is us.train else SessionOptions, localns=NAMED)
-    for name, kind in names.items():
-        assert shown[name].annotation == kind, name
-        default = FIELDS[name].default
-        assert shown[name].default == (inspect.Parameter.empty if default is MISSING else default), name
+    named = {"torch": torch, "Augment": Augment, "EMA": us.EMA}
+    types = get_type_hints(TrainingOptions, localns=named) | {"epochs": int | str | None}
+    for name in names:
+        assert shown[name].annotation == types[name] and shown[name].default == FIELDS[name].default, name
     assert inspect.Parameter.VAR_KEYWORD not in {each.kind for each in shown.values()}
+
+
+def test_options_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user gave them; not in the copies for pretraining, choosing epochs or the penalty."""
+    checks: list[TrainingOptions] = []
+    check = TrainingOptions.__post_init__
+    monkeypatch.setattr(TrainingOptions, "__post_init__", lambda self: (checks.append(self), check(self)))
+    gold = us.Gold(torch.randn(60, 3), [0, 1] * 30)
+    us.train(us.models.linear(3, 2), gold, None, us.vanilla(), pretrain_epochs=1, progress=False)
+    us.train(us.models.mlp(3, 2), gold, None, us.vanilla(), finetune_epochs=1, progress=False)
+    assert len(checks) == 2
 
 
 def test_every_option_says_what_it_does() -> None:
@@ -45,12 +49,12 @@ def test_every_option_says_what_it_does() -> None:
 
 def test_a_misspelt_option_is_an_error() -> None:
     with pytest.raises(TypeError, match="lrr"):
-        us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lrr=0.1)  # type: ignore[call-arg]
+        us.train(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lrr=0.1)
 
 
 def test_a_session_refuses_what_only_a_loop_can_use() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'lr'"):
-        us.Session(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lr=0.1)  # type: ignore[call-arg]
+        us.Session(nn.Linear(2, 2), us.Gold(torch.zeros(2, 2), [0, 1]), None, us.vanilla(), lr=0.1)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +79,9 @@ def test_limits(given: dict[str, Any], message: str) -> None:
 
 
 def test_numbers_of_numpy_count_as_numbers() -> None:
-    recipe = TrainingOptions(epochs=np.int64(3), lr=np.float32(0.5))  # type: ignore[arg-type]
-    assert type(recipe.epochs) is int and type(recipe.lr) is float
-    assert TrainingOptions(**recipe.arguments()) == recipe
+    options = TrainingOptions(epochs=np.int64(3), lr=np.float32(0.5))  # type: ignore[arg-type]
+    assert type(options.epochs) is int and type(options.lr) is float
+    assert TrainingOptions(**options.arguments()) == options
 
 
 def test_what_changes_no_result_may_differ_when_resumed_and_nothing_else(tmp_path: Path) -> None:

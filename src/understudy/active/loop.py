@@ -18,10 +18,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,14 +52,13 @@ from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import suitable_epochs, with_own_options
+from understudy.training.defaults import builder_options, default_epochs
 from understudy.training.ema import EMA
 from understudy.training.evaluation import cross_validate
-from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.options import AUTO, SharedOptions, TrainingOptions
+from understudy.training.options import AUTO, SHARED, TrainingOptions, check_names, shows_options
 from understudy.training.run import Run
-from understudy.training.train import fitted, train
+from understudy.training.train import fit_resolved, train
 
 
 def score(student: nn.Module, x: Any, *, ema: EMA | None = None, layer: str | None = None) -> Scores:
@@ -98,7 +96,7 @@ class Loop:
     after each. ``options`` are those of ``us.train`` that all rounds share.
     """
 
-    @takes(SharedOptions)
+    @shows_options(SHARED)
     def __init__(
         self,
         student: nn.Module | Callable[[], nn.Module],
@@ -126,12 +124,13 @@ class Loop:
         callbacks: Sequence[Callback] = (),
         on_round: Callable[[list[dict[str, Any]]], None] | None = None,
         progress: bool = True,
-        **options: Unpack[SharedOptions],
+        **options: Any,
     ) -> None:
-        told = with_own_options(student, options)
-        if told.get("epochs") in (None, AUTO):
-            told["epochs"] = suitable_epochs(max(budget, 1), told.get("batch_size") or 128)
-        self.recipe = TrainingOptions.shared(told, "Loop")
+        check_names(options, SHARED, "Loop")
+        filled = builder_options(student, options)
+        if filled.get("epochs") in (None, AUTO):
+            filled["epochs"] = default_epochs(max(budget, 1), filled.get("batch_size") or 128)
+        self.recipe = TrainingOptions(**filled)
         labels: Labels | None = None if teacher is None else as_labels(teacher)
         self.pool, self.objective = Pool(x, labels, ids=ids), vanilla() if objective is None else objective
         self.oracle = as_oracle(oracle, size=len(self.pool))
@@ -261,7 +260,7 @@ class Loop:
         with warnings.catch_warnings():
             # Early rounds often miss a class, and nothing is estimated on these rows.
             warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
-            recipe = replace(self.recipe, seed=seed, ema=self.ema)
+            recipe = self.recipe.replace(seed=seed, ema=self.ema)
             pool = self._rest()
             run = train(
                 student, gold, pool, self.objective, callbacks=self.callbacks, progress=False, **recipe.arguments()
@@ -306,7 +305,7 @@ class Loop:
         """Which rows that did not train it are named rightly (``active/bought.py``)."""
         if self.test is not None:
             return judge(run.student, self.test)
-        fit = partial(fitted, self.student)
+        fit = partial(fit_resolved, self.student)
         correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.held_out else None
         return None if correct is None else as_letters(correct)
 

@@ -13,7 +13,7 @@ would be to ask again for what was paid for.
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,6 @@ from understudy.active.oracle import write_columns
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.store.files import digest, read_json, write_json
-from understudy.store.option_fields import known
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.trail import TRAIL, Trail
@@ -126,16 +125,8 @@ def inspect_loop(folder: Path) -> Iterator[Finding]:
 
 
 def training_settings(recipe: TrainingOptions) -> dict[str, Any]:
-    """What a loop's trainings are told, as JSON gives it back; functions by name and fingerprint."""
-    # The feature layer stands beside them.
-    kept = [each.name for each in fields(recipe) if not known(each).may_differ and each.name != "feature_layer"]
-    options = {name: getattr(recipe, name) for name in kept}
-
-    def named(value: Any) -> str:
-        name = getattr(value, "__qualname__", type(value).__name__)
-        return str(value) if isinstance(value, torch.device) else f"{name} {fingerprint(value)}"
-
-    return as_json(options, named)
+    """The options that a loop's trainings share, as JSON gives them back."""
+    return as_json(recipe.settings(leave_out=("seed", "ema", "feature_layer")))
 
 
 def student_settings(student: nn.Module) -> str:

@@ -16,10 +16,9 @@ from understudy.cli.students import reads_texts, text_student
 from understudy.features.embeddings import Encoded
 from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
-from understudy.training.defaults import LINEAR, NET, fill_in, suited_options, suits_linear
+from understudy.training.defaults import LINEAR, NET, fill_defaults, prefers_linear, resolve_options
 from understudy.training.lbfgs import ITERATIONS
 from understudy.training.options import AUTO, LBFGS, TrainingOptions
-from understudy.training.train import settled
 
 Build = Callable[[], nn.Module]
 
@@ -34,15 +33,20 @@ def suited(student: str, examples: Examples, recipe: Mapping[str, Any]) -> tuple
         frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
         first = examples.gold if examples.pool is None else examples.pool
         assert first is not None
-        student = LINEAR if suits_linear(first.rows, frozen=frozen) else NET
-    return student, fill_in(suited_options(student, recipe), defaults)
+        student = LINEAR if prefers_linear(first.rows, frozen=frozen) else NET
+    return student, fill_in(fill_defaults(student, recipe), defaults)
 
 
 def timed(build: Build, examples: Examples, recipe: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The recipe with a number of epochs, and what a run's config tells of its choice on gold."""
     asked = {**recipe, "device": usable_device(recipe["device"])} | ({"ema": None} if "ema" in recipe else {})
-    settings, length = settled(build, examples.gold, examples.pool, asked, select=examples.select)
-    return {**recipe, "epochs": settings["epochs"]}, length
+    resolved, choice = resolve_options(build, examples.gold, examples.pool, asked, select=examples.select)
+    return {**recipe, "epochs": resolved.epochs}, choice
+
+
+def fill_in(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, and the defaults of those that were left out (None)."""
+    return {**options, **{name: value for name, value in defaults.items() if options.get(name) is None}}
 
 
 def optimizer_fact(recipe: Mapping[str, Any]) -> str:
@@ -54,7 +58,7 @@ def optimizer_fact(recipe: Mapping[str, Any]) -> str:
 
 def length_fact(length: Mapping[str, Any]) -> dict[str, str]:
     """How many epochs were tried, where gold had a say."""
-    chosen = length.get("length")
+    chosen = length.get("chosen_epochs")
     if chosen is None:
         return {}
     tried = ", ".join(f"{epochs}: {loss:.3f}" for epochs, loss in chosen["losses"].items())

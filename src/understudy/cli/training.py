@@ -210,7 +210,7 @@ def _choice(chosen: str | None) -> dict[str, str]:
 
 
 def _penalty(run: Run) -> dict[str, str]:
-    chosen = run.config.get("l2")
+    chosen = run.config.get("chosen_penalty")
     how = "" if chosen is None else "least loss on gold rows left out" if chosen["losses"] else "no gold to choose on"
     return {} if chosen is None else {"Penalty": f"C = {chosen['c']:g}, {how}"}
 

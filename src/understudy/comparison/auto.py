@@ -14,10 +14,10 @@ fitted without the held-out rows. It is the default: another candidate is chosen
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from torch import Tensor
 
@@ -55,13 +55,12 @@ from understudy.store.files import locked, read_json
 from understudy.store.option_fields import plain
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
+from understudy.training.defaults import resolve_options
 from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.ema import EMA
-from understudy.training.keywords import takes
 from understudy.training.learner import check_outputs
-from understudy.training.options import SharedOptions, TrainingOptions
+from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.run import Run, usable_folder
-from understudy.training.train import settled
 
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
@@ -141,7 +140,7 @@ class Pilot:
         return shared_settings(self.student, self.recipe, gold=self.gold, pool=self.pool, **told)
 
 
-@takes(SharedOptions)
+@shows_options(SHARED)
 @checked_plainly
 @together
 def auto(
@@ -167,7 +166,7 @@ def auto(
     executor: Executor | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
-    **options: Unpack[SharedOptions],
+    **options: Any,
 ) -> Run:
     """Reconcile the labels, or choose the method, by a pilot on gold; then train as ``us.train`` would.
 
@@ -178,8 +177,9 @@ def auto(
     both be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the training in full.
     """
     check_sets(gold, pool, both_for="auto")
-    told, length = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
-    recipe = replace(TrainingOptions.shared(told, "auto"), seed=seed)
+    validation = select if isinstance(select, Gold) else None
+    recipe, length = resolve_options(student, gold, pool, options, select=validation, names=SHARED, function="auto")
+    recipe = recipe.replace(seed=seed)
     folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
     executor = executor_for(workers, executor)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
@@ -190,7 +190,7 @@ def auto(
     if pilot_rows < 1:
         raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
     short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
-    short_recipe = replace(recipe, epochs=short, patience=None, refine=False, finetune_epochs=0)
+    short_recipe = recipe.replace(epochs=short, patience=None, refine=False, finetune_epochs=0)
     pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
     relabel = Reconcile(folds, pilot_rows)
     decision = on_rank_zero(lambda: _earlier(folder, pilot) or _decided(pilot, relabel, executor, progress=progress))
@@ -201,7 +201,7 @@ def auto(
     if choice == RECONCILED:
         objective = objective.replace(relabel=relabel)
     run = train_method(
-        choice, student, gold, pool, objective, replace(recipe, ema=ema, checkpoint_every=checkpoint_every), test=test,
+        choice, student, gold, pool, objective, recipe.replace(ema=ema, checkpoint_every=checkpoint_every), test=test,
         select=select, out=folder, resume=folder is not None, notes={**(notes or {}), **length, "auto": decision},
         evaluate=evaluate, callbacks=callbacks, progress=progress,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import copy
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,12 +29,11 @@ from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
-from understudy.store.option_fields import known
 from understudy.store.settings import fingerprint
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
 from understudy.training.learner import check_outputs
-from understudy.training.options import SharedOptions, TrainingOptions
+from understudy.training.options import NOT_SHARED, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import train
 
@@ -156,13 +155,13 @@ class Job:
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
         """Train one method under one seed: what it reached, and what it warned of."""
         parts = self.parts(cell.seed)
-        recipe = replace(self.recipe, refine=False, seed=cell.seed)
+        recipe = self.recipe.replace(refine=False, seed=cell.seed)
         student: Student = self.student
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 if not self._cross_fits(cell, parts.gold):
-                    recipe, student = replace(recipe, pretrain_epochs=0), self._student(cell)
+                    recipe, student = recipe.replace(pretrain_epochs=0), self._student(cell)
                 run = train_method(
                     cell.method, student, parts.gold, self.pool, self.objectives[cell.method], recipe,
                     test=parts.test, select=parts.select, callbacks=self.callbacks, progress=False,
@@ -178,7 +177,7 @@ class Job:
         """Whether the method pretrains by itself: it asks the student about gold rows that this one has trained on, so
         copies must be pretrained without them."""
         trained_on = (~gold.estimate_only[gold.calibration_rows()]).any()
-        asks = cell.method != GOLD_ONLY and self.objectives[cell.method].asks_student
+        asks = cell.method != GOLD_ONLY and self.objectives[cell.method].predicts_gold
         return asks and bool(trained_on)
 
     def _student(self, cell: Cell) -> Student:
@@ -229,12 +228,7 @@ class Job:
 
 def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) -> dict[str, Any]:
     """What must be the same for trainings to be compared, as JSON can hold it; where numbers are crunched is not."""
-    options = {
-        each.name: getattr(recipe, each.name)
-        for each in fields(recipe)
-        if each.name in SharedOptions.__annotations__ and not known(each).may_differ
-    }
-    settings = {**others, "student": initial_student(student, 0), **options}
+    settings = {**others, "student": initial_student(student, 0), **recipe.settings(leave_out=NOT_SHARED)}
     plain = int | float | str | None
     return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in settings.items()}
 

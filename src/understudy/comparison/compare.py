@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +40,8 @@ from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, un
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
-from understudy.training.keywords import takes
-from understudy.training.options import SharedOptions, TrainingOptions
-from understudy.training.train import settled
+from understudy.training.defaults import resolve_options
+from understudy.training.options import SHARED, shows_options
 
 FORMAT = 1
 SETTINGS = "settings.json"
@@ -157,7 +156,7 @@ def inspect_comparison(path: Path) -> Iterator[Finding]:
         yield from inspect_json(path / "comparison.json")
 
 
-@takes(SharedOptions)
+@shows_options(SHARED)
 @checked
 def compare(
     student: Student,
@@ -173,7 +172,7 @@ def compare(
     executor: Executor | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
-    **options: Unpack[SharedOptions],
+    **options: Any,
 ) -> Comparison:
     """Methods side by side on your own data, and which to take.
 
@@ -190,8 +189,9 @@ def compare(
     (without ``test`` also on the rows that will test).
     """
     numbers, executor = _seeds(seeds), executor_for(workers, executor)
-    told, _ = settled(student, gold, pool, options, select=select if isinstance(select, Gold) else None)
-    job = Job(student, gold, pool, methods, TrainingOptions.shared(told, "compare"), test, select, callbacks)
+    validation = select if isinstance(select, Gold) else None
+    resolved, _ = resolve_options(student, gold, pool, options, select=validation, names=SHARED, function="compare")
+    job = Job(student, gold, pool, methods, resolved, test, select, callbacks)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = work_folder(scratch if out is None else out)
         with locked(path):

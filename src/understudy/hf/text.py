@@ -24,8 +24,8 @@ from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader
 from understudy.models.registry import note_drawn
-from understudy.training.defaults import StudentBuilder
 from understudy.training.optimizers import note_rates
+from understudy.training.options import StudentBuilder
 
 __all__ = ["text"]
 

@@ -147,7 +147,7 @@ class Trainer(transformers.Trainer):
         if not isinstance(rows, Gold):
             measured: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
             return measured
-        size = self.session.recipe.pass_batch_size
+        size = self.session.options.pass_batch_size
         found = evaluate(self.session.student, rows, batch_size=size)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(metrics)

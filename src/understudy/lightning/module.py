@@ -10,7 +10,7 @@ of an epoch. For an optimizer of your own override ``configure_optimizers`` and 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -22,7 +22,7 @@ from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
 from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.options import LBFGS, Groups, Schedules, SessionOptions, TrainingOptions
+from understudy.training.options import LBFGS, Groups, Schedules, TrainingOptions
 from understudy.training.run import Run
 from understudy.training.session import Session
 
@@ -68,7 +68,7 @@ class UnderstudyModule(LightningModule):
         warmup: float = 0.0,
         groups: Groups | None = None,
         select: Gold | None = None,
-        **options: Unpack[SessionOptions],
+        **options: Any,
     ) -> None:
         if "accumulate" in options:
             raise UnderstudyError("accumulate= is the Trainer's matter: L.Trainer(accumulate_grad_batches=…)")
@@ -111,7 +111,7 @@ class UnderstudyModule(LightningModule):
             self.student, gold, pool, objective, epochs=epochs or (1 if trainer.max_steps > 0 else None),
             **{**self._options, "accumulate": trainer.accumulate_grad_batches},
         )  # fmt: skip
-        updates = -(-session.batches_per_epoch // session.recipe.accumulate)
+        updates = -(-session.batches_per_epoch // session.options.accumulate)
         if trainer.max_steps > 0 and (epochs is None or trainer.max_steps < epochs * updates):
             session.epochs = trainer.max_steps / updates
         self._steps = ExternalLoop(session)
@@ -139,7 +139,7 @@ class UnderstudyModule(LightningModule):
     def _lr_at(self, update: int) -> float:
         """The learning rate of an update: that of its last batch, as in ``us.train``."""
         session, batches = self.session, self.session.batches_per_epoch
-        accumulate, epochs = session.recipe.accumulate, session.epochs
+        accumulate, epochs = session.options.accumulate, session.epochs
         assert epochs is not None
         epoch, done = divmod(update, -(-batches // accumulate))
         last = min((done + 1) * accumulate, batches) - 1
@@ -158,11 +158,11 @@ class UnderstudyModule(LightningModule):
         loss = self.steps.loss(self.student, batch_idx)
         self.log("loss", loss.detach(), prog_bar=True, batch_size=1)
         # Lightning divides by the number of batches of a step, the session has divided by its rows.
-        return loss * self.session.recipe.accumulate
+        return loss * self.session.options.accumulate
 
     def on_train_epoch_end(self) -> None:
         if self.select is not None:
-            measured = evaluate(self.student, self.select, batch_size=self.session.recipe.pass_batch_size)
+            measured = evaluate(self.student, self.select, batch_size=self.session.options.pass_batch_size)
             named = {f"select_{name}": value for name, value in measured.items()}
             self.log_dict(named)
             self.steps.history[-1].update(named)

@@ -23,7 +23,8 @@ from understudy import models
 from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.models.registry import drawn_parts
-from understudy.objective import Batch, Learner, Losses, Objective, Scored, TeacherTarget, cached
+from understudy.objective import Objective, TeacherTarget
+from understudy.training.step import Batch, Learner, Losses, Scored
 
 __all__ = ["co_teaching"]
 
@@ -75,9 +76,9 @@ class CoTeachingScorer:
         self.peer = learner.with_student(fresh_copy(learner.student, learner.seed))
         self.learners = {"": learner, "peer": self.peer}
 
-    def prepare(self, epoch: int) -> None:
-        self.learner.prepare(epoch)
-        self.peer.prepare(epoch)
+    def prepare(self, epoch: int, *, warn: bool = True) -> None:
+        self.learner.prepare(epoch, warn=warn)
+        self.peer.prepare(epoch, warn=warn)
         if epoch == 0:
             self.learner.modules["peer"] = nn.ModuleDict({"student": self.peer.student, **self.peer.modules})
             if self.forget_rate is None:
@@ -102,19 +103,17 @@ class CoTeachingScorer:
         self.peer.student.train()
         peer = self.peer.losses(self.peer.student, batch)
         rate = forget_rate_at(batch.epoch, self.forget_rate, self.gradual_epochs)
-        held = batch.held_by(self)
-        own_weights = cached(held, "own", lambda: self._weights(own, chosen_by=peer, rate=rate))
-        peer_weights = cached(held, "peer", lambda: self._weights(peer, chosen_by=own, rate=rate))
+        own_weights = self.learner.cached(batch, "own", lambda: self._weights(self.learner, own, batch, peer, rate))
+        peer_weights = self.peer.cached(batch, "peer", lambda: self._weights(self.peer, peer, batch, own, rate))
         gold_loss = own_gold + self.peer.gold_weight * peer.gold.sum()
         pool_loss = (own_weights * own.pool).sum() + (peer_weights * peer.pool).sum()
         return Scored(gold_loss + pool_loss, True, own.step.outputs.logits, own_weights)
 
-    def _weights(self, losses: Losses, *, chosen_by: Losses, rate: float) -> Tensor:
+    def _weights(self, learner: Learner, losses: Losses, batch: Batch, chosen_by: Losses, rate: float) -> Tensor:
         """The peer's choice times the objective's own weights."""
-        assert losses.step is not None
-        step = losses.step
-        chosen = step.own(small_loss_weights(step.gather(chosen_by.pool.detach()), rate))
-        others = self.learner.objective.pool_weights(losses.pool, step)
+        small_losses = partial(small_loss_weights, forget_rate=rate)
+        chosen = learner.over_batch(small_losses, chosen_by.pool.detach(), batch)
+        others = learner.pool_weights(losses, batch)
         return chosen if others is None else chosen * others
 
 

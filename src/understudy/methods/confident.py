@@ -35,6 +35,7 @@ class ConfidentWeight(Weight):
     name: str = field(default="confident", kw_only=True)
 
     can_vanish = True
+    whole_batch = True
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -60,7 +61,7 @@ class ConfidentWeight(Weight):
         return {"kept": kept}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.own(normalise(step.gather(step.columns[f"{self.name}.kept"])))
+        return normalise(step.columns[f"{self.name}.kept"])
 
 
 confident_weight = ConfidentWeight

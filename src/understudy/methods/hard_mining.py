@@ -34,6 +34,7 @@ class HardMiningWeight(Weight):
 
     name: str = field(default="hard_mining", kw_only=True)
     can_vanish = True
+    whole_batch = True
 
     def prepare(self, context: Context) -> Columns:
         labels = context.teacher.top1()
@@ -44,8 +45,7 @@ class HardMiningWeight(Weight):
         return {"rare": rare if bool(rare.any()) else torch.ones_like(rare)}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        rare = step.gather(step.columns[f"{self.name}.rare"])
-        return step.own(normalise(mined(step.gather(losses), rare)))
+        return normalise(mined(losses, step.columns[f"{self.name}.rare"]))
 
 
 hard_mining_weight = HardMiningWeight

@@ -28,7 +28,7 @@ from understudy.errors import UnderstudyError
 from understudy.maths.weights import normalise
 from understudy.method_options import Slots, method
 from understudy.methods.vanilla import reweighted
-from understudy.objective import Losses, Objective, Share, Step, Weight
+from understudy.objective import Objective, Step, Weight
 
 __all__ = ["l2rw", "l2rw_weight"]
 
@@ -38,11 +38,12 @@ class AlignmentWeight(Weight):
     name: str
     alignment_rows: int
     can_vanish = True
+    whole_batch = True
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if step.alignment is None:
             raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        return step.own(normalise(step.gather(step.alignment)))
+        return normalise(step.alignment)
 
 
 @dataclass(frozen=True)
@@ -54,20 +55,16 @@ class JointAlignmentWeight(AlignmentWeight):
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         if step.alignment is None or step.gold_alignment is None:
             raise UnderstudyError(f"{self.name} needs step.alignment; score the batch with us.Session")
-        weights, golds = _joint_weights(step.gold_alignment, step.alignment, step.share)
-        return step.own(weights[golds:])
+        return _joint_weights(step.gold_alignment, step.alignment)[1]
 
-    def of_gold(self, losses: Losses) -> Tensor:
-        assert losses.gold_alignment is not None and losses.alignment is not None
-        weights, golds = _joint_weights(losses.gold_alignment, losses.alignment, losses.share)
-        return weights[:golds] if losses.share is None else losses.share.own(weights[:golds], gold=True)
+    def gold_weights(self, gold_alignment: Tensor, alignment: Tensor) -> Tensor:
+        return _joint_weights(gold_alignment, alignment)[0]
 
 
-def _joint_weights(of_gold: Tensor, of_pool: Tensor, share: Share | None) -> tuple[Tensor, int]:
-    """Of all rows of the batch, gold rows first, and how many these are."""
-    if share is not None:
-        of_gold, of_pool = share.gather(of_gold, gold=True), share.gather(of_pool)
-    return normalise(torch.cat([of_gold, of_pool])), len(of_gold)
+def _joint_weights(gold_alignment: Tensor, alignment: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights of the gold rows and of the pool rows of a batch, normalised together."""
+    weights = normalise(torch.cat([gold_alignment, alignment]))
+    return weights[: len(gold_alignment)], weights[len(gold_alignment) :]
 
 
 def l2rw_weight(*, gold_rows: int = 128, gold_in_pool: bool = False, name: str = "l2rw") -> Weight:

@@ -35,6 +35,7 @@ class CurriculumWeight(Weight):
     warmup: float = 0.1
     name: str = "mentornet"
     can_vanish = True
+    whole_batch = True
 
     def __post_init__(self) -> None:
         if not 0 < self.percentile <= 1:
@@ -57,11 +58,10 @@ class CurriculumWeight(Weight):
         return self.warmup > 0
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        every = step.gather(losses)
-        if not len(every):
+        if not len(losses):
             return losses
         level = step.modules[self.name].get_buffer("level")
-        percentile = every.quantile(self.percentile).to(level.dtype)
+        percentile = losses.quantile(self.percentile).to(level.dtype)
         level.copy_(torch.where(level.isnan(), percentile, level.lerp(percentile, 1 - self.decay)))
         return ((losses <= level) | (step.progress < self.warmup)).to(losses.dtype)
 

@@ -31,6 +31,7 @@ class OracleWeight(Weight):
     name: str = field(default="oracle", kw_only=True)
 
     can_vanish = True
+    whole_batch = True
 
     def prepare(self, context: Context) -> Columns:
         if self.truth is None:
@@ -43,7 +44,7 @@ class OracleWeight(Weight):
         return {"right": right.float()}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        return step.own(normalise(step.gather(step.columns[f"{self.name}.right"])))
+        return normalise(step.columns[f"{self.name}.right"])
 
 
 oracle_weight = OracleWeight

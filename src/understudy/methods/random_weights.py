@@ -47,14 +47,14 @@ class RandomWeight(Weight):
 
     name: str = field(default="random", kw_only=True)
     can_vanish = True
+    whole_batch = True
 
     def prepare(self, context: Context) -> Columns:
         draw = torch.Generator().manual_seed(context.seed)
         return {"key": torch.randint(1 << 62, (len(context.pool),), generator=draw)}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
-        drawn = gaussian(step.columns[f"{self.name}.key"], step.epoch).to(losses.dtype)
-        return step.own(normalise(step.gather(drawn)))
+        return normalise(gaussian(step.columns[f"{self.name}.key"], step.epoch).to(losses.dtype))
 
 
 random_weight = RandomWeight

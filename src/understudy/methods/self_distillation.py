@@ -46,6 +46,10 @@ class SelfDistillationTarget(Target):
     name: str
 
     @property
+    def whole_batch(self) -> bool:  # type: ignore[override]
+        return self.schedule is None
+
+    @property
     def wants_progress(self) -> bool:
         return self.schedule is not None
 
@@ -54,7 +58,7 @@ class SelfDistillationTarget(Target):
         if self.schedule is not None:
             return step.outputs.logits.new_tensor(1 - self.schedule(step.progress))
         agrees = step.outputs.logits.argmax(-1) == step.teacher.argmax(-1)
-        return (self.strength * step.gather(agrees).to(step.outputs.logits.dtype).mean()).clamp(0, 1)
+        return (self.strength * agrees.to(step.outputs.logits.dtype).mean()).clamp(0, 1)
 
     def __call__(self, step: Step) -> Tensor:
         logits = step.outputs.logits.detach()

@@ -98,10 +98,11 @@ class KeepWeight(Weight):
     name: str = "keep"
 
     can_vanish = True
+    whole_batch = True
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         selected = (step.columns[f"{self.target}.selected"] > 0).to(losses.dtype)
-        return step.own(normalise(step.gather(selected)))
+        return normalise(selected)
 
 
 @method

@@ -42,7 +42,7 @@ class DebiasWeight(Weight):
     k: int | None = None
     hard: bool = False
     name: str = "debias"
-    asks_student = True
+    predicts_gold = True
 
     def __post_init__(self) -> None:
         _measure(self.confidence)

@@ -32,8 +32,8 @@ from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.models.registry import Student
 from understudy.objective import Objective
+from understudy.training.choose import l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
-from understudy.training.l2 import l2_of_c, mean_square
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train
 
@@ -85,11 +85,11 @@ class TrainedModel:
     """scikit-learn's C where the penalty is chosen; None: the fold's."""
 
     def predict_out_of_fold(self, fold: Fold) -> Tensor:
-        recipe = replace(fold.recipe, seed=fold.recipe.seed + fold.number, **self.options)
+        recipe = fold.recipe.replace(seed=fold.recipe.seed + fold.number, **self.options)
         pool = fold.training_pool
         if recipe.weight_decay == AUTO:
             rows = len(fold.gold) + (0 if self.gold_only else len(pool))
-            recipe = replace(recipe, weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
+            recipe = recipe.replace(weight_decay=l2_of_c(self._c(fold), rows, fold.classes))
         if self.gold_only:
             recipe = gold_only_options(recipe, fold.gold, pool)
         student = copy.deepcopy(fold.student) if self.student is None else self.student

@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -39,7 +39,7 @@ from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
 from understudy.store.seal import read_sealed, sealed
 from understudy.store.settings import check_same, fingerprint
-from understudy.training.l2 import EPOCHS_TO_CHOOSE
+from understudy.training.choose import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train
 
@@ -168,14 +168,14 @@ class CrossFit:
     def _chosen_c(self) -> tuple[float, float]:
         """On all of gold, once for all base models: a single number reveals little about any one row."""
         pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-        options = replace(self.recipe, epochs=EPOCHS_TO_CHOOSE).arguments()
+        options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE).arguments()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)
             gold_only, with_pool = (
                 train(self.student, self.gold, each, Objective(name="vanilla"), progress=False, **options)
                 for each in (None, pool)
             )
-        return gold_only.config["l2"]["c"], with_pool.config["l2"]["c"]
+        return gold_only.config["chosen_penalty"]["c"], with_pool.config["chosen_penalty"]["c"]
 
     def _leave_out(self, name: str, reason: str) -> None:
         if name in self.needed:

@@ -10,9 +10,9 @@
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import torch
 
@@ -31,13 +31,12 @@ from understudy.reconciling.label_sources import ReconciledPool, default_c, reco
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.store.option_fields import plain
-from understudy.training.keywords import takes
+from understudy.training.defaults import resolve_options
 from understudy.training.learner import check_outputs
-from understudy.training.options import SharedOptions, TrainingOptions
-from understudy.training.train import settled
+from understudy.training.options import SHARED, TrainingOptions, shows_options
 
 
-@takes(SharedOptions)
+@shows_options(SHARED)
 @checked_plainly
 def reconcile(
     student: Student,
@@ -52,7 +51,7 @@ def reconcile(
     workers: int | None = None,
     executor: Executor | None = None,
     progress: bool = True,
-    **options: Unpack[SharedOptions],
+    **options: Any,
 ) -> ReconciledPool:
     """A pool of the same rows whose labels are combined from all label sources, with weights fitted on gold.
 
@@ -62,7 +61,8 @@ def reconcile(
     """
     check_sets(gold, pool, both_for="reconcile")
     executor = executor_for(workers, executor)
-    recipe = replace(TrainingOptions.shared(settled(student, gold, pool, options)[0], "reconcile"), seed=seed)
+    recipe, _ = resolve_options(student, gold, pool, options, names=SHARED, function="reconcile")
+    recipe = recipe.replace(seed=seed)
     classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])
     base_models: dict[str, BaseModel]
     if methods is None:
@@ -90,16 +90,16 @@ class Reconcile:
     derived: ClassVar[tuple[str, ...]] = ("labels",)
 
     def __call__(
-        self, student: Any, gold: Gold | None, pool: Pool, recipe: TrainingOptions, *, classes: int,
+        self, student: Any, gold: Gold | None, pool: Pool, options: TrainingOptions, *, classes: int,
         folder: Path | None, progress: bool,
     ) -> Relabelled:  # fmt: skip
         labels = self.labels
         if labels is None:
             if gold is None:
                 raise UnderstudyError("reconciled weights label sources on gold, but gold=None; pass gold")
-            base_models = default_base_models(gold, pool, classes, recipe)
+            base_models = default_base_models(gold, pool, classes, options)
             fitted = fit_base_models(
-                student, gold, pool, base_models, recipe, classes=classes, folds=self.folds, rows=self.rows,
+                student, gold, pool, base_models, options, classes=classes, folds=self.folds, rows=self.rows,
                 folder=folder,
             )  # fmt: skip
             labels = reconciled_pool(fitted, fitted.run(InProcess(threads=None), progress=progress))
@@ -117,7 +117,7 @@ def fit_base_models(
             f"{usable} gold rows are too few to weight label sources on; give at least {max(FEWEST_ROWS, folds)} that "
             "were not chosen by active learning, or use another method"
         )
-    short = replace(recipe, patience=None, refine=False, ema=None, checkpoint_every=None, finetune_epochs=0)
+    short = recipe.replace(patience=None, refine=False, ema=None, checkpoint_every=None, finetune_epochs=0)
     return CrossFit(
         student, gold, pool, base_models, short, classes, folds=folds, rows=rows, seed=recipe.seed, folder=folder
     )

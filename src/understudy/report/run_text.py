@@ -157,7 +157,7 @@ FACT_NAMES = {
     "mean_weight": "Mean weight of a pool row",
     "share_weight_1": "Share of pool rows with weight exactly 1",
     "cross_fitted_folds": "Cross-fitting folds of the pretrained student on gold",
-    "asked_of_memory": "Student seems to have memorised gold (1: yes)",
+    "gold_memorised": "Student seems to have memorised gold (1: yes)",
     "class_shift": "Total variation distance of the predicted classes, gold vs pool",
     "class_shift_p": "Significance of that distance (p-value)",
     "ups.share_selected": "Share of pool rows with a selected class",

@@ -11,7 +11,7 @@ command line makes its flags from the same fields (``cli/shared.py``). This file
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import Parameter
 from numbers import Real
@@ -43,6 +43,8 @@ class Option:
     integer: bool = False
     word: str | None = None
     """What it may be instead of a number."""
+    shown: Any = None
+    """Its type in the signature of a function that resolves it; None: that of the field."""
     may_differ: bool = False
     """Whether resumed work may have another value: it changes no result."""
 
@@ -92,20 +94,28 @@ def check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
 
 
+def with_parameters(function: Function, shown: Sequence[Parameter], *, first: bool = False) -> Function:
+    """The function with these keywords in its signature instead of ``**options``; ``first``: before its own ones."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    at = next((i for i, each in enumerate(own) if each.kind is Parameter.KEYWORD_ONLY), len(own)) if first else len(own)
+    function.__signature__ = signature.replace(parameters=[*own[:at], *shown, *own[at:]])  # type: ignore[attr-defined]
+    return function
+
+
+def field_parameters(table: type, names: Iterable[str] | None = None, **types: Any) -> list[Parameter]:
+    """The fields of a dataclass (those named, or all) as keyword parameters; ``types``: names its annotations quote."""
+    hints, kept = get_type_hints(table, localns=types), None if names is None else set(names)
+    return [
+        Parameter(
+            each.name, Parameter.KEYWORD_ONLY, annotation=known(each).shown or hints[each.name],
+            default=Parameter.empty if each.default is MISSING else each.default,
+        )
+        for each in fields(table)
+        if kept is None or each.name in kept
+    ]  # fmt: skip
+
+
 def spell_out(table: type) -> Callable[[Function], Function]:
     """The function with its signature showing the fields of ``table`` in the place of its ``**options``."""
-
-    def decorate(function: Function) -> Function:
-        signature, hints = inspect.signature(function), get_type_hints(table)
-        own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        shown = [
-            Parameter(
-                each.name, Parameter.KEYWORD_ONLY, annotation=hints[each.name],
-                default=Parameter.empty if each.default is MISSING else each.default,
-            )
-            for each in fields(table)
-        ]  # fmt: skip
-        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
+    return lambda function: with_parameters(function, field_parameters(table))

@@ -12,6 +12,7 @@ with and without it. An exception it raises ends the training; what was checkpoi
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict
+from understudy.training.distributed import is_first
 
 Record = dict[str, float]
 
@@ -60,14 +62,45 @@ class Callback:
         """When the student is trained, fine-tuning included, and the run is saved."""
 
     def on_failure(self, view: TrainingView) -> None:
-        """When a training that ``on_start`` was told of ends otherwise: by an error, Ctrl-C or a signal."""
+        """When a training that ``on_start`` was called for ends otherwise: by an error, Ctrl-C or a signal."""
 
 
-def show(callbacks: Sequence[Callback], moment: str, view: TrainingView) -> None:
-    """Call them in their order."""
-    for callback in callbacks:
-        with torch.random.fork_rng():
-            getattr(callback, moment)(view)
+class CallbackRunner:
+    """Calls the callbacks of a training, in process 0, with a view of it; in a ``with`` block, also where it fails."""
+
+    def __init__(
+        self, callbacks: Sequence[Callback] = (), config: dict[str, Any] | None = None, folder: Path | None = None
+    ) -> None:
+        self.callbacks, self.config, self.folder = callbacks if is_first() else (), config or {}, folder
+        self._seen: tuple[nn.Module, list[Record], Record] | None = None
+
+    def start(self, student: nn.Module, history: list[Record], facts: Record) -> None:
+        """``history`` and ``facts``: the training's own, which grow."""
+        self._seen = student, history, facts
+        self.call("on_start")
+
+    def call(self, moment: str) -> None:
+        """Call them in their order."""
+        for callback in self.callbacks if self._seen is not None else ():
+            with torch.random.fork_rng():
+                getattr(callback, moment)(self._view())
+
+    def end(self, student: nn.Module, history: list[Record], facts: Record) -> None:
+        self._seen = student, history, facts
+        self.call("on_end")
+
+    def _view(self) -> TrainingView:
+        assert self._seen is not None
+        student, history, facts = self._seen
+        return TrainingView(student, self.config, history, facts, self.folder)
+
+    def __enter__(self) -> "CallbackRunner":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(Exception):  # what failed first is what the user must read
+                self.call("on_failure")
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:

@@ -1,8 +1,8 @@
-"""All that changes while a training runs, as named parts, and the checkpoints that hold them.
+"""Checkpoints: all that changes while a training runs, as named parts.
 
 A part is anything with ``state_dict`` and ``load_state_dict``: student, optimizer, moving average, the session's
-modules, random states and refined labels, and ``Progress``. What is *not* a part is made again from the arguments:
-data, objective, schedule, the order of an epoch. With both, a training goes on to the same bits.
+modules, random states and refined labels, and ``FitProgress``. What is *not* a part is made again from the arguments:
+data, objective, schedule, the order of an epoch. With both, a resumed training is bit-identical.
 
     checkpoint/000012-1f3a9c….safetensors    the twelfth of this run; the newest two stay
     checkpoint/columns-9c0b2e….safetensors   what it refers to: columns are large and change rarely, so they are
@@ -46,7 +46,7 @@ _HASHED = dict.fromkeys(("gold", "pool", "test", "select"), "rows or labels") | 
 
 
 @dataclass
-class Progress:
+class FitProgress:
     """Where a training stands."""
 
     phase: str = PHASES[0]
@@ -232,7 +232,7 @@ class Checkpoints:
         """Write the next checkpoint. ``session`` is the main phase's, whatever phase is under way."""
         if self.run is None:
             return
-        progress: Progress = parts["progress"]
+        progress: FitProgress = parts["progress"]
         self._batch = progress.batch
         states = {name: part.state_dict() for name, part in parts.items()}
         if self.files is None:
@@ -259,8 +259,8 @@ def drop_checkpoints(run: Path) -> None:
     shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
-def settings_of(
-    recipe: TrainingOptions, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
+def resume_settings(
+    options: TrainingOptions, objective: Objective, student: nn.Module, classes: int, rows: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
     slots = {
@@ -273,7 +273,7 @@ def settings_of(
     return {
         "objective": objective.name,
         "classes": classes,
-        **recipe.settings(),
+        **options.settings(),
         "temperature": list(objective.temperatures),
         "refresh_every": objective.refresh_every,
         **slots,

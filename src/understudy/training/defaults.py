@@ -1,4 +1,4 @@
-"""What suits the features: a student, and how it is trained, where nobody said otherwise.
+"""Defaults: the student for given features, and the options of its training that were left out.
 
     build, options = us.default_student(pool, classes=3)          # rows, a pool, gold, or an array
     run = us.train(build, gold, pool, us.slam(), **options)
@@ -6,8 +6,8 @@
 On sparse text, on the vectors of a frozen encoder, and on wide vectors of which there are few, a regularised linear
 student trained to convergence is hard to beat; on numbers and small images a net is better. How long a net trains is a
 number of *steps*: a small table needs more epochs than a large one for the same. They are few, because a net that goes
-on learns wrong labels by heart, and the learning rate falls to nothing, so that a short training ends well; gold that
-did not train says whether more, or fewer, are better (``training/length.py``). Accuracy of an MLP after Adam's 1e-3
+on memorises wrong labels, and the learning rate falls to nothing, so that a short training ends well; gold that did not
+train shows whether more, or fewer, are better (``training/choose.py``). Accuracy of an MLP after Adam's 1e-3
 with a cosine, seed 0 (before: 10 epochs at a constant rate):
 
     labels                          before   300 steps     600    1,200   2,500
@@ -18,13 +18,11 @@ with a cosine, seed 0 (before: 10 epochs at a constant rate):
 
 A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 after 30 epochs, 69.2 after 60.
 
-Here are all of these defaults: ``us.train``, ``us.auto``, ``us.compare``, ``us.reconcile`` and the command line ask
-``suited_options`` for whatever was left open.
+``us.train``, ``us.auto``, ``us.compare`` and ``us.reconcile`` call ``resolve_options`` for whatever was left out.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +35,9 @@ from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows, is_sparse
 from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError
-from understudy.training.options import AUTO, LBFGS
+from understudy.models.registry import fresh_student
+from understudy.training.choose import epochs_on_gold
+from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions, check_names, option_names
 
 __all__ = ["default_student"]
 
@@ -52,35 +52,21 @@ WIDE, ROWS_PER_FEATURE = 256, 10
 """Vectors of so many numbers, and fewer rows than so many for each, are for a linear student."""
 
 
-class StudentBuilder(ABC):
-    """A function that builds students and knows how they are best trained (``us.text``)."""
-
-    @abstractmethod
-    def __call__(self) -> nn.Module: ...
-
-    @abstractmethod
-    def options(self, device: Any = None) -> dict[str, Any]:
-        """Options of ``us.train`` that suit its students on a device."""
-
-
-def with_own_options(student: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, and beside it what the student's builder says suits."""
+def builder_options(student: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, and those of the student's builder (``us.text``) where they were left out."""
     if not isinstance(student, StudentBuilder):
         return dict(options)
-    suitable = student.options(options.get("device"))
-    return {
-        **suitable,
-        **{name: value for name, value in options.items() if name != "epochs" or value not in (None, AUTO)},
-    }
+    given = {name: value for name, value in options.items() if name != "epochs" or value not in (None, AUTO)}
+    return {**student.options(options.get("device")), **given}
 
 
-def suitable_epochs(rows: int, batch_size: int = 128) -> int:
+def default_epochs(rows: int, batch_size: int = 128) -> int:
     """Epochs that make about ``STEPS`` steps."""
     return min(max(math.ceil(STEPS / math.ceil(rows / batch_size)), FEWEST), MOST)
 
 
-def suits_linear(rows: Rows, *, frozen: bool = False) -> bool:
-    """Whether a linear student suits these features. ``frozen``: they are the vectors of an encoder."""
+def prefers_linear(rows: Rows, *, frozen: bool = False) -> bool:
+    """Whether the default for these features is a linear student. ``frozen``: they are the vectors of an encoder."""
     shape = row_shape(rows)
     if is_sparse(rows) or frozen:
         return True
@@ -90,15 +76,15 @@ def suits_linear(rows: Rows, *, frozen: bool = False) -> bool:
 def row_shape(rows: Rows) -> tuple[int, ...]:
     if is_text(rows):
         raise UnderstudyError(
-            "texts suit a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
+            "texts need a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
         )
     first = rows.take(torch.arange(1))
     if not isinstance(first, Tensor):
-        raise UnderstudyError("rows of several tensors suit a net that is made for them; build the student yourself")
+        raise UnderstudyError("rows of several tensors need a net that is made for them; build the student yourself")
     return tuple(first.shape[1:])
 
 
-def recipe_for(student: str, *, optimizer: str | None = None) -> dict[str, Any]:
+def options_for(student: str, *, optimizer: str | None = None) -> dict[str, Any]:
     """Options of ``us.train`` for a student by its name; ``optimizer``: where it is given."""
     if optimizer == LBFGS or (optimizer is None and student.partition(":")[0] == LINEAR):
         return {"epochs": LBFGS_EPOCHS, "optimizer": LBFGS, "weight_decay": AUTO}
@@ -108,26 +94,51 @@ def recipe_for(student: str, *, optimizer: str | None = None) -> dict[str, Any]:
 def default_student(
     examples: Any, classes: int, *, frozen: bool = False
 ) -> tuple[Callable[[], nn.Module], dict[str, Any]]:
-    """A function that builds a student for these features, and the options of ``us.train`` that suit it.
+    """A function that builds the default student for these features, and the options of ``us.train`` for it.
 
     ``frozen``: whether the features are an encoder's vectors.
     """
     given = examples.rows if isinstance(examples, Pool | Gold) else as_rows(examples, "examples")
-    text = LINEAR if suits_linear(given, frozen=frozen) else NET
-    return partial(models.from_text, text, shape=row_shape(given), classes=classes), recipe_for(text)
+    text = LINEAR if prefers_linear(given, frozen=frozen) else NET
+    return partial(models.from_text, text, shape=row_shape(given), classes=classes), options_for(text)
 
 
 OF_BATCHES = ("lr", "schedule", "clip", "augment")
-"""Who says one of these has steps on batches in mind."""
+"""Options that mean an optimizer of batches."""
 
 
-def suited_options(student: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with what was left open as it suits a student of that name; ``epochs`` may be ``AUTO`` still."""
+def fill_defaults(student: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with defaults for a student of that name where they were left out; ``epochs`` may be "auto" still."""
     given = {name: value for name, value in options.items() if not (name == "epochs" and value == AUTO)}
     optimizer = given.get("optimizer") or ("adam" if any(given.get(name) is not None for name in OF_BATCHES) else None)
-    return fill_in(given, recipe_for(student, optimizer=optimizer))
+    defaults = options_for(student, optimizer=optimizer)
+    return {**given, **{name: value for name, value in defaults.items() if given.get(name) is None}}
 
 
-def fill_in(options: Mapping[str, Any], suitable: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given as it is; what was not (None) as it suits."""
-    return {**options, **{name: value for name, value in suitable.items() if options.get(name) is None}}
+def resolve_options(
+    student: Any, gold: Gold | None, pool: Pool | None, options: Mapping[str, Any], *, select: Gold | None = None,
+    names: Sequence[str] | None = None, function: str = "train",
+) -> tuple[TrainingOptions, dict[str, Any]]:  # fmt: skip
+    """The options of a training, checked and with no default left open but the penalty; and what was chosen on gold.
+
+    ``names``: the options that ``function`` takes; None for all.
+    """
+    check_names(options, option_names() if names is None else names, function)
+    options = builder_options(student, options)
+    epochs = options.get("epochs")
+    if not (epochs is None or (isinstance(epochs, str) and epochs == AUTO)):
+        return TrainingOptions(**options), {}
+    filled = fill_defaults((models.spec_of(_untrained(student)) or {}).get("name", ""), options)
+    if filled["epochs"] != AUTO:
+        return TrainingOptions(**filled), {}
+    rows = sum(len(part) for part in (gold, pool) if part is not None)
+    resolved = TrainingOptions(**filled | {"epochs": default_epochs(max(rows, 1), filled.get("batch_size") or 128)})
+    chosen, choice = epochs_on_gold(student, gold, pool, resolved, select=select)
+    return resolved.replace(epochs=chosen), choice
+
+
+def _untrained(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    if isinstance(student, nn.Module):
+        return student
+    with torch.random.fork_rng():
+        return fresh_student(student)

@@ -124,8 +124,8 @@ def together(function: Callable[P, Result]) -> Callable[P, Result]:
     return call
 
 
-def same_start(student: nn.Module, recipe: Any, objective: Any, gold: Any, pool: Any) -> None:
-    """Processes that train together must have been told the same, and begin with the student of the first."""
+def same_start(student: nn.Module, options: Any, objective: Any, gold: Any, pool: Any) -> None:
+    """Processes that train together must have the same arguments, and begin with the student of the first."""
     processes = current()
     if processes is None:
         return
@@ -135,7 +135,7 @@ def same_start(student: nn.Module, recipe: Any, objective: Any, gold: Any, pool:
             "the size of gold": 0 if gold is None else len(gold),
             "the size of the pool": 0 if pool is None else len(pool),
             "the student": [(name, tuple(value.shape)) for name, value in student.state_dict().items()],
-            **recipe.settings(),
+            **options.settings(),
         }
     )
     student.load_state_dict(on_rank_zero(student.state_dict))

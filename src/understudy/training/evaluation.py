@@ -12,7 +12,7 @@ pilot has cross-validated already, and its figures are taken. Intervals are Clop
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -93,7 +93,7 @@ def evaluate_training(
             gold_only = None if other is None else predicted(other, test.rows) == test.y
     elif gold is not None and refits and pilot is None and objective.relabel is None:
         # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
-        chosen = replace(options, weight_decay=weight_decay)
+        chosen = options.replace(weight_decay=weight_decay)
         correct = cross_validate(fit, gold, pool, objective, chosen)
         if correct is not None and pool is not None and has_pool:
             gold_only = cross_validate(fit, gold, None, _vanilla(), gold_only_options(chosen, gold, pool))
@@ -123,7 +123,7 @@ def cross_validate(
     random = (~gold.chosen).nonzero().squeeze(1)
     if len(random) < LEAST_ROWS or len(gold) + (0 if pool is None else len(pool)) > MOST_ROWS:
         return None
-    options = replace(options, refine=False, patience=None, ema=None, checkpoint_every=None)
+    options = options.replace(refine=False, patience=None, ema=None, checkpoint_every=None)
     correct = torch.zeros(len(random), dtype=torch.bool)
     for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
         kept = torch.ones(len(gold), dtype=torch.bool)
@@ -142,13 +142,13 @@ def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> Train
     if options.is_full_batch:
         return options
     passes = options.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
-    return replace(options, gold_repeat=max(1, passes))
+    return options.replace(gold_repeat=max(1, passes))
 
 
 def _fit_gold_only(gold: Gold, pool: Pool | None, options: TrainingOptions, fit: Fit) -> nn.Module | None:
     assert pool is not None
     few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
-    plain = replace(options, patience=None, ema=None, checkpoint_every=None, pretrain_epochs=0, finetune_epochs=0)
+    plain = options.replace(patience=None, ema=None, checkpoint_every=None, pretrain_epochs=0, finetune_epochs=0)
     return _quietly(fit, gold, None, _vanilla(), gold_only_options(plain, gold, few))
 
 

@@ -21,12 +21,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of
-from understudy.objective import Batch
 from understudy.store.settings import as_json
-from understudy.training.checkpoint import check_same_training, settings_of
+from understudy.training.checkpoint import check_same_training, resume_settings
 from understudy.training.fit import finished, finite
+from understudy.training.options import SESSION
 from understudy.training.run import Run
 from understudy.training.session import Session, mean_loss
+from understudy.training.step import Batch
 
 
 class ExternalLoop:
@@ -67,7 +68,7 @@ class ExternalLoop:
                     f"the loop is at batch {number} of its epoch, the session at batch {batch.number}; "
                     "resume both from one checkpoint"
                 )
-            if batch.number % session.recipe.accumulate == 0:
+            if batch.number % session.options.accumulate == 0:
                 # Loops that clear the gradients of their model alone know nothing of the modules beside it.
                 for parameter in session.module_parameters():
                     parameter.grad = None
@@ -130,19 +131,19 @@ class ExternalLoop:
         """What must be the same for the training to go on."""
         session = self.session
         rows = {"gold": session.gold, "pool": session.pool}
-        settings = settings_of(session.recipe, session.objective, session.student, session.classes, rows)
+        settings = resume_settings(session.options, session.objective, session.student, session.classes, rows)
         # How long the training will be is the loop's matter, unless the method goes by it.
-        changes = any(slot.wants_progress for slot in session.objective.slots())
-        return as_json(settings | {"epochs": session.epochs if changes else None})
+        epochs = session.epochs if session.objective.wants_progress else None
+        return as_json(settings | {"epochs": epochs})
 
     def run(self, **config: Any) -> Run:
         """What the training has produced so far, to be saved, reported and asked; ``config``: what else it was told."""
         if self._batches is not None:
             raise UnderstudyError("an epoch is under way; ask for the run after it, or when training has ended")
         session = self.session
-        told = {name: value for name, value in session.options.items() if isinstance(value, int | float | str | None)}
+        options = {name: value for name, value in session.options.as_config().items() if name in SESSION}
         known = {"objective": session.objective.name, "classes": session.classes, "epochs": session.epochs}
-        return finished(session, self.history, known | told | config)
+        return finished(session, self.history, known | options | config)
 
 
 class _Rows(Dataset[int]):

@@ -1,15 +1,17 @@
-"""A training under way: pretraining on gold, epochs on gold and pool, fine-tuning on gold; where it is, and its result.
+"""Fitting a student: pretraining on gold, epochs on gold and pool, fine-tuning on gold.
 
-training = Training(session, recipe, Checkpoints(folder, settings), config, test=test)
-training.run(resume=True, progress=True)
-training.result(started)                                  # a Run
+    run = fit(session, options)                                              # the session's student, trained in place
+    student = fit_student(build, gold, pool, us.slam(), options)             # a fresh one
+
+Each epoch visits every pool row once and every gold row ``gold_repeat`` times, in an order that depends on the seed and
+the epoch alone. The loss of a batch is the session's (``training/session.py``).
 """
 
 import copy
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,97 +20,122 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import device_of, evaluate, predicted
-from understudy.objective import Batch, Columns
+from understudy.inference.passes import device_of, evaluate, predicted, usable_device
+from understudy.models.registry import fresh_student
+from understudy.objective import Columns, Objective
 from understudy.store.progress import EpochProgress
-from understudy.training.callbacks import Callback, TrainingView, show
-from understudy.training.checkpoint import Checkpoints, OptimizerState, Progress
+from understudy.training.callbacks import CallbackRunner
+from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
 from understudy.training.lbfgs import ITERATIONS, LBFGS
 from understudy.training.optimizers import grouped, make_optimizer, set_lr
 from understudy.training.options import TrainingOptions
 from understudy.training.run import Run
-from understudy.training.session import Session
+from understudy.training.session import Session, seed_torch
+from understudy.training.step import Batch
+
+
+def fit(
+    session: Session, options: TrainingOptions, *, test: Gold | None = None, select: Gold | None = None,
+    checkpoints: Checkpoints | None = None, callbacks: CallbackRunner | None = None, resume: bool = False,
+    progress: bool = False,
+) -> Run:  # fmt: skip
+    """Train the session's student in place; its run, in memory."""
+    training = Training(
+        session, options, checkpoints or Checkpoints(None, {}), callbacks or CallbackRunner(), test=test, select=select
+    )
+    training.run(resume=resume, progress=progress)
+    return training.result()
+
+
+def fit_student(
+    student: nn.Module | Callable[[], nn.Module], gold: Gold | None, pool: Pool | None, objective: Objective,
+    options: TrainingOptions,
+) -> nn.Module:  # fmt: skip
+    """A fresh student, trained."""
+    with torch.random.fork_rng():
+        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options)
+        return fit(session, options).student
+
+
+def seeded_student(student: nn.Module | Callable[[], nn.Module], options: TrainingOptions) -> nn.Module:
+    """A copy of a module, or what a function builds under the seed, on the device of the options."""
+    seed_torch(options.seed)
+    device, student = usable_device(options.device), fresh_student(student)
+    return student if device is None else student.to(device)
 
 
 @dataclass
 class Training:
-    """One training under way: pretraining on gold, training on gold and pool, fine-tuning on gold."""
+    """One fit under way."""
 
     session: Session
-    recipe: TrainingOptions
+    options: TrainingOptions
     checkpoints: Checkpoints
-    config: dict[str, Any]
-    callbacks: Sequence[Callback] = ()
+    callbacks: CallbackRunner
     test: Gold | None = None
     select: Gold | None = None
 
     def __post_init__(self) -> None:
-        self.progress = Progress()
+        self.progress = FitProgress()
         self.student = self.session.student
         self.model: Any = self.student
         self.facts: dict[str, float] = {}
         self.processes = self.session.processes
         cross_fits = (
-            self.recipe.pretrain_epochs and self.session.pool is not None and self.session.objective.asks_student
+            self.options.pretrain_epochs and self.session.pool is not None and self.session.objective.predicts_gold
         )
         self.untrained = copy.deepcopy(self.student) if cross_fits else None
-        self.shown = False
-        """Whether callbacks were told of the start."""
 
     def run(self, *, resume: bool, progress: bool) -> None:
-        recipe, reached = self.recipe, self.progress
+        """The phases that the options ask for, from the latest checkpoint on where there is one."""
+        options, reached = self.options, self.progress
         if resume:
             reached.phase = self.checkpoints.find() or reached.phase
-        if recipe.compile:
+        if options.compile:
             self.model = torch.compile(self.student)
-        if recipe.pretrain_epochs and not reached.is_past("pretrain"):
-            self._on_gold("pretrain", recipe.on_gold(recipe.pretrain_epochs))
+        if options.pretrain_epochs and not reached.is_past("pretrain"):
+            self._on_gold("pretrain", options.on_gold(options.pretrain_epochs))
             self.session.learner.pretrained_on = None if self.untrained is None else self._pretrained_on
         clock = time.perf_counter()
         # Also where a checkpoint will overwrite the columns: it makes the modules that the method trains.
-        self.session.learner.tells = not reached.is_past("pretrain")
-        self.session.prepare()
-        self.session.learner.tells = True
+        self.session.prepare(warn=not reached.is_past("pretrain"))
         self.facts["prepare_seconds"] = time.perf_counter() - clock
         if not reached.is_past("train"):
-            bar = EpochProgress(self.session.objective.name, recipe.epochs, shown=True) if progress else None
+            shown = progress and is_first()
+            bar = EpochProgress(self.session.objective.name, options.epochs, shown=True) if shown else None
             with bar or nullcontext():
-                self._epochs("train", self.session, recipe, bar)
-        if recipe.finetune_epochs:
-            if recipe.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
+                self._epochs("train", self.session, options, bar)
+        if options.finetune_epochs:
+            if options.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
                 self.student.load_state_dict(reached.selected_state)
-            self._on_gold("finetune", recipe.finetuning())
+            self._on_gold("finetune", options.finetuning())
             if (test := self.test) is not None:
-                measured = on_rank_zero(lambda: evaluate(self.student, test, batch_size=recipe.pass_batch_size))
+                measured = on_rank_zero(lambda: evaluate(self.student, test, batch_size=options.pass_batch_size))
                 self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
 
-    def _on_gold(self, phase: str, recipe: TrainingOptions) -> None:
-        self._epochs(phase, self.session.on_gold_alone(epochs=recipe.epochs), recipe)
+    def _on_gold(self, phase: str, options: TrainingOptions) -> None:
+        self._epochs(phase, self.session.on_gold_alone(epochs=options.epochs), options)
 
     def _pretrained_on(self, gold: Gold) -> nn.Module:
         """A copy of the student, pretrained as it was but on these rows, in eval mode."""
         student = copy.deepcopy(self.untrained)
         assert student is not None
-        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, ema=None)
-        session = Session(
-            student, gold, None, self.session.objective, epochs=recipe.epochs, full_batch=recipe.is_full_batch,
-            **recipe.session_options(),
-        )  # fmt: skip
-        session.tells = False
-        Training(session, recipe, Checkpoints(None, {}), {})._epochs("pretrain", session, recipe)
+        options = self.options.on_gold(self.options.pretrain_epochs, pretrain_epochs=0, ema=None)
+        session = Session.from_options(student, gold, None, self.session.objective, options, warn=False)
+        Training(session, options, Checkpoints(None, {}), CallbackRunner())._epochs("pretrain", session, options)
         return student.eval()
 
-    def _epochs(self, phase: str, session: Session, recipe: TrainingOptions, bar: EpochProgress | None = None) -> None:
+    def _epochs(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
         progress = self.progress
-        self.ema = recipe.ema if phase == "train" else None
-        self.optimizer, part = self._optimizer(session, recipe)
+        self.ema = options.ema if phase == "train" else None
+        self.optimizer, part = self._optimizer(session, options)
         # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
         self.parts = {
             "student": self.student, **self.session.parts(), "random": session.random,
             "optimizer": part, "progress": progress,
-            **({} if recipe.ema is None else {"ema": recipe.ema}),
+            **({} if options.ema is None else {"ema": options.ema}),
         }  # fmt: skip
         if self.checkpoints.restore(self.parts, self.session):
             session.resume_at(progress.epoch, progress.batch)
@@ -121,33 +148,32 @@ class Training:
             if self.ema is not None:
                 self.ema.reset(self.student)
         if phase == "train":
-            self.shown = True
-            self.show("on_start", self.session.facts)
+            self.callbacks.start(self.student, progress.history, self.session.facts)
         with self.checkpoints.kept():
-            self._go_on(phase, session, recipe, bar)
+            self._go_on(phase, session, options, bar)
 
-    def _go_on(self, phase: str, session: Session, recipe: TrainingOptions, bar: EpochProgress | None) -> None:
+    def _go_on(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None) -> None:
         """From the epoch and the batch that ``self.progress`` names to the last."""
         progress = self.progress
-        for epoch in range(progress.epoch, recipe.epochs):
-            if recipe.patience is not None and epoch - progress.selected_epoch >= recipe.patience:
+        for epoch in range(progress.epoch, options.epochs):
+            if options.patience is not None and epoch - progress.selected_epoch >= options.patience:
                 break
-            if recipe.until_accuracy is not None and self._fitted() >= recipe.until_accuracy:
+            if options.until_accuracy is not None and self._fitted() >= options.until_accuracy:
                 break
             clock = time.perf_counter()
-            loss = self._epoch(epoch, session, recipe)
+            loss = self._epoch(epoch, session, options)
             self._even_out()
             if epoch and self._is_done(epoch, session):
                 break
             if phase == "train":
-                record = {"epoch": epoch + 1, "loss": loss, "lr": recipe.lr_at(epoch / recipe.epochs)}
+                record = {"epoch": epoch + 1, "loss": loss, "lr": options.lr_at(epoch / options.epochs)}
                 record["seconds"] = time.perf_counter() - clock
-                self._look(record)
+                self._measure(record)
                 if bar is not None:
                     bar.epoch(record)
             self._save()
             if phase == "train":
-                self.show("on_epoch", self.session.facts)
+                self.callbacks.call("on_epoch")
             self.checkpoints.may_stop()
 
     def _even_out(self) -> None:
@@ -161,17 +187,17 @@ class Training:
             self.session.refined.add_to_first(self.processes)
         self.checkpoints.save(self.parts, self.session)
 
-    def _optimizer(self, session: Session, recipe: TrainingOptions) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
+    def _optimizer(self, session: Session, options: TrainingOptions) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
         """What moves the parameters, and the part of a checkpoint that it is."""
-        if recipe.is_full_batch:
+        if options.is_full_batch:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
             add_up = None if self.processes is None else self.processes.sum_function
-            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=recipe.penalty, add_up=add_up)
+            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=options.penalty, add_up=add_up)
             return minimiser, minimiser
         optimizer = make_optimizer(
-            recipe.optimizer, *grouped(self.student, recipe.groups), session.module_parameters(), lr=recipe.lr,
-            weight_decay=recipe.penalty, momentum=recipe.momentum,
+            options.optimizer, *grouped(self.student, options.groups), session.module_parameters(), lr=options.lr,
+            weight_decay=options.penalty, momentum=options.momentum,
         )  # fmt: skip
         return optimizer, OptimizerState(optimizer)
 
@@ -179,11 +205,11 @@ class Training:
         """Whether an epoch began at the minimum, and no later one will have another."""
         if not isinstance(self.optimizer, LBFGS) or not self.optimizer.idle:
             return False
-        objective, every = session.objective, session.objective.refresh_every
-        changes = session.pool is not None and any(slot.wants_progress for slot in objective.slots())
-        return not changes and (session.pool is None or every is None or epoch % every == 0)
+        every, has_pool = session.objective.refresh_every, session.pool is not None
+        changes = has_pool and session.objective.wants_progress
+        return not changes and (not has_pool or every is None or epoch % every == 0)
 
-    def _epoch(self, epoch: int, session: Session, recipe: TrainingOptions) -> float:
+    def _epoch(self, epoch: int, session: Session, options: TrainingOptions) -> float:
         """One pass over the rows, or some steps on all of them at once; the mean loss."""
         progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
         if isinstance(optimizer, LBFGS):
@@ -192,7 +218,7 @@ class Training:
         progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
         processes, moves, own = self.processes, False, torch.zeros_like(progress.total)
         for batch in session.batches(epoch):
-            set_lr(optimizer, recipe.lr_at(batch.progress))
+            set_lr(optimizer, options.lr_at(batch.progress))
             scored = session.score(self.model, batch)
             (scored.total / batch.step_rows).backward()
             moves = moves or scored.moves
@@ -205,8 +231,8 @@ class Training:
             if processes is not None:
                 loss, moves = processes.sum_step(parameters, own, moves)
                 progress.total, own = progress.total + loss, torch.zeros_like(own)
-            if recipe.clip is not None:
-                nn.utils.clip_grad_norm_(parameters, recipe.clip)
+            if options.clip is not None:
+                nn.utils.clip_grad_norm_(parameters, options.clip)
             # All-zero weights leave the student alone; momentum and weight decay would still move it.
             if moves:
                 optimizer.step()
@@ -238,8 +264,8 @@ class Training:
         self.progress.epoch, self.progress.batch = epoch + 1, 0
         return finite(loss, epoch)
 
-    def _look(self, record: dict[str, float]) -> None:
-        """Enter an epoch in the history, with what the student says of rows that do not train; keep the best one."""
+    def _measure(self, record: dict[str, float]) -> None:
+        """Add an epoch to the history, with its accuracy on the select and test rows; keep the best one."""
         progress = self.progress
         record |= on_rank_zero(lambda: record | self._measured())
         progress.history.append(record)
@@ -248,10 +274,10 @@ class Training:
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
 
     def _measured(self) -> dict[str, float]:
-        found = {} if self.recipe.until_accuracy is None else {"train_accuracy": self._train_accuracy()}
+        found = {} if self.options.until_accuracy is None else {"train_accuracy": self._train_accuracy()}
         for name, rows in (("select", self.select), ("test", self.test)):
             if rows is not None:
-                measured = evaluate(self.student, rows, batch_size=self.recipe.pass_batch_size)
+                measured = evaluate(self.student, rows, batch_size=self.options.pass_batch_size)
                 found |= {f"{name}_{key}": value for key, value in measured.items()}
         return found
 
@@ -261,45 +287,29 @@ class Training:
 
     def _train_accuracy(self) -> float:
         """Of the rows that train, how many the student gives their own label: gold's, and the teacher's best class."""
-        session, size = self.session, self.recipe.pass_batch_size
+        session, size = self.session, self.options.pass_batch_size
         given: list[tuple[Any, Tensor]] = []
         if session.pool is not None and session.pool.teacher is not None:
             given.append((session.pool.rows, session.pool.teacher.top1()))
-        if session.trains is not None and self.recipe.gold_repeat:
+        if session.trains is not None and self.options.gold_repeat:
             given.append((session.trains.rows, session.trains.y))
         right = [predicted(self.student, rows, batch_size=size) == labels for rows, labels in given]
         return float(torch.cat(right).double().mean())
 
-    def show(self, moment: str, facts: dict[str, float]) -> None:
-        if self.callbacks and is_first():
-            history, folder = self.progress.history, self.checkpoints.run
-            show(self.callbacks, moment, TrainingView(self.student, self.config, history, facts, folder))
-
-    @contextmanager
-    def shown_to_fail(self) -> Iterator[None]:
-        """Whoever was told of the start is told where what follows fails."""
-        try:
-            yield
-        except BaseException:
-            if self.shown:
-                with suppress(Exception):  # what failed first is what the user must read
-                    self.show("on_failure", self.session.facts)
-            raise
-
-    def result(self, started: float) -> Run:
+    def result(self) -> Run:
         progress, refined = self.progress, self.session.refined
         if self.processes is not None and refined is not None:
             refined.add_to_first(self.processes)
             refined.load_state_dict(on_rank_zero(refined.state_dict))
-        run = finished(self.session, progress.history, self.config)
-        run.facts |= self.facts | {"train_seconds": time.perf_counter() - started}
+        run = finished(self.session, progress.history, self.options.as_config())
+        run.facts |= self.facts
         run.selected_epoch, run.selected_state = progress.selected_epoch or None, progress.selected_state
-        run.ema = self.recipe.ema
+        run.ema = self.options.ema
         return run
 
 
 def finished(session: Session, history: list[dict[str, float]], config: dict[str, Any]) -> Run:
-    """What a session's training has produced."""
+    """The run of a session whose training has ended."""
     columns, pool, facts = dict(session.learner.columns), session.full_pool, dict(session.facts)
     if session.refined is not None and session.pool is not None and session.pool.teacher is not None:
         columns |= session.refined.columns(session.pool.teacher)

@@ -7,29 +7,25 @@ torch.compile).
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import SubsetRows
-from understudy.data.splits import random_rows
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import FeatureTap, device_of, eval_mode, logits_of, penultimate, predict, to_device
-from understudy.labels.evidence import report_estimates
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
-from understudy.objective import Batch, Columns, Context, Learner, Losses, Objective, Outputs, Scored, Step, cached
+from understudy.objective import Columns, Context, Objective, Outputs, Step
 from understudy.training.distributed import current, on_rank_zero
 from understudy.training.options import TrainingOptions
-from understudy.training.unseen import ask_unseen, copies_for, looks_memorised, memorised_warning
-from understudy.training.weight_statistics import effect_of, warn_if_idle
-
-# Pool rows on which a student is held against what it says of gold.
-LOOKED_AT = 2000
+from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
+from understudy.training.processes import BatchShare
+from understudy.training.step import Batch, Learner, Losses, Scored
 
 
 def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
@@ -89,7 +85,7 @@ def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
 
 
 class StudentLearner:
-    """One net under an objective: the columns and modules its slots prepared, and its losses, unweighed."""
+    """One net under an objective: the columns and modules its slots prepared, its losses per row, and their weights."""
 
     def __init__(
         self,
@@ -97,19 +93,19 @@ class StudentLearner:
         objective: Objective,
         gold: Gold | None,
         pool: Pool | None,
-        recipe: TrainingOptions,
+        options: TrainingOptions,
         *,
         classes: int,
         labelled: Tensor | None = None,
         pool_size: int = 0,
     ) -> None:
-        self.objective, self.gold, self.pool, self.recipe = objective, gold, pool, recipe
-        self.seed, self.gold_weight, self.temperature = recipe.seed, recipe.gold_weight, objective.temperatures[1]
+        self.objective, self.gold, self.pool, self.options = objective, gold, pool, options
+        self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
         self.steering = torch.empty(0, dtype=torch.long) if gold is None else gold.training_rows()
         """The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
-        the student to it as much as training on it does: rows that estimate only are not among them."""
+        the student to it as much as training on it does: rows that calibrate only are not among them."""
         self.draws = torch.Generator()
         """Which gold rows measure the alignment of a step."""
         self.augmentation = torch.Generator()
@@ -117,7 +113,7 @@ class StudentLearner:
         self._own(student)
 
     def _own(self, student: nn.Module) -> None:
-        """What belongs to this net alone."""
+        """Set what belongs to this net alone."""
         self.student = student
         self.columns: Columns = {}
         self.modules: dict[str, nn.Module] = {}
@@ -125,13 +121,14 @@ class StudentLearner:
         self.fits: dict[str, Reliability] = {}
         self.pretrained_on: Callable[[Gold], nn.Module] | None = None
         """Makes a copy of the student, pretrained as it was on other gold rows; None where it was not pretrained."""
-        self.tells = True
-        """Whether it warns of what preparation found; False where a checkpoint will put other columns in place."""
+        self._cache: dict[str, Tensor] = {}
+        self._cached_batch: Batch | None = None
+        """The full batch that is being scored, and what was computed of it the first time."""
         wants_features = any(slot.wants_features for slot in self.objective.slots())
-        self.tap = FeatureTap(student, self.recipe.feature_layer) if wants_features else None
+        self.tap = FeatureTap(student, self.options.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and (self.gold is None or not len(self.steering)):
-            why = "gold=None" if self.gold is None else "every gold row estimates only"
+            why = "gold=None" if self.gold is None else "every gold row is estimate_only"
             raise UnderstudyError(
                 f"{self.objective.name} weighs examples by the gold gradient, but {why}; pass gold rows that may train"
             )
@@ -142,19 +139,22 @@ class StudentLearner:
         other._own(student)
         return other
 
-    def prepare(self, epoch: int) -> None:
-        """Let every slot look at gold, pool and the student; file what it says under its name."""
+    def prepare(self, epoch: int, *, warn: bool = True) -> None:
+        """Let every slot read gold, pool and the student, and keep the columns it returns under its name.
+
+        ``warn``: False where a checkpoint will put other columns in place.
+        """
         if self.pool is None:
             return
-        columns, modules, facts, fits = on_rank_zero(lambda: self._prepared(epoch))
-        self.columns, self.fits = columns, fits
-        self.facts.update(facts)
+        prepared = on_rank_zero(lambda: self._prepared(epoch, warn))
+        self.columns, self.fits = prepared.columns, prepared.fits
+        self.facts.update(prepared.facts)
         if epoch == 0:
-            self.modules = {name: module.to(device_of(self.student)) for name, module in modules.items()}
+            self.modules = {name: module.to(device_of(self.student)) for name, module in prepared.modules.items()}
 
-    def _prepared(self, epoch: int) -> tuple[Columns, dict[str, nn.Module], dict[str, float], dict[str, Reliability]]:
+    def _prepared(self, epoch: int, warn: bool) -> Prepared:
         assert self.pool is not None
-        layer, size = self.recipe.feature_layer, self.recipe.pass_batch_size
+        layer, size = self.options.feature_layer, self.options.pass_batch_size
         cross_fits = epoch == 0 and self.pretrained_on is not None
         context = Context(
             self.gold,
@@ -162,7 +162,7 @@ class StudentLearner:
             classes=self.classes,
             predict=lambda x: predict(self.student, x, batch_size=size),
             features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
-            predict_calibration=self._unseen if cross_fits else None,
+            predict_calibration=self._predict_out_of_fold if cross_fits else None,
             loss=self.objective.loss,
             temperature=self.temperature,
             seed=self.seed,
@@ -170,52 +170,42 @@ class StudentLearner:
             kept=self.labelled,
             pool_size=self.pool_size,
         )
-        for slot in self.objective.slots():
-            for name, column in slot.prepare(context).items():
-                self.columns[f"{slot.name}.{name}"] = column
-            if epoch == 0 and (module := slot.module(context)) is not None:
-                self.modules[slot.name] = module
-        if epoch == 0 and "calibration" in vars(context):
-            # Said only where a slot really measured the teacher on gold.
-            self.facts |= report_estimates(context.calibration[1], context.teacher, self.classes)
-        if "student_on_calibration" in vars(context) and not cross_fits:
-            self._look_for_memory(context)
-        self.facts |= context.facts | effect_of(self.objective, self.columns)
-        self.fits |= context.fits
-        if epoch == 0 and self.tells and self.objective.refresh_every is None:
-            warn_if_idle(self.objective, self.columns)
-        return self.columns, self.modules if epoch == 0 else {}, self.facts, self.fits
+        before = Prepared(self.columns, self.modules if epoch == 0 else {}, self.facts, self.fits)
+        return prepare_slots(self.objective, context, before, warns=warn, cross_fitted=cross_fits)
 
-    def _unseen(self) -> Tensor:
-        """What copies that were pretrained without them say of the rows that estimate."""
+    def _predict_out_of_fold(self) -> Tensor:
         assert self.gold is not None and self.pretrained_on is not None
-        if copies := copies_for(self.gold):
-            self.facts["cross_fitted_folds"] = copies
-        return ask_unseen(
-            self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=self.recipe.pass_batch_size
+        if folds := cross_fit_folds(self.gold):
+            self.facts["cross_fitted_folds"] = folds
+        return predict_out_of_fold(
+            self.student, self.gold, self.pretrained_on, seed=self.seed, batch_size=self.options.pass_batch_size
         )
 
-    def _look_for_memory(self, context: Context) -> None:
-        gold, teacher = context.calibration
-        some = random_rows(len(context.pool), LOOKED_AT, self.seed).sort().values
-        student_pool, student_gold = (
-            context.predict(SubsetRows(context.pool.rows, some)),
-            context.student_on_calibration,
-        )
-        right = float((student_gold.argmax(1) == gold.y).double().mean())
-        memorised = looks_memorised(student_gold, gold.y, teacher.top1(), student_pool, context.teacher.top1()[some])
-        if memorised and self.tells and not self.facts.get("asked_of_memory"):
-            memorised_warning(right)
-        self.facts["asked_of_memory"] = float(memorised or bool(self.facts.get("asked_of_memory")))
+    def cached(self, batch: Batch, name: str, make: Callable[[], Tensor]) -> Tensor:
+        """``make()``; for a full batch, which is scored many times, the value of the first time: weights and targets
+        stay while one function is minimised. What has a gradient is computed every time."""
+        if not batch.full:
+            return make()
+        if self._cached_batch is not batch:
+            self._cached_batch, self._cache = batch, {}
+        if name in self._cache:
+            return self._cache[name]
+        value = make()
+        if not value.requires_grad:
+            self._cache[name] = value
+        return value
+
+    def _is_weighed(self, batch: Batch) -> bool:
+        """Whether the weights of a full batch are known from the first time it was scored."""
+        return self._cached_batch is batch and bool({"weights", "gold weights"} & self._cache.keys())
 
     def losses(self, model: Any, batch: Batch) -> Losses:
-        """One pass over the whole batch; with the alignment where a weight asks for it."""
-        # Gold rows come first; where they are weighed too, the alignment is that of all rows.
-        first = 0 if self.objective.weighs_gold else len(batch.gold_rows)
-        weighed = {"weights", "gold weights"} & (batch.held_by(self) or {}).keys()
-        none_to_weigh = not (batch.has_pool or self.objective.weighs_gold)
-        if self.aligner is None or none_to_weigh or weighed:
+        """The losses of one pass over the batch; with the alignment where a weight asks for it."""
+        weighs_gold = self.objective.weighs_gold
+        if self.aligner is None or not (batch.pool_count or weighs_gold) or self._is_weighed(batch):
             return self._losses(model, batch)
+        # Gold rows come first; where they are weighed too, the alignment is that of all rows.
+        first = 0 if weighs_gold else len(batch.gold_rows)
         passes: list[Losses] = []
 
         def weighed_losses() -> Tensor:
@@ -225,25 +215,74 @@ class StudentLearner:
         direction = self._steering_direction(self.aligner, model)
         losses, alignment = self.aligner.along(direction, weighed_losses)
         every, golds = torch.cat([passes[0].every[:first], losses]), passes[0].golds - first
-        on_gold = alignment[:golds] if self.objective.weighs_gold else None
+        on_gold = alignment[:golds] if weighs_gold else None
         return passes[0]._replace(every=every, alignment=alignment[golds:], gold_alignment=on_gold)
 
     def _losses(self, model: Any, batch: Batch) -> Losses:
         golds, outputs = len(batch.gold_rows), self._forward(model, batch.x, counted=len(batch) > 0)
         if not len(batch):  # another process has its rows
             outputs = outputs[:0]
-        if not batch.has_pool:
-            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None, share=batch.share)
+        if not batch.pool_count:
+            return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
+        step = self._step(outputs[golds:] if golds else outputs, batch)
+        target = self.cached(batch, "target", lambda: self._target(step, batch))
         if not golds:
-            step = self._step(outputs, batch)
-            return Losses(self.objective.pool_losses(step), 0, step, share=batch.share)
-        step = self._step(outputs[golds:], batch)
+            return Losses(self.objective.pool_losses(step, target), 0, step)
         labels = self._labels(batch.gold_rows, outputs.logits.device)
-        return Losses(self.objective.all_losses(outputs.logits, labels, step), golds, step, share=batch.share)
+        return Losses(self.objective.all_losses(outputs.logits, labels, step, target), golds, step)
+
+    def _target(self, step: Step, batch: Batch) -> Tensor:
+        target = self.objective.target
+        if self.processes is None or not target.whole_batch:
+            return target(step)
+        share = self._share(batch)
+        return share.own(target(share.gather_step(step)))
+
+    def pool_weights(self, losses: Losses, batch: Batch) -> Tensor | None:
+        """The weights of the batch's pool rows, ``(B,)``; None for all ones."""
+        step, weight = losses.step, self.objective.weight
+        if step is None or weight is None:
+            return None
+        step = replace(step, alignment=losses.alignment, gold_alignment=losses.gold_alignment)
+
+        def weigh() -> Tensor:
+            if self.processes is None or not weight.whole_batch:
+                return weight(losses.pool.detach(), step).detach()
+            share = self._share(batch)
+            return share.own(weight(share.gather(losses.pool), share.gather_step(step)).detach())
+
+        return self.cached(batch, "weights", weigh)
+
+    def gold_weights(self, losses: Losses, batch: Batch) -> Tensor | None:
+        """The weights of the batch's gold rows; None where they are all ones."""
+        if losses.gold_alignment is None:
+            return self._cache.get("gold weights") if self._cached_batch is batch else None
+        gold, pool = losses.gold_alignment, losses.alignment
+        assert pool is not None
+
+        def weigh() -> Tensor:
+            if self.processes is None:
+                return self.objective.gold_weights(gold, pool)
+            share = self._share(batch)
+            every = self.objective.gold_weights(share.gather(gold, gold=True), share.gather(pool))
+            return share.own(every, gold=True)
+
+        return self.cached(batch, "gold weights", weigh)
+
+    def over_batch(self, function: Callable[[Tensor], Tensor], values: Tensor, batch: Batch) -> Tensor:
+        """``function`` of one value per pool row of the whole batch; of its result, this process's rows."""
+        if self.processes is None:
+            return function(values)
+        share = self._share(batch)
+        return share.own(function(share.gather(values)))
+
+    def _share(self, batch: Batch) -> BatchShare:
+        assert self.processes is not None
+        return BatchShare(self.processes, batch.gold_count, batch.pool_count)
 
     def _forward(self, model: Any, x: Any, *, counted: bool = True) -> Outputs:
         """``counted``: whether these rows are really this process's."""
-        device, kind = device_of(self.student), self.recipe.autocast
+        device, kind = device_of(self.student), self.options.autocast
         x = to_device(x, device)
         assert not isinstance(kind, str)
         precision: AbstractContextManager[Any] = (
@@ -254,7 +293,7 @@ class StudentLearner:
         return Outputs(logits if kind is None else logits.float(), features)
 
     def _batch_norm(self, counted: bool) -> AbstractContextManager[Any]:
-        if self.processes is None or not self.recipe.sync_batchnorm:
+        if self.processes is None or not self.options.sync_batchnorm:
             return nullcontext()
         from understudy.training.synced_norm import SyncedBatchNorm
 
@@ -284,27 +323,25 @@ class StudentLearner:
 
     def _steering_losses(self, model: Any, rows: Tensor, counted: bool = True) -> Tensor:
         assert self.gold is not None
-        x, augment = self.gold.rows.take(rows), self.recipe.augment
+        x, augment = self.gold.rows.take(rows), self.options.augment
         x = x if augment is None else augment(x, self.augmentation)
         return self._gold_losses(self._forward(model, x, counted=counted).logits, rows)
 
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
-        rows, device, held, labels = batch.pool_rows, outputs.logits.device, batch.held_by(self), self.pool.teacher
+        rows, device, labels = batch.pool_rows, outputs.logits.device, self.pool.teacher
         return Step(
             outputs=outputs,
-            teacher=cached(held, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
+            teacher=self.cached(batch, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
             rows=rows,
             columns={
-                name: cached(held, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
+                name: self.cached(batch, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
                 for name, column in self.columns.items()
             },
             modules=self.modules,
             temperature=self.temperature,
             epoch=batch.epoch,
             progress=batch.progress,
-            held=held,
-            share=batch.share,
         )
 
 
@@ -316,17 +353,15 @@ class WeightedSum:
         self.learners = {"": learner}
         self.can_vanish = learner.objective.can_vanish
 
-    def prepare(self, epoch: int) -> None:
-        self.learner.prepare(epoch)
+    def prepare(self, epoch: int, *, warn: bool = True) -> None:
+        self.learner.prepare(epoch, warn=warn)
 
     def score(self, model: Any, batch: Batch) -> Scored:
-        losses, objective = self.learner.losses(model, batch), self.learner.objective
-        gold_weight, weights = self.learner.gold_weight, None
-        gold_weights = objective.gold_weights(losses, batch.held_by(self.learner))
-        if losses.step is not None:
-            weights = objective.pool_weights(losses.pool, losses.step, losses.alignment, losses.gold_alignment)
+        learner, gold_weight = self.learner, self.learner.gold_weight
+        losses = learner.losses(model, batch)
+        gold_weights, weights = learner.gold_weights(losses, batch), learner.pool_weights(losses, batch)
         # A line search compares sums that differ in their eighth digit.
-        kind = None if batch.held is None else torch.float64
+        kind = torch.float64 if batch.full else None
         if weights is None and gold_weights is None and gold_weight == 1.0:
             total = losses.every.sum(dtype=kind)
         else:

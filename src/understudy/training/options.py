@@ -1,27 +1,35 @@
-"""What a training is told, apart from what is trained on what: one frozen dataclass, one field per option.
+"""The options of a training: one frozen dataclass, one field per option.
 
 ``us.train``, ``us.compare``, ``us.auto``, the command line and the request file it writes all read this table: a new
-option is a field here and its line in ``RecipeOptions`` (for type checkers), and whoever uses it. Each field says its
-default, a line of help, the limits of its value, how it is typed on a command line, and whether a training that is
-resumed may differ in it. The command line shows the table before anything is trained: this file loads without PyTorch.
+option is a field here, and the code that uses it. Each field has its default, a line of help, the limits of its value,
+its type on a command line, and whether it may change when a training is resumed. The command line shows the table
+before anything is trained: this file loads without PyTorch.
 
-    recipe = TrainingOptions(epochs=30, lr=0.01)
-    recipe.lr_at(0.5)                       # half-way through training
-    recipe.arguments()                      # as keyword arguments again
+    options = TrainingOptions(epochs=30, lr=0.01)                   # checked here, and never again
+    options.replace(epochs=3)
+    options.lr_at(0.5)                                              # half-way through training
+
+    @shows_options(SHARED)
+    def compare(student, gold, pool, *, seeds=5, **options): ...
+    inspect.signature(compare)              # (student, gold, pool, *, epochs: int | str | None = 'auto', …)
 """
 
+import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from inspect import Parameter
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.option_fields import check_options, known
-from understudy.store.option_fields import option as any_option
+from understudy.store.option_fields import Function, check_options, field_parameters, known, with_parameters
+from understudy.store.option_fields import option as table_option
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from understudy.data.augment import Augment
     from understudy.training.ema import EMA
@@ -70,79 +78,31 @@ LBFGS, AUTO = "lbfgs", "auto"
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 Groups = Mapping[str, Mapping[str, float]]
-"""Parameters by their names, as in a shell (``"classifier.*"``), and what holds for them: see ``optimizers.py``."""
+"""Patterns of parameter names (``"classifier.*"``) and the learning rate and decay of each: see ``optimizers.py``."""
 
 TRAINING = "Training"
 
 
-class BatchOptions(TypedDict, total=False):
-    """The fields of ``TrainingOptions`` that say what a batch is and costs."""
-
-    batch_size: int
-    gold_repeat: int
-    gold_weight: float
-    accumulate: int
-    augment: "Augment | None"
-    feature_layer: str | None
-    autocast: "torch.dtype | str | None"
-    pass_batch_size: int
-    group_by_length: bool
-    sync_batchnorm: bool
+SESSION = (
+    "batch_size", "gold_repeat", "gold_weight", "accumulate", "augment", "feature_layer", "autocast", "pass_batch_size",
+    "group_by_length", "sync_batchnorm", "seed", "workers", "refine",
+)  # fmt: skip
+"""What ``us.Session`` takes: the options that say what a batch is and costs."""
+NOT_SHARED = ("seed", "workers", "refine", "ema", "checkpoint_every")
+"""What differs between the trainings of a comparison, a pilot or an active-learning loop."""
 
 
-class SessionOptions(BatchOptions, total=False):
-    """Those that ``us.Session`` takes."""
-
-    seed: int
-    workers: int
-    refine: bool
-
-
-class StudentOptions(BatchOptions, total=False):
-    """Those and the ones that say how a student learns, but for how long."""
-
-    lr: float
-    patience: int | None
-    until_accuracy: float | None
-    optimizer: str
-    weight_decay: float | str
-    momentum: float
-    schedule: Schedules
-    warmup: float
-    groups: Groups | None
-    pretrain_epochs: int
-    finetune_epochs: int
-    finetune_lr: float | None
-    clip: float | None
-    device: "str | torch.device | None"
-    compile: bool
-
-
-class SharedOptions(StudentOptions, total=False):
-    """Those that all trainings of a comparison, a pilot or an active-learning loop share."""
-
-    epochs: int | str | None
-
-
-class RecipeOptions(SessionOptions, StudentOptions, total=False):
-    """All of them, as keyword arguments of ``us.train``."""
-
-    epochs: int | str | None
-    ema: "EMA | None"
-    checkpoint_every: int | None
-
-
-def option(default: Any, *, panel: str | None = TRAINING, **known: Any) -> Any:
-    return any_option(default, panel=panel, **known)
+def option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> Any:
+    return table_option(default, panel=panel, **metadata)
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
     epochs: int = option(
-        "auto", help="Passes over gold and pool; auto: as many steps as gold left out says.", typed=int, panel=None,
-        least=1, integer=True,
+        AUTO, help="Passes over gold and pool; auto: chosen on gold rows left out.", typed=int, panel=None, least=1,
+        integer=True, shown=int | str | None,
     )  # fmt: skip
-    """A recipe has a number; ``training/train.settled`` puts it in the place of what was left open."""
+    """Always a number here: ``resolve_options`` replaces "auto"."""
     batch_size: int = option(128, help="Rows per step.", typed=int, least=1, integer=True)
     lr: float = option(1e-3, help="Learning rate.", typed=float, above=0)
     seed: int = option(0, help="Same seed, same result.", typed=int, panel=None)
@@ -203,10 +163,8 @@ class TrainingOptions:
     )
     compile: bool = option(False, help="Run the student through torch.compile.")
     workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, integer=True, may_differ=True)
-    pass_batch_size: int = option(
-        1024, help="Rows per batch where rows are only looked at.", least=1, integer=True, may_differ=True
-    )
-    refine: bool = option(True, help="Keep, per pool row, what training said of its label.")
+    pass_batch_size: int = option(1024, help="Rows per batch of predictions.", least=1, integer=True, may_differ=True)
+    refine: bool = option(True, help="Keep, per pool row, the predictions averaged over training.")
     ema: "EMA | None" = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
     checkpoint_every: int | None = option(
         None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
@@ -214,6 +172,7 @@ class TrainingOptions:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
+        """Check every value, once: derived copies (``replace``) trust them."""
         check_options(self)
         _check_seed(self.seed)
         _check_autocast(self.autocast)
@@ -227,7 +186,6 @@ class TrainingOptions:
         for name in ("augment", "clip", "groups"):
             if self.is_full_batch and getattr(self, name) is not None:
                 raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
-
         if self.weight_decay == AUTO and not self.is_full_batch:
             raise UnderstudyError("weight_decay='auto' is chosen for optimizer='lbfgs'; pass a number for any other")
 
@@ -260,29 +218,62 @@ class TrainingOptions:
 
     def on_gold(self, epochs: int, **changes: Any) -> "TrainingOptions":
         """For so many epochs on gold alone, which nothing but their number ends."""
-        return replace(self, epochs=epochs, gold_repeat=1, patience=None, until_accuracy=None, **changes)
+        return self.replace(epochs=epochs, gold_repeat=1, patience=None, until_accuracy=None, **changes)
 
-    @classmethod
-    def shared(cls, options: Mapping[str, Any], function: str) -> "TrainingOptions":
-        """What the trainings of a ``function`` share; each of them has its own seed."""
-        if other := options.keys() - SharedOptions.__annotations__.keys():
-            raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
-        return cls(**options)
+    def plain(self, **changes: Any) -> "TrainingOptions":
+        """For a training whose student alone is wanted: nothing stops it early, refines labels or averages weights."""
+        return self.replace(
+            refine=False, patience=None, until_accuracy=None, pretrain_epochs=0, finetune_epochs=0, ema=None,
+            checkpoint_every=None, **changes,
+        )  # fmt: skip
 
-    def arguments(self) -> RecipeOptions:
-        """Keyword arguments that make the same recipe."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[return-value]
+    def replace(self, **changes: Any) -> "TrainingOptions":
+        """A copy with other values, which are not checked again."""
+        other = copy.copy(self)
+        assert changes.keys() <= vars(self).keys()
+        other.__dict__.update(changes)
+        return other
 
-    def session_options(self) -> SessionOptions:
-        return {name: getattr(self, name) for name in SessionOptions.__annotations__}  # type: ignore[return-value]
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of ``us.train`` that give the same options."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def as_config(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
+        """The options that JSON can hold."""
         return {name: value for name, value in vars(self).items() if isinstance(value, int | float | str | None)}
 
-    def settings(self) -> dict[str, Any]:
-        """What a training that is resumed must share, as values that JSON can hold."""
-        return {each.name: _setting(getattr(self, each.name)) for each in fields(self) if not known(each).may_differ}
+    def settings(self, leave_out: Sequence[str] = ()) -> dict[str, Any]:
+        """The options that must be the same when a training is resumed, as values that JSON can hold."""
+        kept = [each.name for each in fields(self) if not known(each).may_differ and each.name not in leave_out]
+        return {name: _setting(getattr(self, name)) for name in kept}
+
+
+def option_names(*, leave_out: Sequence[str] = ()) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(TrainingOptions) if each.name not in leave_out)
+
+
+SHARED = option_names(leave_out=NOT_SHARED)
+
+
+def check_names(options: Mapping[str, Any], names: Sequence[str], function: str) -> None:
+    """Refuse an option that is misspelt, or that ``function`` does not take."""
+    if other := options.keys() - set(names):
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
+
+
+def option_parameters(names: Sequence[str]) -> list[Parameter]:
+    """These options as the keyword parameters of a function, each with its type and default."""
+    import torch
+
+    from understudy.data.augment import Augment
+    from understudy.training.ema import EMA
+
+    return field_parameters(TrainingOptions, names, torch=torch, Augment=Augment, EMA=EMA)
+
+
+def shows_options(names: Sequence[str]) -> Callable[[Function], Function]:
+    """Shows these options, by name, type and default, in the signature of a function that takes ``**options``."""
+    return lambda function: with_parameters(function, option_parameters(names), first=True)
 
 
 def _setting(value: Any) -> Any:
@@ -321,3 +312,14 @@ def _check_autocast(dtype: Any) -> None:
 
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise UnderstudyError(f"autocast={dtype!r:.80} must be torch.bfloat16, torch.float16 or None")
+
+
+class StudentBuilder(ABC):
+    """A function that builds students and has options of its own for training them (``us.text``)."""
+
+    @abstractmethod
+    def __call__(self) -> "nn.Module": ...
+
+    @abstractmethod
+    def options(self, device: Any = None) -> dict[str, Any]:
+        """Options of ``us.train`` for its students on a device."""

@@ -10,17 +10,18 @@ was there.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line
+from understudy.objective import Outputs, Step
 from understudy.store.stopping import stop_asked
 
 Result = TypeVar("Result")
@@ -231,8 +232,45 @@ class BatchShare:
         return self.processes.gather(values, first, count)
 
     def own(self, values: Tensor, *, gold: bool = False) -> Tensor:
+        """Of one value per row of the whole batch, those of this process's rows: the inverse of ``gather``."""
         first = 0 if gold else self.golds
         return values[(self.processes.rank - first) % self.processes.size :: self.processes.size]
+
+    def gather_step(self, step: Step) -> Step:
+        """The step of all processes' rows, for slots that look at the whole batch. All of them must call it."""
+        return cast(Step, _GatheredStep(step, self))
+
+
+class _GatheredStep:
+    """A step whose values are gathered when a slot reads them: few slots read more than one."""
+
+    def __init__(self, step: Step, share: BatchShare) -> None:
+        self._step, self._share = step, share
+        self.columns = _GatheredColumns(step.columns, share)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._step, name)
+        if isinstance(value, Tensor):
+            value = self._share.gather(value, gold=name == "gold_alignment")
+        elif name == "outputs":
+            features = None if value.features is None else self._share.gather(value.features)
+            value = Outputs(self._share.gather(value.logits), features)
+        setattr(self, name, value)
+        return value
+
+
+class _GatheredColumns(Mapping[str, Tensor]):
+    def __init__(self, columns: Mapping[str, Tensor], share: BatchShare) -> None:
+        self._columns, self._share = columns, share
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._share.gather(self._columns[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 @contextmanager

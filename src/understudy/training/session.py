@@ -15,8 +15,7 @@ own are all it takes to go on later, in the middle of an epoch too.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,93 +34,14 @@ from understudy.data.pairing import check_sets, drop_unlabelled, weigh_by_gold
 from understudy.data.rows import is_sparse
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
-from understudy.labels.base import Labels
 from understudy.models.sparse import takes_sparse
-from understudy.objective import Batch, Columns, Objective, Scored, Scorer, Share
+from understudy.objective import Columns, Objective
 from understudy.training.distributed import current
-from understudy.training.keywords import takes
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
-from understudy.training.options import SessionOptions, TrainingOptions
-from understudy.training.processes import BatchShare, Processes
-
-# 4 bytes each: beyond 400 MB the averages cost more than they tell.
-MOST_ENTRIES = 100_000_000
-# A method weighs all batches or none; adding up several at once spares small nets three operators a step.
-BATCHES_TOGETHER = 16
-
-
-class RefinedLabels:
-    """What training says about the labels themselves: which look wrong, and what they should have been.
-
-    A student first learns what many labels agree on, and only later memorises the odd ones. Its predictions *averaged
-    over training* therefore tell wrong labels from right ones far better than its last predictions do (see Swayamdipta
-    et al., 2020, on training dynamics). The forward passes are made anyway; this only adds them up.
-    """
-
-    def __init__(self, rows: int, classes: int) -> None:
-        self.probs = torch.zeros(rows, classes)
-        self.weights = torch.zeros(rows)
-        self.visits = torch.zeros(rows)
-        self._waiting: list[tuple[Tensor, Tensor, Tensor | None]] = []
-
-    def add(self, rows: Tensor, logits: Tensor, weights: Tensor | None) -> None:
-        # Copies: a view of the logits would keep the whole graph of the step alive.
-        self._waiting.append((rows, logits.detach().clone(), weights))
-        if len(self._waiting) == BATCHES_TOGETHER:
-            self._add_up()
-
-    def _add_up(self) -> None:
-        if not self._waiting:
-            return
-        rows, logits, weights = zip(*self._waiting, strict=True)
-        self._waiting.clear()
-        every, once = torch.cat(rows), torch.ones(sum(map(len, rows)))
-        weighed = [part for part in weights if part is not None]
-        # Batch by batch: how a row is rounded may depend on how many there are, and a checkpoint adds up fewer batches.
-        self.probs.index_add_(0, every, torch.cat([_softmax(part.float()) for part in logits]).cpu())
-        self.weights.index_add_(0, every, torch.cat(weighed).float().cpu() if weighed else once)
-        self.visits.index_add_(0, every, once)
-
-    def add_to_first(self, processes: Processes) -> None:
-        """Process 0 has what all of them have seen; the others go on from nothing."""
-        self._add_up()
-        processes.add_to_first([self.probs, self.weights, self.visits])
-
-    def clear(self) -> None:
-        for sums in self.state_dict().values():
-            sums.zero_()
-
-    def mean_weight(self) -> float:
-        """Over all rows and epochs, as they were drawn."""
-        self._add_up()
-        return float(self.weights.double().sum() / self.visits.double().sum().clamp(min=1))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        self._add_up()
-        return {"probs": self.probs, "weights": self.weights, "visits": self.visits}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        for name, sums in self.state_dict().items():
-            sums.copy_(state[name])
-
-    def columns(self, teacher: Labels) -> Columns:
-        """``refined.wrong`` (chance that the label is wrong), ``refined.label`` (suggestion), ``refined.weight``.
-
-        A row never drawn (``resample``) keeps its label, with wrong = NaN and weight 0: nothing is known of it.
-        """
-        self._add_up()
-        seen, label = self.visits > 0, teacher.top1()
-        on_label = self.probs.gather(1, label.unsqueeze(1)).squeeze(1) / self.visits
-        return {
-            "refined.wrong": (1 - on_label).clamp(0, 1),
-            "refined.label": torch.where(seen, self.probs.argmax(1), label),
-            "refined.weight": self.weights / self.visits.clamp(min=1),
-        }
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    """Along a short last axis PyTorch takes up to seven times as long as along the first."""
-    return logits.t().softmax(0).t() if logits.shape[1] < 8 else logits.softmax(-1)
+from understudy.training.options import SESSION, TrainingOptions, check_names, shows_options
+from understudy.training.processes import Processes
+from understudy.training.refined import MOST_ENTRIES, RefinedLabels
+from understudy.training.step import Batch, Scored, Scorer
 
 
 def seed_torch(seed: int) -> None:
@@ -195,7 +115,7 @@ class Session:
     often as the optimizer wants. Weights and targets made of the student's own predictions then stay as they were when
     the batch was first scored, so that there is one function to minimise."""
 
-    @takes(SessionOptions)
+    @shows_options(SESSION)
     def __init__(
         self,
         student: nn.Module,
@@ -205,63 +125,65 @@ class Session:
         *,
         epochs: int | None = None,
         full_batch: bool = False,
-        **options: Unpack[SessionOptions],
+        **options: Any,
     ) -> None:
-        if other := options.keys() - SessionOptions.__annotations__.keys():
-            raise TypeError(f"Session() got an unexpected keyword argument {min(other)!r}; only a loop can use it")
-        if not isinstance(objective, Objective):
-            raise UnderstudyError(
-                f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()"
-            )
+        check_names(options, SESSION, "Session")
         if not isinstance(student, nn.Module):
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
-        check_sets(gold, pool)
-        if gold is None and pool is None:
-            raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-        if epochs is None and any(slot.wants_progress for slot in objective.slots()):
+        if epochs is None and isinstance(objective, Objective) and objective.wants_progress:
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
-        if gold is not None and pool is None and not len(gold.training_rows()):
-            raise UnderstudyError(
-                "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
-            )
-        recipe = TrainingOptions(epochs=epochs or 1, **options)
-        if pool is None and not recipe.gold_repeat:
-            raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
-        self.recipe = recipe if pool is None or objective.gold_trains else replace(recipe, gold_repeat=0)
-        if full_batch and recipe.augment is not None:
+        checked = TrainingOptions(epochs=epochs or 1, **options)
+        if full_batch and checked.augment is not None:
             raise UnderstudyError("augment= changes every batch, and a full batch stays the same; leave it out")
+        self._begin(student, gold, pool, objective, checked, epochs=epochs, full_batch=full_batch)
+
+    @classmethod
+    def from_options(
+        cls, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
+        *, warn: bool = True,
+    ) -> "Session":  # fmt: skip
+        """The session of a training with these options; ``warn``: whether it warns where gold misses a class."""
+        session = cls.__new__(cls)
+        full_batch = options.is_full_batch
+        session._begin(student, gold, pool, objective, options, epochs=options.epochs, full_batch=full_batch, warn=warn)
+        return session
+
+    def _begin(
+        self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
+        *, epochs: int | None, full_batch: bool, warn: bool = True,
+    ) -> None:  # fmt: skip
+        _check_sets(gold, pool, objective, options)
+        self.options = options if pool is None or objective.gold_trains else options.replace(gold_repeat=0)
         gold, pool = weigh_by_gold(gold, pool)
         gold, pool = set_read_by(student, gold), set_read_by(student, pool)
         self.epochs: float | None = epochs
-        self.full_batch, self.options = full_batch, options
+        self.full_batch, self._warns = full_batch, warn
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
         self.trains = None if gold is None else gold.training()
         """The gold rows that students are fitted to."""
         self.learner = StudentLearner(
-            student, objective, gold, self.pool, self.recipe, classes=self.classes, labelled=self.labelled,
+            student, objective, gold, self.pool, self.options, classes=self.classes, labelled=self.labelled,
             pool_size=0 if pool is None else pool.size,
         )  # fmt: skip
         self.facts = self.learner.facts
-        """Numbers worth telling the user."""
+        """Numbers kept with the run."""
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
-        self.refined = self._refined_labels() if recipe.refine else None
-        self.random = RandomStates(self.learner.draws, self.learner.augmentation, current())
+        self.refined = self._refined_labels() if options.refine else None
+        self.processes = current()
+        """The processes that share its batches."""
+        self.random = RandomStates(self.learner.draws, self.learner.augmentation, self.processes)
         self.moves = True
         """Whether the last loss may move the student; False where every weight of its batch was zero."""
         self.epoch, self.batch, self.epoch_rows = 0, 0, 0
         """The epoch under way, how many of its batches are done, and all its rows."""
         self.prepared = 0
         """How often columns were prepared."""
-        self.tells = True
-        """Whether it warns where gold misses a class."""
-        self.processes = current()
-        """Those that share its batches."""
         self._resumes = False
-        self._kept: tuple[Tensor, Any] | None = None
-        """The order of the whole batch, and its features."""
+        self._full: tuple[Tensor, Any] | None = None
+        """The order of the full batch, and its features."""
 
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:
@@ -275,33 +197,34 @@ class Session:
         )
         return None
 
-    def prepare(self, epoch: int = 0) -> None:
-        """Let every slot look at gold, pool and the student. Called by itself when it is due."""
+    def prepare(self, epoch: int = 0, *, warn: bool = True) -> None:
+        """Let every slot read gold, pool and the student. Called by itself when it is due; ``warn``: False where other
+        columns will be loaded in the place of these."""
         if self.objective.relabel is not None and self.pool is not None:
             raise UnderstudyError(
                 f"{self.objective.name} makes labels by trainings of its own, which only us.train does; make them with "
                 "us.reconcile(…) and train on that pool with us.vanilla()"
             )
         if not self.prepared:
-            if self.tells:
+            if self._warns:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
             with torch.random.fork_rng():
-                seed_torch(self.recipe.seed)
-                self.scorer.prepare(0)
+                seed_torch(self.options.seed)
+                self.scorer.prepare(0, warn=warn)
             self.prepared = 1
         if epoch:
-            self.scorer.prepare(epoch)
+            self.scorer.prepare(epoch, warn=warn)
             self.prepared += 1
 
     @property
     def rows(self) -> int:
         """Of an epoch."""
-        golds = 0 if self.trains is None else len(self.trains) * self.recipe.gold_repeat
+        golds = 0 if self.trains is None else len(self.trains) * self.options.gold_repeat
         return golds + (0 if self.pool is None else self.pool.size)
 
     @property
     def batches_per_epoch(self) -> int:
-        return 1 if self.full_batch else count_batches(self.rows, self.recipe.batch_size)
+        return 1 if self.full_batch else count_batches(self.rows, self.options.batch_size)
 
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
@@ -314,7 +237,7 @@ class Session:
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch in their order, from where a loaded state left off."""
-        recipe = self.recipe
+        options = self.options
         first = self.batch if self._resumes and epoch == self.epoch else 0
         every = self.objective.refresh_every
         self.prepare(epoch if every and not first and epoch % every == 0 else 0)
@@ -323,40 +246,39 @@ class Session:
         self.epoch, self.batch, self.epoch_rows = epoch, first, sum(sizes)
         self.student.train()
         numbers = None if self.gold is self.trains or self.gold is None else self.gold.training_rows()
-        with self.random.of_epoch(epoch_seed(recipe.seed, epoch), resumed=first > 0, device=device_of(self.student)):
+        with self.random.of_epoch(epoch_seed(options.seed, epoch), resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
             mine = plan if self.processes is None else plan.part_of(self.processes.rank, self.processes.size)
             for number, (x, golds, pools) in enumerate(self._fetch(mine[first:]), start=first):
                 self.batch = number + 1
-                step = number - number % recipe.accumulate
+                step = number - number % options.accumulate
+                gold_count = len(golds) if self.processes is None else plan.golds_in(number)
                 yield Batch(
-                    x=x if recipe.augment is None else recipe.augment(x, self.random.augment),
+                    x=x if options.augment is None else options.augment(x, self.random.augment),
                     gold_rows=golds if numbers is None else numbers[golds],
                     pool_rows=pools,
+                    gold_count=gold_count,
+                    pool_count=sizes[number] - gold_count,
                     epoch=epoch,
                     number=number,
                     progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
-                    step_rows=sum(sizes[step : step + recipe.accumulate]),
-                    ends_step=number + 1 == min(step + recipe.accumulate, len(plan)),
+                    step_rows=sum(sizes[step : step + options.accumulate]),
+                    ends_step=number + 1 == min(step + options.accumulate, len(plan)),
                     ends_epoch=number + 1 == len(plan),
-                    held={} if self.full_batch else None,
-                    share=self._share(plan.golds_in(number), sizes[number]),
+                    full=self.full_batch,
                 )
         self.epoch, self.batch = epoch + 1, 0
 
-    def _share(self, golds: int, rows: int) -> Share | None:
-        return None if self.processes is None else BatchShare(self.processes, golds, rows - golds)
-
     def _plan(self, epoch: int) -> Plan:
-        recipe, pool, sampling = self.recipe, self.pool, _sampling(self.learner.columns)
-        golds = len(self.trains) if self.trains is not None and recipe.gold_repeat else 0
-        pools, repeat, seed = 0 if pool is None else pool.size, recipe.gold_repeat, recipe.seed
+        options, pool, sampling = self.options, self.pool, _sampling(self.learner.columns)
+        golds = len(self.trains) if self.trains is not None and options.gold_repeat else 0
+        pools, repeat, seed = 0 if pool is None else pool.size, options.gold_repeat, options.seed
         if self.full_batch:
             return plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
         return plan_epoch(
-            golds, pools, batch_size=recipe.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
+            golds, pools, batch_size=options.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
             sampling=sampling, block=None if pool is None else pool.rows.preferred_block,
-            lengths=self._lengths(golds) if recipe.group_by_length else None,
+            lengths=self._lengths(golds) if options.group_by_length else None,
         )  # fmt: skip
 
     def _lengths(self, golds: int) -> Tensor:
@@ -371,16 +293,16 @@ class Session:
     def _fetch(self, plan: Plan) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
         if not self.full_batch:
-            yield from fetch_batches(gold, pool, plan, workers=self.recipe.workers)
+            yield from fetch_batches(gold, pool, plan, workers=self.options.workers)
             return
-        if self._kept is None or not self._kept[0].equal(plan.order):
+        if self._full is None or not self._full[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]
             if takes_sparse(self.student) and self.learner.tap is None and all(map(is_sparse, given)):
                 x: Any = fetch_sparse(gold, pool, plan)
             else:
                 ((x, _, _),) = fetch_batches(gold, pool, plan)
-            self._kept = plan.order, to_device(x, device_of(self.student))
-        yield self._kept[1], *plan[0]
+            self._full = plan.order, to_device(x, device_of(self.student))
+        yield self._full[1], *plan[0]
 
     def score(self, model: Any, batch: Batch) -> Scored:
         """The batch's summed loss through ``model``; the refined labels take note of it."""
@@ -400,12 +322,8 @@ class Session:
 
     def on_gold_alone(self, *, epochs: int) -> "Session":
         """The same student and objective without a pool: for pretraining and fine-tuning."""
-        options: SessionOptions = {**self.options, "gold_repeat": 1}
-        alone = Session(
-            self.student, self.trains, None, self.objective, epochs=epochs, full_batch=self.full_batch, **options
-        )
-        alone.tells = False
-        return alone
+        options = self.options.replace(gold_repeat=1, epochs=epochs)
+        return Session.from_options(self.student, self.trains, None, self.objective, options, warn=False)
 
     @property
     def columns(self) -> Columns:
@@ -437,9 +355,7 @@ class Session:
         return states | {"columns": self.columns, "facts": self.facts, "epoch": self.epoch, "batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.learner.tells = False  # of columns that others take the place of
-        self.prepare()  # makes the modules that the method trains
-        self.learner.tells = True
+        self.prepare(warn=False)  # makes the modules that the method trains
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.columns = state["columns"]
@@ -449,6 +365,20 @@ class Session:
     def resume_at(self, epoch: int, batch: int) -> None:
         """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
         self.epoch, self.batch, self._resumes = epoch, batch, True
+
+
+def _check_sets(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
+    if not isinstance(objective, Objective):
+        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
+    check_sets(gold, pool)
+    if gold is None and pool is None:
+        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
+    if gold is not None and pool is None and not len(gold.training_rows()):
+        raise UnderstudyError(
+            "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
+        )
+    if pool is None and not options.gold_repeat:
+        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
 
 
 def mean_loss(scored: Scored, batch: Batch) -> Tensor:
