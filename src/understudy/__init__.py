@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from understudy.inference.teacher import Passes, stochastic_passes, teach, teacher_features
     from understudy.io.read import read_examples
     from understudy.labels.forms import Hard, Soft
-    from understudy.labels.llm.answers import read_answers
+    from understudy.labels.llm.answer_labels import read_answers
     from understudy.labels.reliability import Reliability
     from understudy.labels.store.label_store import LabelStore, label_missing
     from understudy.labels.topk import TopK
@@ -132,7 +132,7 @@ _HOMES = {
     "inference.passes": "evaluate",
     "inference.teacher": "Passes stochastic_passes teach teacher_features",
     "labels.forms": "Hard Soft",
-    "labels.llm.answers": "read_answers",
+    "labels.llm.answer_labels": "read_answers",
     "labels.reliability": "Reliability",
     "labels.store.label_store": "LabelStore label_missing",
     "labels.topk": "TopK",

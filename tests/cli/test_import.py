@@ -97,7 +97,7 @@ def test_dense_labels_are_read_by_class_name(folder: Path) -> None:
     ("line", "message"),
     [
         ("none.jsonl --classes neg,pos", "cannot read none.jsonl"),
-        ("answers.jsonl --classes neg", "two or more"),
+        ("answers.jsonl --classes neg", "two classes or more"),
         ("answers.jsonl --classes yes,no", "no answer could be used"),
         ("answers.jsonl --classes neg,pos --alias good", "WORD=CLASS"),
         ("answers.jsonl --classes neg,pos --alias good=fine", "not among the classes"),

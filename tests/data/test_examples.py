@@ -122,7 +122,7 @@ def test_rows_that_estimate_only() -> None:
     both = us.Gold(X, Y, PROBS) + gold
     assert both.estimate_only.tolist() == [False] * 5 + marked.tolist()
     assert us.Gold(X, Y, PROBS, estimate_only=True).training() is None
-    assert "2 of these estimate only" in repr(gold)
+    assert "2 of these never train" in repr(gold)
     plain = us.Gold(X, Y, PROBS)
     assert plain.training() is plain and plain.estimate_only.tolist() == [False] * 5
 

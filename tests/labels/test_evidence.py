@@ -103,6 +103,6 @@ def test_training_is_silent_without_a_shift() -> None:
 
 
 def test_too_few_calibration_rows_warn() -> None:
-    with pytest.warns(us.UnderstudyWarning, match="19 gold rows measure the teacher over 2 classes; 20 or more"):
+    with pytest.warns(us.UnderstudyWarning, match="19 gold rows calibrate the teacher over 2 classes; 20 or more"):
         _train([0, 1] * 9 + [0], [0, 1] * 100)
     _train([0, 1] * 10, [0, 1] * 100)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.labels.llm import report
+from understudy.labels.llm import categories
 from understudy.llm.endpoint import OPENAI, read_key
 from understudy.llm.features import Features
 from understudy.llm.journal import Journal, entries
@@ -144,13 +144,18 @@ def test_several_models_are_several_voters(tmp_path: Path) -> None:
 
 
 def test_answers_of_no_use_are_counted_not_guessed(tmp_path: Path) -> None:
-    kinds = {"REFUSE": report.REFUSED, "EMPTY": report.EMPTY, "BANANA": report.UNKNOWN, "ESSAY": report.TRUNCATED}
+    kinds = {
+        "REFUSE": categories.REFUSED,
+        "EMPTY": categories.EMPTY,
+        "BANANA": categories.UNKNOWN,
+        "ESSAY": categories.TRUNCATED,
+    }
     texts = ["a fine text", *(f"{word} me" for word in kinds), "TOO LONG to read"]
     with ChatServer() as server:
         asked = ask(server, tmp_path, texts)
         counts = asked.reports["tiny"].counts
         assert named(asked)[1:] == [None] * 5 and asked.unanswered == 0
-        assert all(counts[kind] == 1 for kind in [*kinds.values(), report.ERROR]) and counts.total() == 6
+        assert all(counts[kind] == 1 for kind in [*kinds.values(), categories.ERROR]) and counts.total() == 6
         before = server.stats.requests
         assert ask(server, tmp_path, texts).unanswered == 0 and server.stats.requests == before
         ask(server, tmp_path, texts, again=True)

@@ -32,7 +32,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
-from understudy.labels.evidence import ClassShift, class_shift, enough_estimates
+from understudy.labels.evidence import ClassShift, class_shift, enough_calibration_rows
 from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import Share, area
 from understudy.store.notebook import Shown, from_report
@@ -166,7 +166,7 @@ def audit_labels(
     suspects = None
     if pool is not None and rows_wrong and trust is not None:
         suspects = find_suspects(gold, pool, data, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
-    wanted = enough_estimates(data.gold.labels, data.classes)
+    wanted = enough_calibration_rows(data.gold.labels, data.classes)
     return Audit(
         class_names=data.names,
         form=data.form,

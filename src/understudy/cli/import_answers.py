@@ -13,7 +13,7 @@ from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
     from understudy.io.table import Stored
-    from understudy.labels.llm.answers import Answers
+    from understudy.labels.llm.answer_labels import Answers
 
 PEOPLE = "People's answers"
 
@@ -86,7 +86,7 @@ def import_command(
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
     from understudy.io.write import write_table
     from understudy.labels.forms import named_columns
-    from understudy.labels.llm.answers import read_answers
+    from understudy.labels.llm.answer_labels import read_answers
 
     names = [name.strip() for name in classes.split(",")]
     answers = read_answers(files, names, aliases=aliases_of(alias or []), field=field, form=form)

@@ -33,7 +33,7 @@ _MULTINOMIAL = 1 << 24
 
 
 class Plan(Sequence[tuple[Tensor, Tensor]]):
-    """Per batch: gold rows, pool rows. One array of row numbers, cut when a batch is asked for."""
+    """Per batch: gold rows, pool rows. One array of row numbers, cut into batches lazily."""
 
     def __init__(
         self, order: Tensor, golds: Tensor, *, batch_size: int, gold_rows: int, from_gold: int, windows: list[int]
@@ -81,7 +81,7 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
         return part
 
     def golds_in(self, number: int) -> int:
-        """How many gold rows a batch has, whoever takes them."""
+        """How many gold rows a batch has, over all processes."""
         return int(self.golds[self.batches[number]])
 
     def span(self, batch: int) -> tuple[int, int]:
@@ -221,14 +221,21 @@ class _Fetch(Dataset[Any]):
         return self.read(*self.plan[number])
 
     def read(self, golds: Tensor, pools: Tensor) -> Any:
-        sources = [(self.gold, golds), (self.pool, pools)]
-        asked = [(rows, index) for rows, index in sources if rows is not None and len(index)]
-        # A process that has no row of a batch passes one through its net all the same, and counts it as nothing.
-        asked = asked or [(rows, torch.zeros(1, dtype=torch.long)) for rows, _ in sources if rows is not None][:1]
+        parts = _present((self.gold, golds), (self.pool, pools))
+        if not parts:
+            # A process without a row of a batch passes one through its net all the same, and counts it as nothing.
+            parts = [(rows, torch.zeros(1, dtype=torch.long)) for rows in (self.gold, self.pool) if rows is not None][
+                :1
+            ]
         if self.collate is None:
-            return join([rows.take(index) for rows, index in asked])
+            return join([rows.take(index) for rows, index in parts])
         # Together, so that gold and pool rows get one padding.
-        return collate_items(self.collate, [item for rows, index in asked for item in take_items(rows, index)])
+        return collate_items(self.collate, [item for rows, index in parts for item in take_items(rows, index)])
+
+
+def _present(*parts: tuple[Rows | None, Tensor]) -> list[tuple[Rows, Tensor]]:
+    """The sets that have rows in a batch."""
+    return [(rows, index) for rows, index in parts if rows is not None and len(index)]
 
 
 def plan_full_batch(
@@ -247,8 +254,7 @@ def plan_full_batch(
 def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
     """The first batch of a plan, sparse."""
     golds, pools = plan[0]
-    asked = [(rows, index) for rows, index in ((gold, golds), (pool, pools)) if rows is not None and len(index)]
-    parts = [take_sparse(rows, index) for rows, index in asked]
+    parts = [take_sparse(rows, index) for rows, index in _present((gold, golds), (pool, pools))]
     if len(parts) == 1:
         return sparse_batch(parts[0])
     from scipy import sparse

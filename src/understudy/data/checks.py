@@ -1,4 +1,4 @@
-"""Turning what users pass into tensors, and refusing what cannot be meant, with the place and the cure."""
+"""Checks of the arrays users pass: as tensors, or an error that names the place and the cure."""
 
 import re
 import warnings
@@ -63,7 +63,7 @@ def is_index(column: str) -> bool:
 
 
 def describe(column: np.ndarray[Any, Any]) -> str:
-    """What a column holds, as messages say it."""
+    """What a column holds, for messages."""
     kinds = {"b": "true or false", "i": "whole numbers", "u": "whole numbers", "f": "fractions", "M": "dates"}
     if column.dtype.names:
         return "records"
@@ -153,7 +153,7 @@ def check_finite(x: Tensor, where: str) -> None:
 
 
 def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[Any, Any] | None:
-    """Row names, unique; kept as given (integers or strings)."""
+    """Unique row ids, kept as given (integers or strings)."""
     if ids is None:
         return None
     column = as_column(ids)

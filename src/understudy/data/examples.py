@@ -4,7 +4,7 @@ gold = us.Gold(x_gold, y_gold, teacher=probs_on_gold)   # teacher: only where it
 pool = us.Pool(x_pool, teacher=probs_on_pool)
 
 Values are checked when a user makes a set of them. What was checked already (where a file was read, or in the set that
-some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which look at nothing twice.
+some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which check nothing twice.
 """
 
 import copy
@@ -30,24 +30,24 @@ Value = TypeVar("Value")
 class Gold:
     """Examples with trusted labels.
 
-    ``teacher`` is what the teacher said of these rows; give it only where the teacher had not trained on them, because
-    such rows *estimate* how far it can be trusted. Rows without it only train. ``chosen=True`` marks rows picked by
-    active learning: they are not a random sample, so they train and never estimate. ``estimate_only=True`` marks the
-    opposite: rows that estimate, and may select and judge, but that no student is ever fitted to (Weighted
-    Distillation's S_v). Both take one answer for all rows or one for each. ``a + b`` concatenates.
+    ``teacher`` holds the teacher's labels of these rows; give it only where the teacher had not trained on them, as
+    such rows *calibrate* the teacher. Rows without it only train. ``chosen=True`` marks rows picked by active learning:
+    they are not a random sample, so they train and never calibrate. ``estimate_only=True`` marks the opposite: rows
+    that calibrate and validate, but that no student is ever fitted to (Weighted Distillation's S_v). Both take one
+    value for all rows or one for each. ``a + b`` concatenates.
     ``y`` and ``teacher`` may hold class names, ``teacher`` also as a frame with a column for each; ``classes`` lists
-    them in their order (the alphabet's without it). ``x`` may be a frame of numbers.
+    them in their order (alphabetical without it). ``x`` may be a frame of numbers.
     ``collate`` makes a batch of a list of a Dataset's items, as a DataLoader's ``collate_fn`` does; pool rows need the
     same one, because gold and pool rows of a batch are collated together.
     """
 
     derived = ("cache", "class_order")
-    """What follows from the rest, and is no part of a fingerprint."""
+    """Attributes that follow from the rest: not part of a fingerprint."""
     class_order: ClassNames | None = None
     """The names of the classes; None in a set that was built from class numbers internally."""
     cache: dict[Hashable, Any] | None = None
     """Estimates from these rows that trainings share; None: every training estimates anew."""
-    # Set only where there are such rows: gold without them has the fingerprint it always had.
+    # Set only where there are such rows, so that it enters the fingerprint only then.
     _estimate_only: Tensor | None = None
 
     def __init__(
@@ -79,7 +79,7 @@ class Gold:
 
     @classmethod
     def of(cls, rows: Rows, y: Tensor, teacher: Labels | None = None, *, ids: Ids | None = None) -> "Gold":
-        """A set of values that were checked where they came from."""
+        """A set of values that were checked before."""
         gold = cls.__new__(cls)
         gold._fill(rows, y, teacher, ids, torch.zeros(len(y), dtype=torch.bool))
         return gold
@@ -91,38 +91,38 @@ class Gold:
         if teacher is not None:
             if teacher.classes is not None:
                 _check_class_count(y, teacher.classes)
-            # Rows it left unlabelled say nothing about it.
+            # Rows it left unlabelled do not calibrate it.
             labelled = teacher.labelled()
             self.teacher_rows = labelled.nonzero().squeeze(1)
             self.teacher = teacher if bool(labelled.all()) else teacher.take(self.teacher_rows)
 
     def mark_estimate_only(self, which: Tensor, where: str) -> None:
-        """Rows ``(n,)`` that no student may be fitted to; ``where``: what to call them in errors."""
+        """Marks rows ``(n,)`` that no student may be fitted to; ``where``: their name in errors."""
         if not bool(which.any()):
             return
         if bool((both := which & self.chosen).any()):
             raise UnderstudyError(
-                f"{where} row {int(both.nonzero()[0])} is also chosen; chosen rows are no random sample and cannot "
-                "estimate: mark it as one or the other"
+                f"{where} row {int(both.nonzero()[0])} is also chosen; chosen rows are not a random sample and cannot "
+                "calibrate: mark it as one or the other"
             )
         if not bool(which[self.teacher_rows].any()):
             raise UnderstudyError(
-                f"{where} marks rows, but the teacher's word is known on none of them, so they would serve nothing; "
+                f"{where} marks rows, but none of them has a teacher label, so they would serve nothing; "
                 "pass teacher=, or leave the mark out"
             )
         self._estimate_only = which
 
     @property
     def estimate_only(self) -> Tensor:
-        """Which rows estimate and never train, ``(n,)``."""
+        """Which rows calibrate and never train, ``(n,)`` bool."""
         return torch.zeros(len(self), dtype=torch.bool) if self._estimate_only is None else self._estimate_only
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __repr__(self) -> str:
-        only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these estimate only"
-        return f"Gold({len(self)} rows, {len(self.calibration_rows())} with the teacher's word{only})"
+        only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these never train"
+        return f"Gold({len(self)} rows, {len(self.calibration_rows())} with a teacher label{only})"
 
     @property
     def x(self) -> Any:
@@ -130,7 +130,7 @@ class Gold:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """In the order of the class numbers; None where there are numbers alone."""
+        """In the order of the class numbers; None where the classes have no names."""
         return self.class_order.names if self.class_order else None
 
     def calibration_rows(self) -> Tensor:
@@ -138,11 +138,11 @@ class Gold:
         return self.teacher_rows[~self.chosen[self.teacher_rows]]
 
     def training_rows(self) -> Tensor:
-        """Rows that a student may be fitted to: all but those that estimate only."""
+        """Numbers of the rows that a student may be fitted to: all but the ``estimate_only`` ones."""
         return (~self.estimate_only).nonzero().squeeze(1)
 
     def training(self) -> "Gold | None":
-        """Gold without the rows that estimate only; None where nothing is left."""
+        """Gold without the ``estimate_only`` rows; None where nothing is left."""
         rows = self.training_rows()
         return self if len(rows) == len(self) else self.take(rows) if len(rows) else None
 
@@ -163,7 +163,7 @@ class Gold:
         return value
 
     def take(self, index: Tensor) -> "Gold":
-        """Some rows of this set, with what the teacher said of them."""
+        """Some rows of this set, with the teacher's labels of them."""
         part = Gold.__new__(Gold)
         part.rows = SubsetRows(self.rows, index)
         part.y, part.chosen, part.class_order = self.y[index], self.chosen[index], self.class_order
@@ -177,7 +177,7 @@ class Gold:
         return part
 
     def without_teacher(self) -> "Gold":
-        """The same rows as if the teacher had said nothing of them, and nothing were known of it."""
+        """The same rows without the teacher's labels and what was estimated from them."""
         silent = copy.copy(self)
         silent.teacher, silent.teacher_rows, silent.cache = None, self.teacher_rows[:0], None
         return silent
@@ -238,7 +238,7 @@ class Pool:
 
     @classmethod
     def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
-        """A set of values that were checked where they came from."""
+        """A set of values that were checked before."""
         pool = cls.__new__(cls)
         pool._fill(rows, teacher, ids)
         return pool
@@ -260,11 +260,11 @@ class Pool:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """In the order of the class numbers; None where there are numbers alone."""
+        """In the order of the class numbers; None where the classes have no names."""
         return self.class_order.names if self.class_order else None
 
     def __sklearn_clone__(self) -> "Pool":
-        """Clones of a classifier share its pool: training changes nothing in it, and copies would be large."""
+        """Clones of a classifier share its pool: training does not change it, and copies would be large."""
         return self
 
     def take(self, index: Tensor) -> "Pool":
@@ -288,7 +288,7 @@ def set_read_by(student: nn.Module, part: Part) -> Part:
 
 
 def _which(given: Any, rows: int, where: str) -> Tensor:
-    """``(rows,)`` bool, of one answer for all or one for each."""
+    """``(rows,)`` bool, from one value for all rows or one for each."""
     if isinstance(given, bool):
         return torch.full((rows,), given)
     which = to_tensor(given, where)

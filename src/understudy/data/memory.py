@@ -1,11 +1,11 @@
-"""Large files and memory: how much there is, where results too large for it go, what will be read next.
+"""Large files and memory: how much is free, where results too large for it go, which rows are read next.
 
 A memory-mapped array costs no memory of the process: the kernel keeps as much of the file as it has room for. While the
-whole file fits, any row is a memory access away; beyond that a random row is a read from disk, and rows should be asked
-for in blocks. Which of the two it is depends on the machine's memory and the file's size alone, not on the moment, so
-that a training repeated on one machine draws the same batches.
+whole file fits, any row is a memory access away; beyond that a random row is a read from disk, and rows should be read
+in blocks. Which of the two it is depends on the machine's memory and the file's size alone, not on the moment, so that
+a training repeated on one machine draws the same batches.
 
-Sizes are looked at before memory is taken: what a file declares need not be what a machine can hold.
+Sizes are checked before memory is allocated: a file may declare more than a machine can hold.
 
     check_memory(rows * width * 4, "pool.parquet: column 'x'")
 """
@@ -46,47 +46,32 @@ def total_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes that can still be had: of the machine, or of the container where that is less; None where nobody says."""
-    known = [value for value in (_of_machine(), _of_container()) if value is not None]
-    return min(known, default=None)
+    """Bytes that are free: of the machine, or of the container where that is less; None where it is unknown."""
+    free = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        # The file cache counts as used, but the kernel gives it up on demand.
+        free.append(max(0, limit - used + int(kinds.get("file", 0))))
+    return min(free, default=None)
 
 
 def check_memory(wanted: int, where: str, *, cure: str = "split the file, or use a machine with more memory") -> None:
+    """Refuses what would not fit into the free memory."""
     free = available_memory()
     if free is not None and wanted > SHARE * free:
-        raise UnderstudyError(f"{where} would take {in_words(wanted)}, {in_words(free)} are free; {cure}")
+        raise UnderstudyError(f"{where} would take {format_bytes(wanted)}, {format_bytes(free)} are free; {cure}")
 
 
-def in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     for unit, scale in (("TB", 40), ("GB", 30), ("MB", 20)):
         if size >= 1 << scale:
             return f"{size / (1 << scale):,.1f} {unit}"
     return f"{size / 1024:,.1f} kB"
-
-
-def _of_machine() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def _of_container() -> int | None:
-    """What a control group leaves; the file cache counts as used there but is given up on demand."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        most = int((group / "memory.max").read_text())
-        used = int((group / "memory.current").read_text())
-        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return max(0, most - used + int(kinds.get("file", 0)))
-    except (OSError, ValueError):
-        return None
 
 
 def block_rows(row_bytes: int) -> int:
@@ -95,6 +80,7 @@ def block_rows(row_bytes: int) -> int:
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuses what would not fit onto the disk of ``folder``."""
     free = disk_usage(folder).free
     if free < needed:
         raise UnderstudyError(

@@ -41,7 +41,7 @@ Batch = Any
 """What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments."""
 Collate = Callable[[list[Any]], Batch]
 Piece = tuple["Rows", Tensor, Tensor]
-"""A source, positions in the index that was asked for, and the source's rows there."""
+"""A source, positions in the requested index, and the source's rows there."""
 
 
 class Rows(ABC):

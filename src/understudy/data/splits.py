@@ -1,9 +1,9 @@
-"""Gold cut by purpose, seeded and stratified: one row never serves two purposes that must not meet.
+"""Gold split by purpose, seeded and stratified: no row serves two purposes that must be disjoint.
 
     parts = us.split(gold, estimate=300, select=0.2, test=1000, seed=0)    # the rest is parts.train
 
-Cross-fitting lets one gold set serve estimates and judgement: a fold is held out, trust is estimated on the others, and
-the held-out rows are judged by it; after all folds every row has been judged by an estimate that never saw it.
+Cross-fitting lets one gold set serve calibration and evaluation: a fold is held out, reliability is estimated on the
+others and applied to it; after all folds every row has an estimate that never saw it.
 
     for estimate, held_out in us.cross_fit(gold, folds=5): ...
     alpha = us.cross_fitted_alpha(gold, us.Reliability.fit)     # one per gold row, from the folds it is not in
@@ -27,7 +27,7 @@ from understudy.maths.source_confusion import deal_folds
 
 
 class Splits(NamedTuple):
-    """train: teaches. estimate: measures the teacher. select: picks the epoch. test: the last word."""
+    """train: fits the student. estimate: calibrates the teacher. select: validation set. test: test set."""
 
     train: Gold | None
     estimate: Gold | None
@@ -69,8 +69,8 @@ def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, strat
     if "train" not in wanted:
         counts["train"] = max(len(y) - sum(counts.values()), 0)
     if sum(counts.values()) > len(y):
-        asked = ", ".join(f"{name}={count}" for name, count in counts.items() if count)
-        raise UnderstudyError(f"gold has {len(y)} rows, too few for {asked}; ask for less or add gold")
+        wanted_rows = ", ".join(f"{name}={count}" for name, count in counts.items() if count)
+        raise UnderstudyError(f"gold has {len(y)} rows, too few for {wanted_rows}; take fewer or add gold")
     order = _order(y, seed, stratify)
     parts = order[: sum(counts.values())].split(list(counts.values()))
     return {name: rows.sort().values for name, rows in zip(counts, parts, strict=True)}
@@ -102,7 +102,7 @@ def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
     return torch.from_numpy(np.argsort(position, kind="stable"))
 
 
-class FittedTrust(Protocol):
+class Fitted(Protocol):
     def alpha(self, probs: Any, /) -> Tensor: ...
 
 
@@ -114,10 +114,10 @@ def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold,
 
 
 @checked
-def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], FittedTrust], folds: int = 5, seed: int = 0) -> Tensor:
-    """The chance that the teacher is right on each gold row, ``(n,)`` float64, estimated without that row's fold.
+def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Fitted], folds: int = 5, seed: int = 0) -> Tensor:
+    """The teacher's estimated accuracy on each gold row, ``(n,)`` float64, from the folds that row is not in.
 
-    ``fit(labels, truth)`` is ``us.Reliability.fit``, possibly with options. NaN where the teacher said nothing. Rows
+    ``fit(labels, truth)`` is ``us.Reliability.fit``, possibly with options. NaN without a teacher label. Rows
     chosen by active learning get a value, but no estimate is made from them.
     """
     alpha = torch.full((len(gold),), float("nan"), dtype=torch.float64)
@@ -157,7 +157,7 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Gener
 
 
 def _with_class_count(labels: Labels, gold: Gold) -> Labels:
-    """Bare hard labels do not tell how many classes there are, and a fold may miss one that its held-out rows name."""
+    """Labels that know the class count of all gold: a fold of bare hard labels may miss a class."""
     if labels.classes is not None or gold.teacher is None:
         return labels
     return labels.with_classes(max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)

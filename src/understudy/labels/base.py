@@ -1,7 +1,7 @@
-"""What every form of a teacher's labels can say of itself; ``forms.py`` lists the forms.
+"""The contract of a form of teacher labels; ``forms.py`` lists the forms.
 
-A form is a class in a file of its own and a line in ``FORMS``: whether it ranks the classes, how sure it is, which
-columns it is stored in, what "no label" is. Nobody else asks which class some labels are of.
+A form is a class in a file of its own and a line in ``FORMS``: whether it ranks the classes, its confidence, the
+columns it is stored in, what "no label" is. No other code depends on the class of some labels.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from understudy.store.arrow import Array
 
 Columns = dict[str, Array]
 VoteModel = DawidSkene | Sources
-"""What weighs several annotators' votes: learned without gold, or on it."""
+"""Weighs several annotators' votes: fitted without gold, or on it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a form may ask beside its columns when it is read."""
+    """What a form is read with, beside its columns."""
 
     classes: int | None
     """How many there are; None where it is not known and the form does not need it."""
@@ -57,26 +57,26 @@ class ReadOptions:
     votes: str | VoteModel = "majority"
     """How several annotators' votes are weighed."""
     sources: tuple[str, ...] | None = None
-    """What the annotators are called, where a file has a column for each."""
+    """The annotators' names, where a file has a column for each."""
     gaps: bool = False
-    """Whether rows of ``Column.missing`` alone are rows without a label, rather than mistakes."""
+    """Whether rows of ``Column.missing`` alone are rows without a label; else they are errors."""
 
 
 class Labels(ABC):
-    """What a teacher said of N examples."""
+    """A teacher's labels of N examples."""
 
     derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names")
-    """What follows from the rest (what was fitted to votes, say), and is no part of a fingerprint."""
+    """Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint."""
     columns: ClassVar[tuple[Column, ...]]
     """The columns these labels are stored in; the first one marks the form."""
     ranks: ClassVar[bool] = False
     """Whether the classes are scored, so that "the teacher's top k" means something; ``ranking`` has the scores."""
     needs_classes: ClassVar[bool] = False
-    """Whether the columns alone do not tell how many classes there are."""
+    """Whether the number of classes is not known from the columns alone."""
     classes: int | None
-    """How many classes there are; None where the labels alone do not tell (bare hard labels)."""
+    """How many classes there are; None where it does not follow from the labels (bare hard labels)."""
     names: tuple[str, ...] | None = None
-    """What the classes are called in their order, where they were listed so (``classes=("neg", "pos")``)."""
+    """The names of the classes in their order, where they were listed (``classes=("neg", "pos")``)."""
 
     @property
     @abstractmethod
@@ -86,7 +86,7 @@ class Labels(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What readers call these labels: "soft labels"."""
+        """The name of this form in messages: "soft labels"."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -105,7 +105,7 @@ class Labels(ABC):
 
     @property
     def has_confidence(self) -> bool:
-        """Whether ``confidence`` tells rows apart by form: not for bare hard labels."""
+        """Whether ``confidence`` differs between rows: not for bare hard labels."""
         return True
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Labels(ABC):
         return self.top1() >= 0
 
     def answers(self) -> Tensor:
-        """What each source called each row, ``(N, sources)``; −1: nothing. One source, unless several vote."""
+        """The class each source gave each row, ``(N, sources)``; −1: none. One source, unless several vote."""
         return self.top1().unsqueeze(1)
 
     def simplest(self) -> "Labels":
@@ -158,15 +158,15 @@ class Labels(ABC):
 
     @property
     def needs_gold(self) -> bool:
-        """Whether these are no labels yet: how the answers are weighed is to be learned from gold (``learn_from``)."""
+        """Whether the votes have yet to be weighed by gold (``learn_from``)."""
         return False
 
     def learn_from(self, gold: Self, y: Tensor) -> Self:
-        """The labels, once ``gold`` (what the teacher said of rows whose truth is ``y``) has told how to weigh."""
+        """These labels with votes weighed by ``gold``: the teacher's labels of rows whose truth is ``y``."""
         return self
 
     def cross_fitted(self, y: Tensor, known: Tensor) -> Self:
-        """The labels of the gold rows themselves, each learned without its own truth; ``known``: who may teach."""
+        """The labels of the gold rows themselves, each weighed without its own truth; ``known``: rows to learn from."""
         return self
 
     def weighed_like(self, other: "Labels") -> bool:
@@ -201,6 +201,7 @@ class Ranking(Labels):
 
 
 def same_classes(parts: Sequence[Labels]) -> None:
+    """Refuses labels over different numbers of classes."""
     counts = sorted({part.classes for part in parts if part.classes is not None})
     if len(counts) > 1:
         raise UnderstudyError(

@@ -1,12 +1,10 @@
-"""Is there enough gold to measure the teacher on, and does what it shows hold for the pool?
+"""Is there enough gold to calibrate the teacher on, and is gold a sample of the pool?
 
-Do gold and pool hold the same classes? Compared by what the teacher says of both, since the pool has no truth.
-
-Trust is measured on gold and applied to the pool, which is only fair where gold is a random sample of it. The teacher's
-best classes on the estimate rows and on the pool are two rows of a contingency table: their total variation distance
-tells how far apart they are, a chi-square test of homogeneity whether chance explains it. Classes too rare for the test
-(fewer than 5 expected gold rows) are counted together. Chance alone raises the alarm (p < 0.001 *and* distance > 0.1)
-in about 1 of 1,000 trainings at most.
+Reliability is estimated on gold and applied to the pool, which is valid only where gold is a random sample of it. The
+pool has no truth, so the teacher's predicted classes are compared: those on the calibration rows and on the pool are
+two rows of a contingency table. Their total variation distance is the size of the shift, a chi-square test of
+homogeneity its significance. Classes too rare for the test (fewer than 5 expected gold rows) are pooled. Chance alone
+raises the alarm (p < 0.001 *and* distance > 0.1) in about 1 of 1,000 trainings at most.
 
     shift = class_shift(gold_labels, pool_labels, classes=10)
     shift.distance, shift.p_value, shift.alarming
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from understudy.errors import warn
 from understudy.labels.forms import Labels
 
-SURE, LARGE = 1e-3, 0.1
+SIGNIFICANT, LARGE = 1e-3, 0.1
 # The chi-square approximation's usual condition.
 _EXPECTED = 5.0
 
@@ -37,11 +35,11 @@ class ClassShift:
 
     @property
     def alarming(self) -> bool:
-        return self.p_value < SURE and self.distance > LARGE
+        return self.p_value < SIGNIFICANT and self.distance > LARGE
 
 
 def class_shift(gold: Labels, pool: Labels, classes: int) -> ClassShift:
-    """Compare the classes the teacher names on gold and on the pool; rows without a label do not count."""
+    """The shift between the classes the teacher predicts on gold and on the pool; rows without a label do not count."""
     here, there = (_counts(labels, classes) for labels in (gold, pool))
     gold_shares, pool_shares = here / max(here.sum(), 1), there / max(there.sum(), 1)
     most = int(np.abs(gold_shares - pool_shares).argmax())
@@ -60,7 +58,7 @@ def _counts(labels: Labels, classes: int) -> NDArray[np.float64]:
 
 
 def homogeneity(here: NDArray[np.float64], there: NDArray[np.float64]) -> float:
-    """p-value of "both counts ``(C,)`` come from one distribution"; 1 where there is too little to tell."""
+    """p-value of "both counts ``(C,)`` come from one distribution"; 1 where there are too few rows."""
     table = _merged(np.stack([here, there]))
     totals = table.sum(1, keepdims=True)
     if table.shape[1] < 2 or totals.min() == 0:
@@ -83,33 +81,33 @@ def _merged(table: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([merged, table[:, order[rare:]]], axis=1) if rare else table
 
 
-def enough_estimates(gold: Labels, classes: int) -> int:
-    """How many gold rows an estimate of trust should have at least.
+def enough_calibration_rows(gold: Labels, classes: int) -> int:
+    """How many gold rows an estimate of reliability should have at least.
 
     Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
-    classes: 30 rows, and one per class so that the classes' mixture can be right. The bands tell what they buy.
+    classes: 30 rows, and one per class so that the mixture of classes can be represented.
     """
     return max(30, classes) if gold.simplest().has_confidence else 10 * classes
 
 
-def report_estimates(gold: Labels, pool: Labels, classes: int) -> dict[str, float]:
-    """Warnings where the rows that measure the teacher are few, or not a sample of what the pool holds."""
-    wanted = enough_estimates(gold, classes)
+def check_calibration(gold: Labels, pool: Labels, classes: int) -> dict[str, float]:
+    """The class shift, with warnings where calibration rows are few, or not a sample of the pool."""
+    wanted = enough_calibration_rows(gold, classes)
     if len(gold) < wanted:
         warn(
-            f"{len(gold)} gold rows measure the teacher over {classes} classes; {wanted} or more are needed for a "
-            "steady estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
+            f"{len(gold)} gold rows calibrate the teacher over {classes} classes; {wanted} or more are needed for a "
+            "stable estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
         )
     if not gold.weighed_like(pool):
         warn(
-            "the votes on gold and on the pool are weighed by different models, so trust measured on gold is not the "
-            "pool's: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
+            "the votes on gold and on the pool are weighed by different models, so estimates on gold do not hold for "
+            "the pool: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
         )
     shift = class_shift(gold, pool, classes)
     if shift.alarming:
         warn(
-            f"gold and pool hold different classes: the teacher names class {shift.most} on {shift.gold_share:.0%} of "
-            f"the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
-            f"{shift.p_value:.1g}); draw gold at random from the pool, or trust measured on it will not carry over"
+            f"gold and pool hold different classes: the teacher predicts class {shift.most} on {shift.gold_share:.0%} "
+            f"of the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
+            f"{shift.p_value:.1g}); draw gold at random from the pool, or estimates on it will not hold there"
         )
     return {"class_shift": shift.distance, "class_shift_p": shift.p_value}

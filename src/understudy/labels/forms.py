@@ -39,7 +39,7 @@ PREFIX = Soft.columns[0].prefix or ""
 
 @cache
 def column_of(name: str) -> Column | None:
-    """The column that one of a file is, or is a part of; None where it holds no labels of a teacher."""
+    """The label column that a file's column is, or is a part of; None where it holds no labels of a teacher."""
     spread = (column for column in COLUMNS.values() if column.prefix is not None and name.startswith(column.prefix))
     return COLUMNS.get(name) or next(spread, None)
 
@@ -61,7 +61,7 @@ def named_columns(labels: Labels, classes: Sequence[str]) -> Columns:
 
 
 def as_labels(teacher: Any, where: str = "teacher") -> Labels:
-    """Whatever a user passes as ``teacher=``: a label form, a 2-d array (soft) or a 1-d one (hard)."""
+    """What a user passes as ``teacher=``, as labels: a label form, a 2-d array (soft) or a 1-d one (hard)."""
     if isinstance(teacher, Labels):
         return teacher
     tensor = to_tensor(teacher, where)

@@ -1,10 +1,10 @@
-"""How far a teacher can be trusted, estimated on gold rows it had not trained on (SLaM, Algorithm 2).
+"""A teacher's reliability, estimated on gold rows it had not trained on (SLaM, Algorithm 2).
 
-``alpha(teacher)`` is the chance that the teacher's best class is right, ``k(teacher)`` how many of its favourites
-must be kept so that the truth is among them with the wanted chance. For soft labels both come from isotonic curves of
-top-k accuracy against the top-k margin, one curve per k. The paper prints the top-1 error as every curve's response;
-its text means top-k accuracy, which is what is fitted. Top-k lists have curves up to their length; past it only k = C
-is sure. Hard labels without a score get one accuracy per class. ``bands`` tells how sure alpha itself is.
+``alpha(teacher)`` is the probability that the teacher's best class is correct, ``k(teacher)`` how many of its best
+classes must be kept so that the truth is among them with a given probability. For soft labels both come from isotonic
+curves of top-k accuracy against the top-k margin, one curve per k. The paper prints the top-1 error as every curve's
+response; its text means top-k accuracy, which is what is fitted. Top-k lists have curves up to their length; past it
+only k = C is certain. Hard labels without a score get one accuracy per class. ``bands``: confidence bands of alpha.
 
     trust = us.Reliability.fit(teacher_on_gold, y_gold, lower_bound=0.5, threshold=0.9)
     trust.alpha(teacher_on_pool), trust.k(teacher_on_pool)
@@ -37,7 +37,7 @@ _FIRST_DEPTH = 32
 
 @dataclass(frozen=True, eq=False)
 class Reliability(Shown):
-    """Fitted trust in a teacher. Apply it to any labels of the same teacher."""
+    """A fitted estimate of a teacher's accuracy. Apply it to any labels of the same teacher."""
 
     classes: int
     lower_bound: float
@@ -70,7 +70,7 @@ class Reliability(Shown):
         estimator: str = "isotonic",
         classes: int | None = None,
     ) -> "Reliability":
-        """Estimate from what the teacher said (``probs``, or any label form) of rows whose truth is ``labels``.
+        """Estimate from the teacher's labels (``probs``, or any label form) of rows whose truth is ``labels``.
 
         ``covariate``: "margin" or "entropy". ``estimator``: "isotonic", or "knn" for alpha by nearest neighbours.
         """
@@ -140,11 +140,11 @@ class Reliability(Shown):
         return self._by_chunk(teacher.ranking(), 1, next) if teacher.ranks else teacher.confidence("margin")
 
     def alpha(self, probs: Any) -> Tensor:
-        """Chance that the teacher's best class is right, ``(N,)`` float64 in [lower_bound, 1]; NaN without a label."""
+        """Probability that the teacher's best class is correct, ``(N,)`` in [lower_bound, 1]; NaN without a label."""
         return self.topk_accuracy(probs, 1)
 
     def topk_accuracy(self, probs: Any, k: int) -> Tensor:
-        """Chance that the truth is among the teacher's k best classes, ``(N,)``."""
+        """Probability that the truth is among the teacher's k best classes, ``(N,)``."""
         if not 1 <= k <= self.classes:
             raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
         teacher = self._checked(probs)
@@ -195,9 +195,9 @@ class Reliability(Shown):
             return accuracy_curves.class_bands(
                 *counts, teacher.top1(), lower=self.lower_bound, level=level, repeats=repeats, rng=rng
             )
-        asked = _blank(self.covariate_of(teacher), teacher, float("nan"))
+        covariate = _blank(self.covariate_of(teacher), teacher, float("nan"))
         return accuracy_curves.curve_bands(
-            self.gold_covariate, self.gold_right, asked,
+            self.gold_covariate, self.gold_right, covariate,
             lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
         )  # fmt: skip
 
@@ -238,7 +238,7 @@ class Reliability(Shown):
         depth = min(depth, deepest)
         cutoffs = self._cutoffs[:depth].tolist()
         # Lists of a single class do not say which class comes second.
-        fewest = 2 if teacher.listed > 1 else self.classes
+        least = 2 if teacher.listed > 1 else self.classes
 
         def first_reached(covariates: Iterator[Tensor]) -> Tensor:
             smallest = left = torch.empty(0)
@@ -248,7 +248,7 @@ class Reliability(Shown):
                     smallest = torch.full((len(covariate),), self.classes, dtype=torch.int32)
                     left = torch.ones(len(covariate), dtype=torch.bool)
                 reached = (covariate > cutoff).logical_and_(left)
-                smallest.masked_fill_(reached, max(k, fewest))
+                smallest.masked_fill_(reached, max(k, least))
                 left.logical_xor_(reached)
                 if k % 8 == 0 and not bool(left.any()):
                     break

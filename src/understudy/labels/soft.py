@@ -1,4 +1,4 @@
-"""Soft labels: class probabilities, ``(N, C)``, and what they share with all labels that give every class one.
+"""Soft labels: class probabilities, ``(N, C)``, and the base of all labels with a probability for every class.
 
 us.Pool(x, probs)
 """
@@ -75,7 +75,7 @@ class Soft(Distribution):
         return self.probs[rows]
 
     def dense(self, rows: Tensor, classes: int) -> Tensor:
-        # Asked for in every batch.
+        # Called for every batch.
         return self.probs.index_select(0, rows).float()
 
     def labelled(self) -> Tensor:
@@ -87,7 +87,7 @@ class Soft(Distribution):
     def without(self, rows: Tensor) -> "Soft":
         if bool(rows.any()):
             raise UnderstudyError(
-                f"{int(rows.sum())} of {len(rows)} rows have no answer, which dense probabilities cannot say; "
+                f"{int(rows.sum())} of {len(rows)} rows have no answer, which dense probabilities do not allow; "
                 "use form='topk'"
             )
         return self
@@ -102,7 +102,7 @@ class Soft(Distribution):
 
     @cached_property
     def _one_hot(self) -> bool:
-        # Asked for by every part of a method; each answer would be a pass over all rows.
+        # Needed by every part of a method, and a pass over all rows each time.
         return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(CHUNK))
 
     def to_columns(self) -> Columns:
@@ -110,7 +110,7 @@ class Soft(Distribution):
 
     @classmethod
     def from_columns(cls, columns: Columns, options: ReadOptions) -> Labels:
-        """Rows without a label, where they may be, come as top-k of all classes, which can say so."""
+        """Where rows may lack a label, they are read as top-k labels of all classes, which allow it."""
         probs = to_tensor(columns["teacher_probs"], options.where)
         gaps = probs[:, :1].isnan() if options.gaps else torch.zeros(1, dtype=torch.bool)
         if not bool(gaps.any()):

@@ -8,8 +8,8 @@ dense distribution in which the unlisted classes share the tail evenly:
 
 1,000,000 rows of 10 take 64 MB (16-bit indices up to 32,767 classes, probabilities as 32-bit floats unless given
 otherwise). Lists of unequal length are padded with index −1 and probability 0; a row of −1 alone has no label.
-Refused are rows that cannot be anyone's top k: where the unlisted classes would hold more each than the smallest listed
-one. A single answer with a confidence below chance is such a row; ``us.Hard(labels, confidence)`` is meant for it.
+Rows that cannot be a top k are refused: where each unlisted class would hold more than the smallest listed one. A
+single answer with a confidence below chance is such a row; ``us.Hard(labels, confidence)`` is meant for it.
 """
 
 from collections.abc import Sequence

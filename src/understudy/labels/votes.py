@@ -3,14 +3,14 @@
 ``by="majority"``: the shares of the votes are soft labels; ties stay ties. ``by="dawid_skene"``: the posterior of the
 Dawid–Skene model, which learns each annotator's mistakes from their disagreements. ``by="gold"``: the posterior of
 sources that were counted on gold, abstentions included (``maths/source_confusion.py``): on rules, which copy each
-other, 10 points above the other two or level with them; independent annotators are Dawid–Skene's case. Rows nobody
-voted on have no label, whatever weighs them: training drops and counts them. (Silence has a likelihood too, but what it
-says is little more than the classes' shares, which a student would learn as if somebody had looked at the row.)
+other, 10 points above the other two or level with them; independent annotators are Dawid–Skene's case. Rows without
+votes have no label under any rule: training drops and counts them. (Abstaining has a likelihood too, but it implies
+little more than the classes' shares, which a student would learn as if the row had been labelled.)
 
-One model must speak for gold and pool. That of ``by="gold"`` is fitted where the two meet (a training, a comparison, an
-audit), on the gold rows that are there: a part of gold never knows what the rest of it said. The labels of gold rows
-are cross-fitted, so that whoever measures the teacher on them meets no label that was made with the row's own truth.
-Dawid–Skene is fitted where the votes are many and handed on; rows taken out of a set keep the model of the set:
+Gold and pool share one model. That of ``by="gold"`` is fitted where the two are used together (a training, a
+comparison, an audit), on the gold rows at hand: a part of gold never sees the rest. The labels of gold rows are
+cross-fitted, so that none was made with the row's own truth when the teacher is measured on them. Dawid–Skene is fitted
+on the larger set and passed on; rows taken out of a set keep the model of the set:
 
     votes = us.Votes(pool_votes, classes=2, by="dawid_skene")            # (N, A) integers, −1 abstains
     fit = votes.dawid_skene()                                            # .prior, .confusion, .posterior
@@ -43,7 +43,7 @@ _RULES = ("majority", "dawid_skene", "gold")
 
 
 class Votes(Distribution):
-    """``votes (N, A)``: what each of A annotators said of each row."""
+    """``votes (N, A)``: the class that each of A annotators gave each row."""
 
     columns = (
         Column("teacher_votes", "int32", -1, holds="class", lists=True, may_be_empty=True, prefix="teacher_vote_"),
@@ -76,7 +76,7 @@ class Votes(Distribution):
             raise UnderstudyError(f"{where} holds {self.votes.shape[1]} annotators, but sources= names {len(sources)}")
         self.by = by
         self.sources = None if sources is None else tuple(map(str, sources))
-        """What the annotators are called."""
+        """The annotators' names."""
         self._fit = by if isinstance(by, VoteModel) else None
         self._crossed: Tensor | None = None
         """Posteriors ``(N, C)`` of gold rows, each by a model of other rows."""
@@ -92,7 +92,7 @@ class Votes(Distribution):
         return fit_dawid_skene(self.votes, self.classes, smoothing=smoothing, abstentions=abstentions)
 
     def majority(self) -> Tensor:
-        """Vote shares, ``(N, C)``; all zero where nobody voted."""
+        """Vote shares, ``(N, C)``; all zero on rows without votes."""
         return vote_shares(self.votes, self.classes)
 
     def answers(self) -> Tensor:
@@ -199,10 +199,10 @@ class Votes(Distribution):
 
 @checked
 def fit_votes(votes: Any, y: Any, classes: int) -> Sources:
-    """How good each annotator or rule is, counted on gold: what ``us.Votes(…, by=…)`` weighs with.
+    """Each annotator's or rule's confusion, counted on gold: the model that ``us.Votes(…, by=…)`` weighs with.
 
-    ``votes (N, A)``: what they said of rows whose truth is ``y``; −1 abstains. Do not label these rows with it: their
-    own truth is in it (``by="gold"`` cross-fits them).
+    ``votes (N, A)`` of rows whose truth is ``y``; −1 abstains. Do not label these rows with it: their own truth is in
+    it (``by="gold"`` cross-fits them).
     """
     given = _checked(to_tensor(votes, "votes"), check_class_count(classes, "votes"), "votes")
     truth = check_labels(y, "y")

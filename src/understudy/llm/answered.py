@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from understudy.labels.forms import Labels, Votes
-from understudy.labels.llm import report
-from understudy.labels.llm.answers import Answers, read_answers
-from understudy.labels.llm.report import Report
+from understudy.labels.llm import categories
+from understudy.labels.llm.answer_labels import Answers, read_answers
+from understudy.labels.llm.categories import AnswerReport
 from understudy.labels.store.label_store import LabelStore
 from understudy.llm.folder import AskFolder
 from understudy.llm.plan import Plan
@@ -20,13 +20,13 @@ from understudy.store.files import digest
 from understudy.store.trail import TRAIL, Trail
 
 CURES = {
-    report.UNKNOWN: "tell the model the class names (--describe), or add an --alias for what it says",
-    report.AMBIGUOUS: "describe the classes so that one fits (--describe)",
-    report.EMPTY: "a reasoning model needs more --max-tokens",
-    report.REFUSED: "word the prompt so that labelling is plainly the task (--prompt), or ask another model",
-    report.TRUNCATED: "raise --max-tokens",
-    report.ERROR: "see the messages above; a text that is too long has to be shortened",
-    report.NO_LOGPROBS: "--form hard takes these answers too",
+    categories.UNKNOWN: "tell the model the class names (--describe), or add an --alias for what it says",
+    categories.AMBIGUOUS: "describe the classes so that one fits (--describe)",
+    categories.EMPTY: "a reasoning model needs more --max-tokens",
+    categories.REFUSED: "word the prompt so that labelling is plainly the task (--prompt), or ask another model",
+    categories.TRUNCATED: "raise --max-tokens",
+    categories.ERROR: "see the messages above; a text that is too long has to be shortened",
+    categories.NO_LOGPROBS: "--form hard takes these answers too",
 }
 """What helps, by kind; then ``--again`` asks about such rows once more."""
 
@@ -39,7 +39,7 @@ class Labelled:
     labels: Labels
     classes: tuple[str, ...]
     sources: tuple[str, ...]
-    reports: dict[str, Report]
+    reports: dict[str, AnswerReport]
     """What became of every answer, by model."""
     unanswered: int
     """Rows that at least one model has not answered yet."""
@@ -57,7 +57,9 @@ class Labelled:
         return len(self.ids)
 
 
-def label_answers(folder: AskFolder, plan: Plan, ids: Sequence[Any]) -> tuple[Labels, dict[str, Report], list[Answers]]:
+def label_answers(
+    folder: AskFolder, plan: Plan, ids: Sequence[Any]
+) -> tuple[Labels, dict[str, AnswerReport], list[Answers]]:
     """Labels of these ids, by all that was answered so far."""
     read: list[Answers] = []
     for number in range(len(plan.sources)):

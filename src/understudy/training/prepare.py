@@ -29,7 +29,7 @@ from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import warn
 from understudy.inference.passes import predict
-from understudy.labels.evidence import report_estimates
+from understudy.labels.evidence import check_calibration
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns, Context, Objective, Weight
 
@@ -63,7 +63,7 @@ def prepare_slots(
             modules[slot.name] = module
     if context.epoch == 0 and "calibration" in vars(context):
         # Only where a slot really measured the teacher on gold.
-        facts |= report_estimates(context.calibration[1], context.teacher, context.classes)
+        facts |= check_calibration(context.calibration[1], context.teacher, context.classes)
     if "student_on_calibration" in vars(context) and not cross_fitted:
         memorised, known = _has_memorised(context), bool(facts.get("gold_memorised"))
         if memorised and warns and not known:

@@ -1,4 +1,4 @@
-"""What an LLM answered, as teacher labels: lines of JSON in, classes and probabilities out (see ``llm/answers.py``)."""
+"""An LLM's answers as teacher labels: lines of JSON in, classes and probabilities out (see ``answer_labels.py``)."""
 
 FORMS = ("auto", "hard", "topk", "probs", "shares")
-"""What answers can become; ``auto``: as much as they hold."""
+"""Forms of labels that answers can be read as; ``auto``: the most informative one they allow."""

@@ -1,4 +1,4 @@
-"""One line of a JSONL file of answers: who was asked (the id) and what was said, or why there is nothing to use.
+"""One line of a JSONL file of answers: the id of the row and the answers, or why there is none to use.
 
 Known shapes: batch outputs in the OpenAI style (``custom_id``, ``response.body``) of chat completions and of
 ``/v1/responses``, such a body by itself beside an id, and plain ``{"id": …, "answer": …, "logprobs": …}``.
@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.labels.llm import report
+from understudy.labels.llm import categories
 
 # Batch outputs stay far below; a longer line is not read into memory as a whole.
 LONGEST_LINE = 1 << 24
 _LONGEST_ID = 1000
-# Looked for in this order where an object has several entries and the user named none.
+# Tried in this order where an object has several entries and the user named none.
 _USUAL = ("label", "class", "category", "answer", "prediction", "classification", "result")
 _FENCE = re.compile(r"\s*```[a-z]*\s*(\{.*\})\s*```\s*", re.DOTALL | re.IGNORECASE)
 _DEEPEST = 3
@@ -24,7 +24,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``cut``: the answer hit the token limit. ``tokens``: as the service gave them, not yet looked at."""
+    """One answer. ``cut``: it hit the token limit. ``tokens``: unchecked, as the service returned them."""
 
     id: str | int
     text: str
@@ -35,16 +35,16 @@ class Reply:
 class UnusableError(Exception):
     """A line without an answer to use: of no known shape, or of the category given."""
 
-    def __init__(self, detail: str, category: str = report.MALFORMED) -> None:
+    def __init__(self, detail: str, category: str = categories.MALFORMED) -> None:
         self.category, self.detail = category, detail
 
 
 def read_line(line: bytes) -> "list[Reply | UnusableError]":
-    """What was said in a line: one reply, or one for each of several choices (``n=5``)."""
+    """The replies in a line: one, or one for each of several choices (``n=5``)."""
     if len(line) > LONGEST_LINE:
         raise UnusableError(f"longer than {LONGEST_LINE >> 20} MiB")
     if not line.strip():
-        raise UnusableError("", report.BLANK)
+        raise UnusableError("", categories.BLANK)
     start = line[:200].strip().decode(errors="replace")
     try:
         entry = json.loads(line)
@@ -55,16 +55,16 @@ def read_line(line: bytes) -> "list[Reply | UnusableError]":
         raise UnusableError(f"not an object: {start}")
     name = _id(entry)
     if entry.get("error"):
-        raise UnusableError(_message(entry["error"]), report.ERROR)
+        raise UnusableError(_message(entry["error"]), categories.ERROR)
     body: Any = entry
     if entry.get("response") is not None:
         response = _dict(entry["response"], "response")
         status = response.get("status_code", 200)
         if status != 200:
-            raise UnusableError(f"status {status}: {_message(response.get('body'))}", report.ERROR)
+            raise UnusableError(f"status {status}: {_message(response.get('body'))}", categories.ERROR)
         body = _dict(response.get("body"), "response.body")
         if body.get("error"):
-            raise UnusableError(_message(body["error"]), report.ERROR)
+            raise UnusableError(_message(body["error"]), categories.ERROR)
     if "choices" in body:
         return _chat(name, body)
     if "output" in body:
@@ -100,9 +100,9 @@ def _chat(name: str | int, body: dict[str, Any]) -> "list[Reply | UnusableError]
 def _choice(name: str | int, choice: dict[str, Any]) -> Reply:
     message = _dict(choice.get("message"), "message")
     if message.get("refusal"):
-        raise UnusableError(_message(message["refusal"]), report.REFUSED)
+        raise UnusableError(_message(message["refusal"]), categories.REFUSED)
     if choice.get("finish_reason") == "content_filter":
-        raise UnusableError("content filter", report.REFUSED)
+        raise UnusableError("content filter", categories.REFUSED)
     text = _parts(message.get("content"))
     calls = message.get("tool_calls")
     if not text and isinstance(calls, list) and len(calls) == 1:
@@ -113,11 +113,11 @@ def _choice(name: str | int, choice: dict[str, Any]) -> Reply:
 
 def _responses(name: str | int, body: dict[str, Any]) -> Reply:
     if body.get("status") in ("failed", "cancelled"):
-        raise UnusableError(f"status {body['status']}", report.ERROR)
+        raise UnusableError(f"status {body['status']}", categories.ERROR)
     details = body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     if reason == "content_filter":
-        raise UnusableError("content filter", report.REFUSED)
+        raise UnusableError("content filter", categories.REFUSED)
     if not isinstance(body["output"], list):
         raise UnusableError("'output' is not a list")
     parts: list[dict[str, Any]] = []
@@ -126,7 +126,7 @@ def _responses(name: str | int, body: dict[str, Any]) -> Reply:
         parts += [_dict(part, "content[]") for part in inner] if isinstance(inner, list) else []
     refusals = [part["refusal"] for part in parts if part.get("refusal")]
     if refusals:
-        raise UnusableError(_message(refusals[0]), report.REFUSED)
+        raise UnusableError(_message(refusals[0]), categories.REFUSED)
     texts = [part for part in parts if isinstance(part.get("text"), str)]
     tokens: list[Any] = [part.get("logprobs") for part in texts]
     complete = bool(tokens) and all(isinstance(some, list) and some for some in tokens)
@@ -173,7 +173,7 @@ def _message(error: Any) -> str:
 
 
 def answer_in(text: str, field: str | None = None) -> tuple[str, int | None]:
-    """The value and its place (None where it cannot be told); the text itself where it is no JSON object.
+    """The value and where it starts (None: unknown); the text itself where it is not a JSON object.
 
     ``field``: the entry that holds the class. Without it: the only entry, one of the usual names, or the only text.
     """

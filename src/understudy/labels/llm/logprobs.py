@@ -46,7 +46,7 @@ class TokenReader:
 
     def __init__(self, surfaces: Mapping[str, int]) -> None:
         self._names = [(_key(name), number) for name, number in surfaces.items()]
-        self._remembered = lru_cache(_CACHE)(self._class_of)
+        self._cached = lru_cache(_CACHE)(self._class_of)
 
     def masses(self, tokens: Any, text: str, start: int, label: int) -> dict[int, float] | None:
         """Probability seen per class; None where the log-probabilities are absent, broken or of another text."""
@@ -63,7 +63,7 @@ class TokenReader:
             written, onward = entry["token"], 0.0
             for token, chance in alternatives:
                 text = so_far + token.removeprefix(lead)
-                fits = (self._remembered if len(text) <= _CACHED_LENGTH else self._class_of)(text)
+                fits = (self._cached if len(text) <= _CACHED_LENGTH else self._class_of)(text)
                 if fits >= 0:
                     masses[fits] = masses.get(fits, 0.0) + path * chance
                 elif fits == _SEVERAL and token == written:

@@ -1,4 +1,4 @@
-"""Which class an answer means, if it means one.
+"""Which class a free-text answer names, if it names one.
 
     match = AnswerMatcher(["neg", "pos"], aliases={"good": "pos"})
     match("The answer is: Pos.")               # Match(label=1, how="one class named in a sentence", start=15)
@@ -19,7 +19,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import checked_names
-from understudy.labels.llm import report
+from understudy.labels.llm import categories
 
 # Signs belong to numbers and to names such as C++ and are not stripped.
 JUNK = " \t\r\n\f\v\u00a0\"'`´“”‘’«»„*_.,:;!?()[]{}<>|~"
@@ -50,7 +50,7 @@ class Match:
 
 
 class AnswerMatcher:
-    """Call it with an answer; decisions are remembered, as LLMs give few different answers."""
+    """Maps an answer to a ``Match``; results are cached, as LLMs give few different answers."""
 
     def __init__(self, names: Sequence[str], aliases: Mapping[str, str] | None = None) -> None:
         self.names = checked_names(names, "classes", printable=True)
@@ -68,36 +68,36 @@ class AnswerMatcher:
         self._longest = max(map(len, self._words), default=0)
         self._own: set[str | tuple[str, ...]] = {_fold(name.strip(JUNK)) for name in self.names}
         self._own |= {_words(name) for name in self.names}
-        self._remembered = lru_cache(_CACHE)(self._match)
+        self._cached = lru_cache(_CACHE)(self._match)
 
     def __call__(self, text: str, *, cut: bool = False) -> Match:
-        return (self._remembered if len(text) <= _CACHED_LENGTH else self._match)(text, cut)
+        return (self._cached if len(text) <= _CACHED_LENGTH else self._match)(text, cut)
 
     def _match(self, text: str, cut: bool) -> Match:
         whole = self._whole(text) if len(text) <= _LONGEST_ANSWER else None
         if whole is not None:
             return whole
         if not text.strip():
-            return Match(-1, report.EMPTY)
+            return Match(-1, categories.EMPTY)
         if cut:
             return self._beginning(text)
         if len(text) > _LONGEST_ANSWER:
-            return Match(-1, report.UNKNOWN)
+            return Match(-1, categories.UNKNOWN)
         if _REFUSAL.match(text.lstrip(JUNK)[:60]):
-            return Match(-1, report.REFUSED)
+            return Match(-1, categories.REFUSED)
         spans = [(_fold(word[0].replace("’", "'")), word.start()) for word in _WORD.finditer(text)]
-        for how, find in ((report.MENTIONED, self._mentioned), (report.NEAR, self._near)):
+        for how, find in ((categories.MENTIONED, self._mentioned), (categories.NEAR, self._near)):
             classes = find(spans)
             if len(classes) > 1 or _SEVERAL in classes:
-                return Match(-1, report.AMBIGUOUS)
+                return Match(-1, categories.AMBIGUOUS)
             for number, start in classes.items():
                 return Match(number, how, start)
-        return Match(-1, report.UNKNOWN)
+        return Match(-1, categories.UNKNOWN)
 
     def _whole(self, text: str) -> Match | None:
         """The answer is a name and nothing else."""
         if text in self.surfaces:
-            return Match(self.surfaces[text], report.EXACT if text in self.names else report.ALIAS)
+            return Match(self.surfaces[text], categories.EXACT if text in self.names else categories.ALIAS)
         start = len(text) - len(text.lstrip(JUNK))
         trimmed, words = _fold(text.strip(JUNK)), _words(text)
         number = self._trimmed.get(trimmed, -1)
@@ -105,7 +105,7 @@ class AnswerMatcher:
             number = self._words.get(words, -1)
         if number >= 0:
             own = trimmed in self._own or words in self._own
-            return Match(number, report.NORMALISED if own else report.ALIAS, start)
+            return Match(number, categories.NORMALISED if own else categories.ALIAS, start)
         return None
 
     def _mentioned(self, spans: list[tuple[str, int]]) -> dict[int, int]:
@@ -147,8 +147,8 @@ class AnswerMatcher:
         if len(key) >= _SHORTEST_PREFIX and key not in _OPENERS:
             begins = {number for surface, number in self._trimmed.items() if surface.startswith(key)}
             if len(begins) == 1 and _SEVERAL not in begins:
-                return Match(begins.pop(), report.PREFIX, len(text) - len(text.lstrip(JUNK)))
-        return Match(-1, report.TRUNCATED)
+                return Match(begins.pop(), categories.PREFIX, len(text) - len(text.lstrip(JUNK)))
+        return Match(-1, categories.TRUNCATED)
 
 
 def edit_distance(one: str, other: str) -> int:
@@ -166,7 +166,7 @@ def edit_distance(one: str, other: str) -> int:
 
 
 def _enter(known: dict[Any, int], key: Any, number: int) -> None:
-    """Two classes that look alike once normalised can only be told apart by their exact names."""
+    """Two classes that are equal once normalised can only be matched by their exact names."""
     if key:
         known[key] = number if known.get(key, number) == number else _SEVERAL
 

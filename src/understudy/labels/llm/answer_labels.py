@@ -1,15 +1,15 @@
-"""Files of LLM answers as teacher labels, with a report that accounts for every line.
+"""Labels from files of LLM answers, with a report that counts every line.
 
     answers = us.read_answers("batch_output.jsonl", classes=["neg", "pos"])
     print(answers.report)
     answers.ids, answers.labels               # us.TopK with log-probabilities, us.Hard without
     us.Pool(x, answers.aligned(pool_ids))     # in the order of the pool, rows without an answer unlabelled
 
-Every line is judged by itself. If one id then has several usable answers: the same class, the first counts (the first
-with log-probabilities, where these are used) and the others are *repeated*; different classes, none counts and all are
-*conflicting*. Ids 5 and "5" are one id.
+Every line is read by itself. Where one id has several usable answers of the same class, the first counts (the first
+with log-probabilities, where these are used) and the others are *repeated*; with different classes, none counts and all
+are *conflicting*. Ids 5 and "5" are one id.
 
-Where rows were asked several times on purpose, every answer is a vote, and the label is the votes' shares (``form``
+Where rows have several answers on purpose, every answer is a vote, and the label is the votes' shares (``form``
 "shares"; "auto" takes it where a line holds several choices, as with ``n=5``, and where at least nine ids in ten have
 the same number of answers, two or more, and some differ). Answers that name no class do not vote.
 """
@@ -25,14 +25,14 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft, TopK
-from understudy.labels.llm import FORMS, report
+from understudy.labels.llm import FORMS, categories
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.labels.llm.matching import AnswerMatcher
 from understudy.store.arrow import Array
 from understudy.store.copies import local_path
 
-# Of the ids, for several lines of each to be votes.
+# Share of the ids with equally many answers from which on these are votes.
 _ON_PURPOSE = 0.9
 
 
@@ -43,13 +43,13 @@ class Answers:
     ids: Array
     labels: Labels
     classes: tuple[str, ...]
-    report: report.Report
+    report: categories.AnswerReport
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def aligned(self, ids: Any) -> Labels:
-        """Labels for these ids, in their order; without a label where there was no answer."""
+        """Labels for these ids, in their order; none where an id has no answer."""
         if not len(self):
             return Hard(np.full(len(ids), -1), classes=len(self.classes))
         # Numbers and their texts are alike.
@@ -69,7 +69,7 @@ class _Answer:
 
     @property
     def used(self) -> bool:
-        return self.how in report.USED
+        return self.how in categories.USED
 
 
 def read_answers(
@@ -82,42 +82,42 @@ def read_answers(
 ) -> Answers:
     """Labels from JSONL files of answers.
 
-    ``aliases``: other words for a class. ``field``: which entry of a structured answer holds the class. ``form``:
+    ``aliases``: other names of a class. ``field``: which entry of a structured answer holds the class. ``form``:
     "hard" (with a confidence where every answer has log-probabilities), "topk" or "probs" (answers without
-    log-probabilities are left out), "shares" (each answer of an id is a vote), or "auto": shares if rows were asked
-    several times, else topk if at least half of the usable answers have log-probabilities, else hard.
+    log-probabilities are left out), "shares" (each answer of an id is a vote), or "auto": shares if rows have several
+    answers each, else topk if at least half of the usable answers have log-probabilities, else hard.
     """
     if form not in FORMS:
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     match = AnswerMatcher(classes, aliases)
     reader = TokenReader(match.surfaces)
-    account = report.Report()
+    report = categories.AnswerReport()
     answers: list[_Answer] = []
     for where, line in _lines([files] if isinstance(files, str | Path) else files):
         replies = _replies(line)
-        account.lines += len(replies)
-        account.unit = "answers" if len(replies) > 1 else account.unit
+        report.lines += len(replies)
+        report.unit = "answers" if len(replies) > 1 else report.unit
         for reply in replies:
             if isinstance(reply, UnusableError):
-                account.count(reply.category, where, reply.detail)
+                report.count(reply.category, where, reply.detail)
             else:
-                answers.append(_judge(reply, match, reader, field, where))
-    form = _settled(form, answers, several=account.unit == "answers")
+                answers.append(_classify(reply, match, reader, field, where))
+    form = _resolve_form(form, answers, several=report.unit == "answers")
     soft = form in ("topk", "probs")
     if form != "shares":
         _leave_out(answers, soft=soft)
     for answer in answers:
-        account.count(answer.how, answer.where, answer.text)
-    assert account.counts.total() == account.lines
+        report.count(answer.how, answer.where, answer.text)
+    assert report.counts.total() == report.lines
     used = [answer for answer in answers if answer.used]
     if form == "shares":
-        account.notes.append("every answer is a vote; a label is the shares of its row's votes")
+        report.notes.append("every answer is a vote; a label is the shares of its row's votes")
         names, labels = _shares(used, len(match.names))
-        return Answers(names, labels, match.names, account)
-    if account.counts[report.CONFLICT]:
-        account.notes.append("several answers for one id on purpose? form 'shares' takes them as votes")
-    labels = _soft(used, len(match.names), form, account) if soft else _hard(used, len(match.names))
-    return Answers(_ids(used), labels, match.names, account)
+        return Answers(names, labels, match.names, report)
+    if report.counts[categories.CONFLICT]:
+        report.notes.append("several answers for one id on purpose? form 'shares' takes them as votes")
+    labels = _soft(used, len(match.names), form, report) if soft else _hard(used, len(match.names))
+    return Answers(_ids(used), labels, match.names, report)
 
 
 def _replies(line: bytes) -> list[Reply | UnusableError]:
@@ -132,14 +132,14 @@ def _differ(answers: list[_Answer]) -> bool:
     return any(first.setdefault(str(answer.id), answer.label) != answer.label for answer in answers)
 
 
-def _settled(form: str, answers: list[_Answer], *, several: bool) -> str:
-    """What "auto" means for these answers; ``several``: a line held more than one choice."""
+def _resolve_form(form: str, answers: list[_Answer], *, several: bool) -> str:
+    """The form that "auto" stands for; ``several``: a line held more than one choice."""
     if form != "auto":
         return form
     usable = [answer for answer in answers if answer.used]
     times = Counter(Counter(str(answer.id) for answer in usable).values())
     usual, rows = times.most_common(1)[0] if times else (1, 0)
-    # A few ids that come again were asked again by mistake; nearly all of them, equally often, on purpose.
+    # A few repeated ids are a mistake; nearly all of them, equally often, are votes.
     if several or (usual > 1 and rows >= _ON_PURPOSE * times.total() and _differ(usable)):
         return "shares"
     with_masses = sum(answer.masses is not None for answer in answers)
@@ -161,7 +161,7 @@ def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
             raise UnderstudyError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def _judge(reply: Reply, matcher: AnswerMatcher, reader: TokenReader, field: str | None, where: str) -> _Answer:
+def _classify(reply: Reply, matcher: AnswerMatcher, reader: TokenReader, field: str | None, where: str) -> _Answer:
     value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
     match = matcher(value, cut=reply.cut)
     masses = None
@@ -184,20 +184,20 @@ def _leave_out(answers: list[_Answer], *, soft: bool) -> None:
                 chosen[name] = answer
     for answer in answers:
         if answer.used and str(answer.id) in conflicting:
-            answer.how = report.CONFLICT
+            answer.how = categories.CONFLICT
         elif answer.used and chosen[str(answer.id)] is not answer:
-            answer.how = report.REPEATED
+            answer.how = categories.REPEATED
         elif answer.used and soft and answer.masses is None:
-            answer.how = report.NO_LOGPROBS
+            answer.how = categories.NO_LOGPROBS
 
 
-def _soft(used: list[_Answer], classes: int, form: str, account: report.Report) -> Labels:
+def _soft(used: list[_Answer], classes: int, form: str, report: categories.AnswerReport) -> Labels:
     indices, probs, tail, outside = spread([answer.masses or {} for answer in used], classes)
     if len(used):
-        account.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")
+        report.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")
         unlikely = int((indices[:, 0] != np.array([answer.label for answer in used])).sum())
         if unlikely:
-            account.notes.append(f"{unlikely:,} answers do not name their most probable class (temperature above 0)")
+            report.notes.append(f"{unlikely:,} answers do not name their most probable class (temperature above 0)")
     labels = TopK(indices, probs.astype(np.float32), classes, tail.astype(np.float32))
     return Soft(labels.dense(torch.arange(len(used)), classes)) if form == "probs" else labels
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.labels.llm import report
-from understudy.labels.llm.answers import Answers
-from understudy.labels.llm.report import printable
+from understudy.labels.llm import categories
+from understudy.labels.llm.answer_labels import Answers
+from understudy.report.llm_labels import printable
 
 CLASSES = ["neg", "pos"]
 
@@ -72,50 +72,53 @@ def test_every_shape_of_line(tmp_path: Path) -> None:
     assert found.ids.tolist() == ["a", "b", "c", "d", "e", "f", "g", "7"]
     assert found.labels.top1().tolist() == [1, 0, 1, 0, 0, 1, 0, 1]
     assert isinstance(found.labels, us.Hard) and found.labels.given is None
-    assert found.report.counts == {report.EXACT: 5, report.NORMALISED: 2, report.MENTIONED: 1}
+    assert found.report.counts == {categories.EXACT: 5, categories.NORMALISED: 2, categories.MENTIONED: 1}
 
 
 @pytest.mark.parametrize(
     ("line", "category"),
     [
-        (chat("a", "banana"), report.UNKNOWN),
-        (chat("a", "pos or neg"), report.AMBIGUOUS),
-        (chat("a", ""), report.EMPTY),
-        (chat("a", None), report.EMPTY),
-        (chat("a", None, refusal="I will not"), report.REFUSED),
-        (chat("a", "pos", finish="content_filter"), report.REFUSED),
-        (chat("a", "I cannot help with pos"), report.REFUSED),
-        (chat("a", "The answer is pos", finish="length"), report.TRUNCATED),
-        (responses("a", "It is", status="incomplete", incomplete_details={"reason": "x"}), report.TRUNCATED),
-        (responses("a", "pos", incomplete_details={"reason": "content_filter"}), report.REFUSED),
-        (responses("a", "", output=[{"type": "message", "content": [{"refusal": "no"}]}]), report.REFUSED),
-        (responses("a", "pos", status="failed"), report.ERROR),
-        ({"custom_id": "a", "response": None, "error": {"code": "x", "message": "expired"}}, report.ERROR),
-        ({"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "slow"}}}}, report.ERROR),
-        ({"custom_id": "a", "response": {"status_code": 200, "body": {"error": {"message": "m"}}}}, report.ERROR),
-        (b"", report.BLANK),
-        (b" \t", report.BLANK),
-        (b"{", report.MALFORMED),
-        (b"[1]", report.MALFORMED),
-        (b"\xff\xfe{}", report.MALFORMED),
-        (b"[" * 100_000, report.MALFORMED),
-        (b"1" * 5000, report.MALFORMED),
-        ({"answer": "pos"}, report.MALFORMED),
-        ({"id": True, "answer": "pos"}, report.MALFORMED),
-        ({"id": 1.5, "answer": "pos"}, report.MALFORMED),
-        ({"id": "", "answer": "pos"}, report.MALFORMED),
-        ({"id": "a\x1b[2J", "answer": "pos"}, report.MALFORMED),
-        (b'{"id": "\\ud800", "answer": "pos"}', report.MALFORMED),
-        ({"id": "a", "answer": ["pos"]}, report.MALFORMED),
-        ({"id": "a"}, report.MALFORMED),
-        ({"id": "a", "choices": []}, report.MALFORMED),
-        ({"id": "a", "output": 3}, report.MALFORMED),
+        (chat("a", "banana"), categories.UNKNOWN),
+        (chat("a", "pos or neg"), categories.AMBIGUOUS),
+        (chat("a", ""), categories.EMPTY),
+        (chat("a", None), categories.EMPTY),
+        (chat("a", None, refusal="I will not"), categories.REFUSED),
+        (chat("a", "pos", finish="content_filter"), categories.REFUSED),
+        (chat("a", "I cannot help with pos"), categories.REFUSED),
+        (chat("a", "The answer is pos", finish="length"), categories.TRUNCATED),
+        (responses("a", "It is", status="incomplete", incomplete_details={"reason": "x"}), categories.TRUNCATED),
+        (responses("a", "pos", incomplete_details={"reason": "content_filter"}), categories.REFUSED),
+        (responses("a", "", output=[{"type": "message", "content": [{"refusal": "no"}]}]), categories.REFUSED),
+        (responses("a", "pos", status="failed"), categories.ERROR),
+        ({"custom_id": "a", "response": None, "error": {"code": "x", "message": "expired"}}, categories.ERROR),
+        (
+            {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "slow"}}}},
+            categories.ERROR,
+        ),
+        ({"custom_id": "a", "response": {"status_code": 200, "body": {"error": {"message": "m"}}}}, categories.ERROR),
+        (b"", categories.BLANK),
+        (b" \t", categories.BLANK),
+        (b"{", categories.MALFORMED),
+        (b"[1]", categories.MALFORMED),
+        (b"\xff\xfe{}", categories.MALFORMED),
+        (b"[" * 100_000, categories.MALFORMED),
+        (b"1" * 5000, categories.MALFORMED),
+        ({"answer": "pos"}, categories.MALFORMED),
+        ({"id": True, "answer": "pos"}, categories.MALFORMED),
+        ({"id": 1.5, "answer": "pos"}, categories.MALFORMED),
+        ({"id": "", "answer": "pos"}, categories.MALFORMED),
+        ({"id": "a\x1b[2J", "answer": "pos"}, categories.MALFORMED),
+        (b'{"id": "\\ud800", "answer": "pos"}', categories.MALFORMED),
+        ({"id": "a", "answer": ["pos"]}, categories.MALFORMED),
+        ({"id": "a"}, categories.MALFORMED),
+        ({"id": "a", "choices": []}, categories.MALFORMED),
+        ({"id": "a", "output": 3}, categories.MALFORMED),
     ],
 )
 def test_a_line_that_is_not_used(tmp_path: Path, line: Any, category: str) -> None:
     found = read(tmp_path, {"id": "good", "answer": "pos"}, line)
-    assert found.report.counts == {report.EXACT: 1, category: 1}
-    assert found.report.malformed == (["answers.jsonl:2"] if category == report.MALFORMED else [])
+    assert found.report.counts == {categories.EXACT: 1, category: 1}
+    assert found.report.malformed == (["answers.jsonl:2"] if category == categories.MALFORMED else [])
 
 
 def test_several_choices_are_votes(tmp_path: Path) -> None:
@@ -130,7 +133,7 @@ def test_several_choices_are_votes(tmp_path: Path) -> None:
     assert found.ids.tolist() == ["a", "b"] and isinstance(found.labels, us.TopK)
     assert torch.allclose(found.labels.dense(torch.arange(2), 2), torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]]))
     assert found.report.lines == sum(found.report.counts.values()) == 7 and "answers" in str(found.report)
-    assert found.report.counts[report.REFUSED] == 1 and found.report.counts[report.UNKNOWN] == 2
+    assert found.report.counts[categories.REFUSED] == 1 and found.report.counts[categories.UNKNOWN] == 2
     assert found.aligned(["c", "a"]).labelled().tolist() == [False, True]
 
 
@@ -139,7 +142,7 @@ def test_lines_that_differ_are_votes_where_all_were_asked_several_times(tmp_path
     found = us.read_answers(write(tmp_path / "a.jsonl", *lines), CLASSES)
     assert torch.allclose(found.labels.dense(torch.arange(3), 2), torch.tensor([[1 / 3, 2 / 3]] * 3))
     again = us.read_answers(write(tmp_path / "b.jsonl", *lines[:4]), CLASSES)
-    assert again.report.counts[report.CONFLICT] == 2 and "form 'shares'" in str(again.report)
+    assert again.report.counts[categories.CONFLICT] == 2 and "form 'shares'" in str(again.report)
     asked = us.read_answers(tmp_path / "b.jsonl", CLASSES, form="shares")
     assert asked.labels.dense(torch.arange(3), 2).tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
 
@@ -152,8 +155,8 @@ def test_ids_that_come_again(tmp_path: Path) -> None:
         *({"id": 3, "answer": "banana"}, {"id": 3, "answer": "neg"}),  # asked again after a bad answer
     )
     assert found.ids.tolist() == [1, 3] and found.labels.top1().tolist() == [1, 0]
-    assert found.report.counts[report.REPEATED] == 1 and found.report.counts[report.CONFLICT] == 3
-    assert found.report.counts[report.UNKNOWN] == 1 and found.report.used == 2
+    assert found.report.counts[categories.REPEATED] == 1 and found.report.counts[categories.CONFLICT] == 3
+    assert found.report.counts[categories.UNKNOWN] == 1 and found.report.used == 2
     assert "conflicting" in str(found.report)
 
 
@@ -184,10 +187,10 @@ def test_forms_where_only_some_have_log_probabilities(tmp_path: Path) -> None:
     found = read(tmp_path, *soft, *plain)
     assert isinstance(found.labels, us.Hard) and found.labels.given is None and len(found) == 5
     found = read(tmp_path, *soft, *plain[:2])
-    assert isinstance(found.labels, us.TopK) and found.report.counts[report.NO_LOGPROBS] == 2
+    assert isinstance(found.labels, us.TopK) and found.report.counts[categories.NO_LOGPROBS] == 2
     # The same id once without and once with them: the latter serves.
     both = read(tmp_path, chat("a", "pos"), chat("a", "pos", logprobs("pos", pos=0.9)), form="topk")
-    assert len(both) == 1 and both.report.counts[report.REPEATED] == 1
+    assert len(both) == 1 and both.report.counts[categories.REPEATED] == 1
     # Without them it still counts as a contradiction.
     assert len(read(tmp_path, chat("a", "neg"), chat("a", "pos", logprobs("pos", pos=0.9)), form="topk")) == 0
 
@@ -217,7 +220,7 @@ def test_several_files_and_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_a_line_longer_than_memory_should_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lines", "answers"):
+    for module in ("lines", "answer_labels"):
         monkeypatch.setattr(f"understudy.labels.llm.{module}.LONGEST_LINE", 60)
     long = {"id": 1, "answer": "x" * 500}
     found = read(tmp_path, {"id": 0, "answer": "pos"}, long, {"id": 2, "answer": "neg"})
@@ -298,7 +301,7 @@ def test_thousands_of_torn_and_flipped_lines(tmp_path: Path, rng: np.random.Gene
             line[rng.integers(len(line))] = rng.integers(256)
         lines.append(bytes(line[: rng.integers(1, 2 * len(line))]).replace(b"\n", b" "))
     found = read(tmp_path, *lines)
-    assert found.report.used > 0 and 1000 < found.report.counts[report.MALFORMED] < 3000
+    assert found.report.used > 0 and 1000 < found.report.counts[categories.MALFORMED] < 3000
 
 
 @pytest.mark.slow
