@@ -68,14 +68,14 @@ def compared(name: str, work: Path, workers: int) -> Comparison:
 def resampled(found: Comparison, rng: np.random.Generator) -> Comparison:
     """Some of the seeds, and the same test rows of each."""
     seeds = rng.choice(found.seeds, DRAWN_SEEDS, replace=False).tolist()
-    first = next(iter(found.constant.values())).judged
+    first = next(iter(found.majority.values())).judged
     assert first is not None
     rows = np.sort(rng.choice(first.rows, min(DRAWN_ROWS, len(first.rows)), replace=False))
     part = Comparison(found.reference)
     for name, by_seed in found.outcomes.items():
         for seed in seeds:
             part.add(name, seed, _on(by_seed[seed], rows))
-    part.constant = {seed: _on(found.constant[seed], rows) for seed in seeds}
+    part.majority = {seed: _on(found.majority[seed], rows) for seed in seeds}
     return part
 
 
@@ -135,7 +135,7 @@ def tally(found: Comparison, draws: int) -> tuple[dict[str, Tally], list[tuple[f
         for rule, decide in RULES.items():
             choice, mine = decide(part), tallies[rule]
             if choice == NOTHING:
-                mine.regrets += (truth[winner] - found.constant[found.seeds[0]].last,)
+                mine.regrets += (truth[winner] - found.majority[found.seeds[0]].last,)
                 continue
             mine.best += choice == winner
             mine.within += choice == winner or not part.difference(winner, choice).excludes_zero

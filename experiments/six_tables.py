@@ -174,7 +174,7 @@ def run_table(name: str, seed: int, folder: Path, wanted: Sequence[str]) -> dict
             continue
         compared = json.loads((folder / out / "comparison.json").read_text())
         taken = compared["recommendation"]["choice"]
-        found |= {"taken": taken, "sentences": compared["recommendation"]["sentences"]}
+        found |= {"taken": taken, "sentences": compared["sentences"]}
         found |= {way: {name: one["last"]["mean"] for name, one in compared["methods"].items()}}
     return found
 

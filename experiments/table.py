@@ -16,6 +16,7 @@ from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison
 from understudy.errors import UnderstudyError
 from understudy.parallel.executors import WorkerProcesses
+from understudy.report.recommendation_text import row_texts
 from understudy.store.files import write_text
 
 Job = TypeVar("Job")
@@ -61,7 +62,7 @@ def comparison_table(comparison: Comparison) -> str:
         "last": "last epoch", "last_span": "95% interval", "selected": "epoch chosen on gold",
         "difference": f"minus {comparison.reference}", "difference_span": "95% interval",
     }  # fmt: skip
-    rows = [[line.method, *map(line.texts().__getitem__, columns)] for line in comparison.lines()]
+    rows = [[line.method, *map(row_texts(line).__getitem__, columns)] for line in comparison.rows()]
     return markdown(["method", *columns.values()], rows)
 
 

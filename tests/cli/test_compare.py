@@ -39,8 +39,8 @@ def test_compare(folder: Path) -> None:
     assert all(name in shown for name in ("teacher", "gold only", "vanilla", "confident", "slam", "gce:g=0.5"))
     saved = json.loads((folder / "cmp" / "comparison.json").read_text())
     page = (folder / "cmp" / "report.html").read_text()
-    assert saved["recommendation"]["sentences"][0] in " ".join(shown.split())
-    assert "Which method to take" in page and "minus vanilla, points" in page and "<script" not in page
+    assert saved["sentences"][0] in " ".join(shown.split())
+    assert "Recommended method" in page and "minus vanilla, points" in page and "<script" not in page
     assert (folder / "cmp" / "differences.png").read_bytes().startswith(b"\x89PNG")
     # Nothing to do the second time; other settings are one line.
     assert call(*options).stdout == shown

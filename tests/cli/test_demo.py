@@ -112,5 +112,5 @@ def test_demo_shows_what_it_is_for() -> None:
 
     setting = Setting(seeds=3)
     found = run_cells(lambda seed: methods(deal(seed, setting), seed, setting), range(3), reference=VANILLA)
-    mean = {line.method: line.last.mean for line in found.lines()}
+    mean = {line.method: line.last.mean for line in found.rows()}
     assert mean[GOLD_ONLY] < mean[TEACHER] < mean[SLAM] and mean[VANILLA] < mean[SLAM]

@@ -70,7 +70,7 @@ def test_only_seeds_that_both_have_are_paired() -> None:
 
 def test_lines_and_table() -> None:
     found = comparison_of(teacher=[0.90, 0.90], vanilla=[0.91, 0.92], slam=[0.92, 0.94])
-    teacher, vanilla, slam = found.lines()
+    teacher, vanilla, slam = found.rows()
     assert vanilla.difference is None and vanilla.last.mean == pytest.approx(0.915)
     assert slam.difference is not None and slam.difference.mean == pytest.approx(0.015)
     assert teacher.difference is not None and teacher.difference.mean == pytest.approx(-0.015)
@@ -85,7 +85,7 @@ def test_selected_epoch_stands_beside_the_last() -> None:
     outcome = Outcome.of(run)
     assert outcome.last == 0.7 and outcome.selected == 0.8
     found = run_cells(lambda seed: {"vanilla": lambda: run, "teacher": lambda: 0.5}, range(2), reference="vanilla")
-    assert [line.selected.mean if line.selected else None for line in found.lines()] == [0.8, None]
+    assert [line.selected.mean if line.selected else None for line in found.rows()] == [0.8, None]
     assert "chosen" in as_text(found) and "80.0" in as_text(found)
 
 

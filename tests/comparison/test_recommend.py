@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from understudy.comparison.diagnosis import diagnosis
-from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.recommendation import adjusted_p, recommend
+from understudy.comparison.outcome import Comparison, Correct, Outcome, Recommendation
+from understudy.comparison.recommendation import adjusted_p
+from understudy.comparison.recommendation import recommend as recommended
 from understudy.maths.proportions import holm
+from understudy.report.recommendation_text import training_problem
 
 METHODS = ("gold only", "vanilla", "confident", "slam", "weighted", "forward")
 
@@ -19,6 +20,16 @@ def comparison_of(**means: float) -> Comparison:
         for seed in range(5):
             found.add(name.replace("_", " "), seed, Outcome(mean + 0.01 * seed + 0.002 * rng.normal()))
     return found
+
+
+def recommend(found: Comparison) -> Recommendation:
+    found.recommendation = recommended(found)
+    return found.recommendation
+
+
+def sentences(found: Comparison) -> list[str]:
+    recommend(found)
+    return found.sentences
 
 
 def test_holm_by_hand() -> None:
@@ -66,31 +77,37 @@ def test_a_shared_test_set_is_a_sample_too() -> None:
 
 
 def test_a_better_method_is_taken() -> None:
-    said = recommend(comparison_of(teacher=0.80, gold_only=0.70, vanilla=0.80, slam=0.83, weighted=0.81))
-    assert said.choice == said.student == "slam" and said.sentences[0].startswith("Take slam: 85.0% is expected of it")
+    found = comparison_of(teacher=0.80, gold_only=0.70, vanilla=0.80, slam=0.83, weighted=0.81)
+    said = recommend(found)
+    assert said.choice == said.student == "slam"
+    assert found.sentences[0].startswith("Take slam: expected accuracy 85.0% (95% CI ")
     assert said.chances["slam"] > 0.95 and sum(said.chances.values()) == pytest.approx(1)
-    assert any("slam is ahead of vanilla by " in text and "the 3 methods" in text for text in said.sentences)
-    assert any("The pool pays: slam is ahead of training on gold alone" in text for text in said.sentences)
-    assert any("beats its teacher (82.0%)" in text for text in said.sentences)
+    better = [text for text in found.sentences if "slam is significantly better than vanilla, by " in text]
+    assert "the 3 methods" in better[0]
+    assert any("The pool helps: slam minus gold only is +" in text for text in found.sentences)
+    assert any("slam is better than its teacher (accuracy 82.0%)" in text for text in found.sentences)
 
 
 def test_gold_alone_is_an_answer() -> None:
-    said = recommend(comparison_of(gold_only=0.9, vanilla=0.8, slam=0.85))
-    assert said.choice == said.student == "gold only" and said.sentences[0].startswith("Train on gold alone: ")
+    found = comparison_of(gold_only=0.9, vanilla=0.8, slam=0.85)
+    said = recommend(found)
+    assert said.choice == said.student == "gold only" and found.sentences[0].startswith("Train on gold only: ")
 
 
 def test_the_teacher_s_own_labels_are_an_answer() -> None:
-    said = recommend(comparison_of(teacher=0.95, gold_only=0.6, vanilla=0.8, slam=0.85))
+    found = comparison_of(teacher=0.95, gold_only=0.6, vanilla=0.8, slam=0.85)
+    said = recommend(found)
     assert (said.choice, said.student) == ("teacher", "slam")
-    assert said.sentences[0].startswith("Use the teacher's own labels, where it can be asked: ")
-    assert said.sentences[1].startswith("For a student, take slam: ")
-    assert any("stays behind its teacher" in text for text in said.sentences)
+    assert found.sentences[0].startswith("Use the teacher's own labels, where it is available: ")
+    assert found.sentences[1].startswith("For a student, take slam: ")
+    assert any("slam is worse than its teacher" in text for text in found.sentences)
 
 
 def test_a_pool_that_is_not_shown_to_help() -> None:
-    said = recommend(comparison_of(gold_only=0.8, vanilla=0.8))
-    assert any("not shown to help" in text for text in said.sentences)
-    assert any("either will do" in text for text in said.sentences)
+    found = comparison_of(gold_only=0.8, vanilla=0.8)
+    recommend(found)
+    assert any("does not help significantly" in text for text in found.sentences)
+    assert any("either will do" in text for text in found.sentences)
 
 
 def test_a_single_seed_decides_by_its_rows_and_says_what_it_assumes() -> None:
@@ -100,7 +117,7 @@ def test_a_single_seed_decides_by_its_rows_and_says_what_it_assumes() -> None:
     found.add("slam", 0, judged(np.arange(200) < 180))
     said = recommend(found)
     assert said.choice == "slam" and said.adjusted == {"slam": 1.0} and said.chances["slam"] > 0.99
-    assert any("A single seed shows nothing" in text for text in said.sentences)
+    assert any("With a single seed the variation" in text for text in found.sentences)
 
 
 def coin(rng: np.random.Generator, share: float, rows: int = 60, falls: bool = True) -> Outcome:
@@ -112,13 +129,13 @@ def coin(rng: np.random.Generator, share: float, rows: int = 60, falls: bool = T
     return Outcome(float(right.mean()), history=history, judged=Correct(np.arange(rows), right))
 
 
-def test_a_student_at_chance_is_never_taken_and_is_told_why() -> None:
+def test_a_student_at_chance_level_is_never_chosen_and_the_cause_is_named() -> None:
     """Two classes: vanilla at 50.0, SLaM at 68.3, gold only at 61.7, the teacher at 66.7."""
     rng = np.random.default_rng(0)
     found = Comparison("vanilla")
-    constant = np.arange(60) < 30
+    majority = np.arange(60) < 30
     for seed in range(5):
-        found.constant[seed] = judged(constant)
+        found.majority[seed] = judged(majority)
         found.add("vanilla", seed, coin(rng, 0.5))
         found.add("slam", seed, coin(rng, 0.683))
         found.add("gold only", seed, coin(rng, 0.617))
@@ -127,13 +144,14 @@ def test_a_student_at_chance_is_never_taken_and_is_told_why() -> None:
     assert said.at_chance == ["vanilla"] and "vanilla" not in said.chances
     assert said.choice in ("slam", "teacher") and said.student == "slam"
     assert any(
-        text.startswith("At chance: vanilla (its loss still falls after 3 epochs: too few") for text in said.sentences
+        text.startswith("At chance level: vanilla (its loss still falls after 3 epochs: too few")
+        for text in found.sentences
     )
-    # Nobody is above it: nothing is recommended.
-    poor = Comparison("vanilla", {"vanilla": found.outcomes["vanilla"]}, constant=found.constant)
+    # No option is above it: nothing is recommended.
+    poor = Comparison("vanilla", {"vanilla": found.outcomes["vanilla"]}, majority=found.majority)
     said = recommend(poor)
     assert (said.choice, said.student) == ("nothing", None)
-    assert "naming the most common class every time (50.0%)" in said.sentences[0]
+    assert "no option is better than the majority-class baseline (50.0%)" in poor.sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +162,12 @@ def test_a_student_at_chance_is_never_taken_and_is_told_why() -> None:
         ((0.7,), "one epoch"),
         ((0.7, 0.6, 0.5), "still falls"),
         ((0.693, 0.692, 0.6919), "hardly moves"),
-        ((0.7, 0.3, 0.2, 0.199), "does not carry over"),
+        ((0.7, 0.3, 0.2, 0.199), "does not generalise"),
         ((), "not recorded"),
     ],
 )
-def test_diagnosis(losses: tuple[float, ...], cause: str) -> None:
-    assert cause in diagnosis([Outcome(0.5, history=[{"loss": loss} for loss in losses])] * 2)
+def test_training_problem(losses: tuple[float, ...], cause: str) -> None:
+    assert cause in training_problem([Outcome(0.5, history=[{"loss": loss} for loss in losses])] * 2)
 
 
 def test_what_was_run_under_few_seeds_is_not_considered() -> None:
@@ -157,7 +175,7 @@ def test_what_was_run_under_few_seeds_is_not_considered() -> None:
     found.outcomes["forward"] = {0: found.outcomes["forward"][0]}
     found.failed["forward"] = dict.fromkeys(range(1, 5), "no")
     said = recommend(found)
-    assert said.choice == "slam" and any("for want of seeds" in text and "forward" in text for text in said.sentences)
+    assert said.choice == "slam" and any("too few seeds" in text and "forward" in text for text in found.sentences)
 
 
 def test_what_more_seeds_or_rows_would_settle() -> None:
@@ -166,15 +184,13 @@ def test_what_more_seeds_or_rows_would_settle() -> None:
     for seed, gap in enumerate((-0.01, 0.01, 0.03, -0.01, 0.03)):
         found.add("vanilla", seed, Outcome(0.8))
         found.add("slam", seed, Outcome(0.8 + gap))
-    assert any(
-        "About 16 seeds would settle it between slam and vanilla." in text for text in recommend(found).sentences
-    )
+    assert any("About 16 seeds would decide between slam and vanilla." in text for text in sentences(found))
     # Always right on the same rows: seeds tell nothing, 5 of 100 rows against 2 do. Variance (7 − 0.09) / 99 / 100.
     for seed in range(5):
         found.add("vanilla", seed, judged(np.arange(100) < 95))
         found.add("slam", seed, judged(np.arange(100) >= 2))
-    said = recommend(found).sentences
-    assert any("About 320 test rows (100 now) would settle it between slam and vanilla." in text for text in said), said
+    said = sentences(found)
+    assert any("About 320 test rows (100 now) would decide between slam and vanilla." in text for text in said), said
 
 
 def test_options_that_no_seed_has_in_common_are_not_all_considered() -> None:
@@ -185,7 +201,7 @@ def test_options_that_no_seed_has_in_common_are_not_all_considered() -> None:
             found.add(name, seed, judged(np.arange(100) % 10 > seed))
     said = recommend(found)
     assert list(said.expected) == ["gold only", "vanilla"]
-    assert "Not considered, for want of seeds that could be run: slam." in said.sentences
+    assert "Not considered, because too few seeds could be run: slam." in found.sentences
 
 
 def test_a_student_without_a_seed_in_common_with_gold_alone_is_not_held_against_it() -> None:
@@ -193,4 +209,4 @@ def test_a_student_without_a_seed_in_common_with_gold_alone_is_not_held_against_
     found.add("gold only", 7, Outcome(0.7))
     found.add("teacher", 7, Outcome(0.7))
     said = recommend(found)
-    assert said.choice == "slam" and not any("alone" in text or "teacher (" in text for text in said.sentences)
+    assert said.choice == "slam" and not any("alone" in text or "teacher (" in text for text in found.sentences)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.uncertainty import _by_rows, _by_seeds, measured, posterior
+from understudy.comparison.uncertainty import _by_rows, _by_seeds, estimate_options, posterior
 
 
 def test_posterior_by_hand() -> None:
@@ -27,11 +27,11 @@ def test_differences_have_the_variance_of_their_intervals(rng: np.random.Generat
         for seed in range(5):
             right = skill + 0.3 * rng.normal(size=300) > level + 0.05 * rng.normal()
             found.add(name, seed, Outcome(float(right.mean()), judged=Correct(np.arange(300), right)))
-    known, interval = measured(found, ["a", "b"]), found.difference("a", "b")
+    known, interval = estimate_options(found, ["a", "b"]), found.difference("a", "b")
     gap, by_seeds, by_rows = known.gap("a", "b")
     assert gap == pytest.approx(interval.mean)
     assert by_seeds + by_rows == pytest.approx(interval.error**2, rel=0.1)
-    alone = measured(found, ["a"])
+    alone = estimate_options(found, ["a"])
     assert alone.of_seeds[0, 0] + alone.of_rows[0, 0] == pytest.approx(found.accuracy("a").error ** 2)
 
 
@@ -47,7 +47,7 @@ def test_chances_come_true() -> None:
         for name, mine in zip("abcde", values, strict=True):
             for seed, value in enumerate(mine):
                 found.add(name, seed, Outcome(value))
-        known = measured(found, list("abcde"))
+        known = estimate_options(found, list("abcde"))
         draws = known.draws(500)
         best = int(draws.mean(0).argmax())
         said.append(known.chances(draws)["abcde"[best]])

@@ -110,20 +110,19 @@ def _publish(
     from understudy.report.comparison import write_comparison_report, write_difference_plot
     from understudy.report.figures import measure_teacher
 
-    recommendation, gold, pool = comparison.recommendation, examples.gold, examples.pool
-    assert recommendation is not None and gold is not None and pool is not None
-    verdict = [*recommendation.sentences, *comparison.notes]
+    gold, pool, verdict = examples.gold, examples.pool, comparison.sentences
+    assert gold is not None and pool is not None
     write_comparison_report(
         out / "report.html",
         comparison,
-        title="Which method to take",
+        title="Recommended method",
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
         verdict=verdict,
         trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
         facts=facts,
         warnings=warnings,
     )
-    if any(line.difference is not None for line in comparison.lines()):
+    if any(line.difference is not None for line in comparison.rows()):
         write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())
     for sentence in verdict:

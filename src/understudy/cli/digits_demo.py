@@ -149,7 +149,7 @@ def judge(comparison: Comparison) -> list[str]:
     ]  # fmt: skip
     if gold.excludes_zero and gold.mean < 0:
         sentences.append("In this setting the pool does not pay: train on gold alone.")
-    best = max(comparison.lines(), key=lambda line: line.last.mean)
+    best = max(comparison.rows(), key=lambda line: line.last.mean)
     sentences.append(f"The highest mean is that of {best.method}: {percent(best.last.mean)}%.")
     return sentences
 

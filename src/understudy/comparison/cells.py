@@ -138,7 +138,7 @@ class Job:
         for seed in seeds:
             gold = self.parts(seed).gold
             known, labelled = weighed(gold, gold), weighed(self.pool, gold)
-            context = Context(known, labelled, classes=classes, predict=_nobody, features=_nobody)
+            context = Context(known, labelled, classes=classes, predict=_no_student, features=_no_student)
             for name, objective in self.objectives.items():
                 for slot in objective.slots() if name != GOLD_ONLY else ():
                     with suppress(UnderstudyError):  # the training will say it, with the method's name
@@ -204,8 +204,8 @@ class Job:
     def weighed_gold(self) -> Gold:
         return weighed(self.gold, self.gold)
 
-    def constant(self, seed: int) -> Outcome:
-        """Naming the most common class of the test rows (or of gold, in folds) every time: what chance reaches."""
+    def majority(self, seed: int) -> Outcome:
+        """The majority-class baseline: the most common class of the test rows (or of gold, in folds)."""
         parts, every = self.parts(seed), self.gold if self.test is None else self.test
         right = (parts.test.y == torch.bincount(every.y).argmax()).numpy()
         return Outcome(float(right.mean()), judged=Correct(parts.rows, right))
@@ -233,5 +233,5 @@ def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) ->
     return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in settings.items()}
 
 
-def _nobody(rows: Any) -> Tensor:
-    raise AssertionError("a slot asked for the student while it estimated the teacher")
+def _no_student(rows: Any) -> Tensor:
+    raise AssertionError("a slot used the student while it estimated the teacher")

@@ -254,7 +254,7 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
     comparison = Comparison(VANILLA, notes=list(job.notes))
     for cell, failure in failed.items():
         comparison.failed.setdefault(cell.method, {})[cell.seed] = failure.reason
-    comparison.constant = {seed: job.constant(seed) for seed in seeds}
+    comparison.majority = {seed: job.majority(seed) for seed in seeds}
     for seed in seeds:
         if (teacher := job.teacher(seed)) is not None:
             comparison.add(TEACHER, seed, teacher)
@@ -268,15 +268,14 @@ def _gather(job: Job, folder: CompareFolder, seeds: list[int], failed: dict[Cell
     if len(comparison.outcomes.get(TEACHER, seeds)) < len(seeds):
         del comparison.outcomes[TEACHER]
     if TEACHER not in comparison.outcomes:
-        comparison.notes.append("The teacher's own accuracy is not known: no gold or test row has its word.")
+        comparison.notes.append("The teacher's own accuracy is unknown: no gold or test row has its label.")
     elif job.test is not None and len(job.test.calibration_rows()) < len(job.test) and job.teacher_seen_on == "test":
         known = f"{len(job.test.calibration_rows()):,} of {len(job.test):,} test rows"
-        comparison.notes.append(f"The teacher is known on {known}, and is held against the students there.")
+        comparison.notes.append(f"The teacher is compared with the students on {known}, where its label is known.")
     elif job.test is not None and job.teacher_seen_on == "gold":
         comparison.notes.append("The teacher is measured on gold, the students on the test rows.")
     if job.test is None:
         comparison.notes.append("No test rows were given: every student is tested on gold rows kept from its training.")
-    comparison.notes += comparison.failures()
     for text in comparison.warnings:
         warn(text)
     comparison.recommendation = recommend(comparison)

@@ -1,8 +1,8 @@
-"""What came out: one outcome per method and seed, gathered in a comparison with differences paired by seed.
+"""Results of a comparison: one outcome per method and seed, with differences paired by seed.
 
 comparison = us.compare(student, gold, pool)
 comparison.accuracy("slam"), comparison.difference("slam", "gold only")
-comparison.recommendation.choice                             # recommendation.py makes it
+comparison.recommendation.choice
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from understudy.comparison.interval import Array, Interval, chance, percent, signed, span
+from understudy.comparison.interval import Array, Interval
 from understudy.errors import UnderstudyError
-from understudy.store.notebook import Shown
+from understudy.store.notebook import Shown, from_report
 from understudy.training.run import Run
 
 LEVEL = 0.05
@@ -22,7 +21,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Correct:
-    """Which test rows (their numbers) were classified rightly, at the last epoch."""
+    """Test rows by number, and which of them were classified correctly at the last epoch."""
 
     rows: Array
     right: Array
@@ -30,7 +29,7 @@ class Correct:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method reached under one seed."""
+    """The result of one method under one seed."""
 
     last: float
     selected: float | None = None
@@ -40,20 +39,20 @@ class Outcome:
 
     @classmethod
     def of(cls, result: "Run | float") -> "Outcome":
-        """From a run, or from a bare accuracy (of the teacher, which was not trained here)."""
+        """From a run, or from an accuracy (of the teacher, which was not trained here)."""
         if not isinstance(result, Run):
             return cls(last=float(result))
         metrics = result.metrics("test")
         if "accuracy" not in metrics.get("last", {}):
             raise UnderstudyError("a run without test rows cannot be compared; pass test= to us.train")
         selected = metrics.get("selected", {}).get("accuracy")
-        # A student that was fine-tuned is judged as it then is.
+        # A fine-tuned student counts as it is after fine-tuning.
         last = metrics.get("finetuned", metrics["last"])["accuracy"]
         return cls(last, selected, result.history, result.facts)
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonRow:
     """One row of the table. ``difference`` is to the reference, paired by seed."""
 
     method: str
@@ -61,33 +60,25 @@ class Line:
     selected: Interval | None
     difference: Interval | None
 
-    def texts(self) -> dict[str, str]:
-        """In percent and points, as every table shows them; empty where there is nothing."""
-        texts = {}
-        for name, value, show in (
-            ("last", self.last, percent), ("selected", self.selected, percent), ("difference", self.difference, signed),
-        ):  # fmt: skip
-            texts[name] = "" if value is None else show(value.mean)
-            texts[f"{name}_span"] = "" if value is None else span(value, show)
-        return texts
-
 
 @dataclass(frozen=True)
 class Recommendation:
     choice: str
-    """What to take: a method; "gold only": train on gold alone; "teacher": use its own labels; or "nothing"."""
-    sentences: list[str]
-    """Why, in words."""
+    """A method; "gold only"; "teacher": use its own labels; or "nothing"."""
     adjusted: dict[str, float]
     """Each method's p-value against the reference, corrected for how many were compared (Holm)."""
     student: str | None = None
-    """The method to train a student with, where one is wanted; None: none of them is above chance."""
+    """The best method to train a student with; None: none of them is above chance level."""
     expected: dict[str, float] = field(default_factory=dict)
-    """Each option's accuracy, as far as what was measured says."""
+    """Each option's expected accuracy, given the measurements."""
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The 95% interval of each."""
     chances: dict[str, float] = field(default_factory=dict)
-    """Each option's chance of being the best of them."""
+    """Each option's probability of being the best of them."""
     at_chance: list[str] = field(default_factory=list)
-    """What does no better than naming the most common class every time."""
+    """What is not better than the majority-class baseline."""
+    estimates: Any = field(default=None, repr=False, compare=False)
+    """The ``OptionEstimates`` that these come from."""
 
 
 @dataclass
@@ -95,15 +86,15 @@ class Comparison(Shown):
     reference: str
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
     """method -> seed -> outcome."""
-    constant: dict[int, Outcome] = field(default_factory=dict)
-    """seed -> what naming the most common class every time would reach; empty where it is not known."""
+    majority: dict[int, Outcome] = field(default_factory=dict)
+    """seed -> the majority-class baseline; empty where it is unknown."""
     failed: dict[str, dict[int, str]] = field(default_factory=dict)
     """method -> seed -> why it could not be run."""
     recommendation: Recommendation | None = None
     notes: list[str] = field(default_factory=list)
-    """What a reader of the table should know: a baseline that was not possible, how the test rows came about."""
+    """On how to read the table: a baseline that was not possible, where the test rows come from."""
     warnings: list[str] = field(default_factory=list)
-    """What the trainings warned about, each text once."""
+    """Warnings of the trainings, each once."""
 
     def add(self, method: str, seed: int, outcome: Outcome) -> None:
         self.outcomes.setdefault(method, {})[seed] = outcome
@@ -124,79 +115,58 @@ class Comparison(Shown):
             return self.accuracy(method).minus(self.accuracy(other))
         return _interval(mine, {seed: theirs[seed] for seed in mine if seed in theirs})
 
-    def above_constant(self, method: str) -> Interval | None:
-        """``method`` minus naming the most common class every time; None where that is not known."""
+    def above_majority(self, method: str) -> Interval | None:
+        """``method`` minus the majority-class baseline; None where that is unknown."""
         mine = self._of(method)
-        if not all(seed in self.constant for seed in mine) or _on_other_rows(mine.values(), self.constant.values()):
+        if not all(seed in self.majority for seed in mine) or _on_other_rows(mine.values(), self.majority.values()):
             return None
         if len(mine) > 1:
-            return _interval(mine, {seed: self.constant[seed] for seed in mine})
+            return _interval(mine, {seed: self.majority[seed] for seed in mine})
         ((seed, one),) = mine.items()
-        theirs = self.constant[seed]
+        theirs = self.majority[seed]
         if one.judged is None or theirs.judged is None:
             return Interval.of([one.last - theirs.last])
         # The rows at least are several.
         return Interval.of(one.judged.right.astype(float) - theirs.judged.right)
 
-    def lines(self) -> list[Line]:
-        lines = []
+    def rows(self) -> list[ComparisonRow]:
+        rows = []
         for method, by_seed in self.outcomes.items():
             chosen = [outcome.selected for outcome in by_seed.values() if outcome.selected is not None]
             compared = method != self.reference and bool(by_seed.keys() & self.outcomes.get(self.reference, {}).keys())
             selected = Interval.of(chosen) if len(chosen) == len(by_seed) else None
             difference = self.difference(method, self.reference) if compared else None
-            lines.append(Line(method, self.accuracy(method), selected, difference))
-        return lines
+            rows.append(ComparisonRow(method, self.accuracy(method), selected, difference))
+        return rows
 
-    def failures(self) -> list[str]:
-        """What could not be run, a sentence for each method and reason."""
-        sentences = []
-        for method, by_seed in self.failed.items():
-            seeds, reason = sorted(by_seed), by_seed[min(by_seed)].rstrip(".")
-            where = "" if method not in self.outcomes else f" under seed{'s'[: len(seeds) > 1]} {_listed(seeds)}"
-            sentences.append(f"{method} could not be run{where}: {reason}.")
-        return sentences
+    def table(self) -> Any:
+        """For a terminal (``rich.print``), in percent."""
+        return from_report("recommendation_text").comparison_table(self)
 
-    def table(self) -> Table:
-        """For a terminal, in percent."""
-        lines = self.lines()
-        columns = {"last": "last epoch", "last_span": "95% interval"}
-        if any(line.selected is not None for line in lines):
-            columns["selected"] = "epoch chosen on gold"
-        columns |= {"difference": f"minus {self.reference}", "difference_span": "95% interval"}
-        chances = {} if self.recommendation is None else self.recommendation.chances
-        table = Table(title=f"Test accuracy in %, {len(self.seeds)} seeds", title_justify="left", title_style="bold")
-        table.add_column("method", no_wrap=True)
-        for heading in columns.values():
-            table.add_column(heading, justify="right")
-        if chances:
-            table.add_column("best with chance", justify="right")
-        for line in lines:
-            texts = line.texts()
-            best = [chance(chances.get(line.method))] if chances else []
-            table.add_row(line.method, *(texts[column] for column in columns), *best)
-        for method in self.failed:
-            if method not in self.outcomes:
-                table.add_row(method, "not run", *[""] * (len(columns) - 1))
-        return table
+    @property
+    def sentences(self) -> list[str]:
+        """The recommendation and why, in sentences, and what else a reader of the table should know."""
+        text = from_report("recommendation_text")
+        return [*text.recommendation_sentences(self), *self.notes, *text.failure_sentences(self)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything in the table, in words and per seed, as JSON can hold it."""
-        said = self.recommendation
-        adjusted, chances = ({}, {}) if said is None else (said.adjusted, said.chances)
+        """The table, the results per seed and the recommendation, for JSON."""
+        found = self.recommendation
+        adjusted, chances = ({}, {}) if found is None else (found.adjusted, found.chances)
+        shown = None if found is None else {name: value for name, value in vars(found).items() if name != "estimates"}
         methods = {
-            line.method: {
-                "last": _as_dict(line.last),
-                "selected": _as_dict(line.selected),
-                f"minus_{self.reference}": _as_dict(line.difference),
-                "adjusted_p": adjusted.get(line.method),
-                "chance_best": chances.get(line.method),
+            row.method: {
+                "last": _as_dict(row.last),
+                "selected": _as_dict(row.selected),
+                f"minus_{self.reference}": _as_dict(row.difference),
+                "adjusted_p": adjusted.get(row.method),
+                "probability_best": chances.get(row.method),
                 "seeds": {
                     str(seed): {"last": outcome.last, "selected": outcome.selected}
-                    for seed, outcome in sorted(self.outcomes[line.method].items())
+                    for seed, outcome in sorted(self.outcomes[row.method].items())
                 },
             }
-            for line in self.lines()
+            for row in self.rows()
         }
         return {
             "reference": self.reference, "seeds": self.seeds, "methods": methods,
@@ -204,18 +174,13 @@ class Comparison(Shown):
                 method: {str(seed): reason for seed, reason in sorted(by_seed.items())}
                 for method, by_seed in self.failed.items()
             },
-            "recommendation": None if self.recommendation is None else vars(self.recommendation),
-            "notes": self.notes, "warnings": self.warnings,
+            "recommendation": shown, "sentences": self.sentences, "warnings": self.warnings,
         }  # fmt: skip
 
     def _of(self, method: str) -> dict[int, Outcome]:
         if method not in self.outcomes:
             raise UnderstudyError(f"no results for {method!r}; there are {', '.join(self.outcomes) or 'none'}")
         return self.outcomes[method]
-
-
-def _listed(seeds: list[int]) -> str:
-    return ", ".join(map(str, seeds))
 
 
 Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
@@ -229,7 +194,7 @@ def run_cells(
     reference: str,
     on_done: Callable[[str, int, Outcome], None] = lambda method, seed, outcome: None,
 ) -> Comparison:
-    """Functions of a caller's own: every method under every seed, one after the other in this process."""
+    """The caller's own trainings: every method under every seed, one after the other in this process."""
     comparison = Comparison(reference)
     for seed in seeds:
         for method, train in trainings(seed).items():
@@ -240,7 +205,7 @@ def run_cells(
 
 
 def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
-    """Whether both say on which rows they were judged, and share none: a teacher that is known on gold only."""
+    """Whether both have per-row results and share no row: a teacher that is known on gold only."""
     judged = [[one.judged for one in each] for each in (mine, theirs)]
     if any(one is None for each in judged for one in each):
         return False
@@ -249,7 +214,7 @@ def _on_other_rows(mine: Iterable[Outcome], theirs: Iterable[Outcome]) -> bool:
 
 
 def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None]) -> Interval:
-    """Of the accuracies, less the others' where there are such; over rows too where all say which were right."""
+    """Of the accuracies, minus the others' where given; over rows too where all have per-row results."""
     gaps = [mine[seed].last - (0.0 if other is None else other.last) for seed, other in others.items()]
     values, rows = [], []
     for seed, other in others.items():

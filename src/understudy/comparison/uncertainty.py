@@ -1,4 +1,4 @@
-"""What is not known of several options' accuracies, together: they share seeds and test rows.
+"""The joint uncertainty of several options' accuracies, which share seeds and test rows.
 
 The measured means x have the covariance Σ = Σ_seeds + Σ_rows, which gives each difference the variance that it has in
 ``interval.py``. How far the options really lie apart is not known before either: their true accuracies are normal
@@ -6,14 +6,14 @@ around a common mean μ with a spread τ of which only the order is known, 5 poi
 
     E[θ | x] = μ + τ² (τ² I + Σ)⁻¹ (x − μ)
 
-so the winner of a close race is expected a little lower than it was measured, and one that was measured on few rows
-more so. Few seeds do not know their own variance: Σ_seeds is divided by χ²/ν in every draw, as in a t-interval, and it
-is drawn towards one variance and one correlation for all options, the more so the fewer the seeds: of S seeds and O
-options the share O / (O + S − 1). (As it stands, it would have directions without any variance, and these be believed.)
+so the best of several close options is expected slightly lower than measured, the more so on few rows. Few seeds do not
+know their own variance: Σ_seeds is divided by χ²/ν in every draw, as in a t-interval, and it is drawn towards one
+variance and one correlation for all options, the more so the fewer the seeds: of S seeds and O options the share O / (O
++ S − 1). (Without that it has directions of zero variance.)
 
-    known = measured(comparison, ["vanilla", "slam", "gold only"])
-    draws = known.draws()                        # (draws, options): what the true accuracies may be
-    draws.mean(0), known.chances(draws)
+    estimates = estimate_options(comparison, ["vanilla", "slam", "gold only"])
+    draws = estimates.draws()                    # (draws, options): true accuracies given the measurements
+    draws.mean(0), estimates.chances(draws)
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ ONE_START = 0.01
 
 
 @dataclass(frozen=True)
-class Measured:
+class OptionEstimates:
     names: list[str]
     mean: Array
     """``(O,)``."""
@@ -107,8 +107,8 @@ def _tau_weights(mean: Array, covariance: Array) -> Array:
     return shares
 
 
-def measured(comparison: Comparison, names: Sequence[str]) -> Measured:
-    """Over the seeds that all of them have."""
+def estimate_options(comparison: Comparison, names: Sequence[str]) -> OptionEstimates:
+    """Means and covariances over the seeds that all options share."""
     outcomes = [comparison.outcomes[name] for name in names]
     seeds = sorted(set.intersection(*(set(by_seed) for by_seed in outcomes)))
     table = [[by_seed[seed] for seed in seeds] for by_seed in outcomes]
@@ -118,7 +118,7 @@ def measured(comparison: Comparison, names: Sequence[str]) -> Measured:
     else:
         of_seeds = np.diag([0.0 if name == TEACHER else ONE_START**2 for name in names])
     of_rows, rows, folds = _by_rows(table, values.mean(1))
-    return Measured(list(names), values.mean(1), of_seeds, of_rows, len(seeds), rows, folds)
+    return OptionEstimates(list(names), values.mean(1), of_seeds, of_rows, len(seeds), rows, folds)
 
 
 def _by_seeds(values: Array) -> Array:

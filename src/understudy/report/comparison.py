@@ -20,6 +20,7 @@ from understudy.comparison.outcome import LEVEL, Comparison
 from understudy.errors import UnderstudyError
 from understudy.report.figures import COLOURS, GREY, LOOK, MARKERS, WIDTH, MeasuredTeacher, drawing, name_lines, thinned
 from understudy.report.page import teacher_section, write_page
+from understudy.report.recommendation_text import row_texts
 from understudy.store.files import write_bytes
 
 KINDS = (".png", ".svg", ".pdf")
@@ -49,9 +50,9 @@ def comparison_parts(comparison: Comparison) -> dict[str, Any]:
     longest = max((len(one.history) for by_seed in comparison.outcomes.values() for one in by_seed.values()), default=0)
     trained = longest > 2
     lines = [
-        {"method": line.method, "colour": look_of(comparison, line.method)[0], **line.texts()}
+        {"method": line.method, "colour": look_of(comparison, line.method)[0], **row_texts(line)}
         | {"chance": chance(chances.get(line.method))}
-        for line in comparison.lines()
+        for line in comparison.rows()
     ]
     return {
         "template": "comparison.html.jinja",
@@ -79,7 +80,7 @@ def look_of(comparison: Comparison, method: str) -> tuple[str, str]:
 
 def interval_figure(comparison: Comparison) -> Markup:
     """Per method: every seed as a point, the mean and its 95% interval."""
-    lines = comparison.lines()
+    lines = comparison.rows()
     with drawing("intervals", 0.75 + 0.42 * len(lines)) as (figure, result):
         ax = figure.add_subplot()
         for y, line in enumerate(reversed(lines)):
@@ -114,7 +115,7 @@ def write_difference_plot(path: str | Path, comparison: Comparison) -> None:
 
 
 def _differences(comparison: Comparison) -> dict[str, Interval]:
-    return {line.method: line.difference for line in comparison.lines() if line.difference is not None}
+    return {line.method: line.difference for line in comparison.rows() if line.difference is not None}
 
 
 def _draw_differences(ax: Axes, comparison: Comparison, differences: dict[str, Interval]) -> None:

@@ -31,9 +31,13 @@ parts_of.register(Run)(run_parts)
 @parts_of.register
 def _(comparison: Comparison) -> dict[str, Any]:
     found = comparison.recommendation
-    verdict = [*(() if found is None else found.sentences), *comparison.notes]
     title = "Recommended method" if found is not None else "Comparison of methods"
-    return {"title": title, "verdict": verdict, "warnings": comparison.warnings, **comparison_parts(comparison)}
+    return {
+        "title": title,
+        "verdict": comparison.sentences,
+        "warnings": comparison.warnings,
+        **comparison_parts(comparison),
+    }
 
 
 @parts_of.register
