@@ -28,7 +28,7 @@ LAYERS = [
     "inference web parallel.executors parallel.ray_tasks",
     "acquisition methods reconciling training comparison.candidates hf.text hf.text_files hf.text_reader",
     "comparison auditing inference.export inference.export_formats hf lightning sklearn",
-    "active parallel",
+    "active parallel training.job",
     "report",
     "cli __main__ __init__",
 ]

@@ -1,5 +1,5 @@
 """``python -m understudy train …``, where the command itself is not on the path."""
 
-from understudy.cli.commands import main
+from understudy.cli import main
 
 main()

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.shared import RECIPE_FIELDS
+from understudy.cli.shared import typed_fields
 from understudy.errors import UnderstudyWarning
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 from understudy.store import console
 from understudy.store.option_fields import known
+from understudy.training.options import TrainingOptions
 
 CLASSES = 3
 
@@ -57,7 +58,7 @@ def test_train_then_predict(folder: Path) -> None:
     assert f"test accuracy {100 * run.history[-1]['test_accuracy']:.1f}% (last epoch)" in result.stdout
     assert run.facts["gold_rows"] == 30 and run.facts["pool_rows"] == 60
     page = (folder / "run" / "report.html").read_text()
-    assert "slam lower_bound=0.6" in page and "How far the teacher can be trusted" in page
+    assert "slam lower_bound=0.6" in page and "Reliability of the teacher" in page
 
     shown = call("predict", "run", "test.npz", "--out", "said.parquet").stdout
     test = read_table("test.npz").columns
@@ -95,7 +96,7 @@ def test_every_option_reaches_training(folder: Path, monkeypatch: pytest.MonkeyP
         seen.update(keywords)
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr("understudy.cli.training.train", spy)
+    monkeypatch.setattr("understudy.training.job.train", spy)
     text = "--optimizer sgd --schedule cosine --weight-decay 0.1 --momentum 0.5 --pretrain 1 --gold-repeat 2"
     text += " --gold-weight 3 --clip 1.5 --batch-size 7 --seed 4 --device cpu --select test.npz"
     train(*text.split(), "--classes", "3")
@@ -221,7 +222,7 @@ def test_interrupt_is_one_line_and_130(folder: Path, monkeypatch: pytest.MonkeyP
     def interrupted(*arguments: Any, **keywords: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("understudy.cli.training.train", interrupted)
+    monkeypatch.setattr("understudy.training.job.train", interrupted)
     assert train(code=130).stderr == "stopped\n"
 
 
@@ -229,7 +230,7 @@ def test_a_bug_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*arguments: Any, **keywords: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("understudy.cli.training.train", broken)
+    monkeypatch.setattr("understudy.training.job.train", broken)
     arguments = ["train", "--gold", "gold.parquet", "--epochs", "1", "--out", "run"]
     pool = ["--pool", "pool.parquet", "--method", "slam"]
     assert isinstance(CliRunner().invoke(cli.app, [*arguments, *pool]).exception, ZeroDivisionError)
@@ -242,7 +243,7 @@ def test_help_teaches() -> None:
     text = " ".join(call("train", "--help").stdout.split())
     for word in ("teacher_probs", "teacher_label", "teacher_confidence", "lower_bound=0.6", *us.METHODS):
         assert word in text
-    for name, option in RECIPE_FIELDS.items():
+    for name, option in typed_fields(TrainingOptions).items():
         assert f"--{name.replace('_', '-')}" in text and known(option).help[:20] in text
     assert "demo" in call("", code=2).output
     assert call("--version").stdout.strip() == f"understudy {us.__version__}"

@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.cli.shared import RECIPE_FIELDS
-from understudy.cli.training import TrainRequest, run_training
+from understudy.cli.shared import typed_fields
 from understudy.features.featuriser import Featuriser
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 from understudy.store.seal import sealed, unsealed
+from understudy.training.job import TrainRequest, run_training
+from understudy.training.options import TrainingOptions
 
 WORDS = {"neg": ["bad", "dull", "awful"], "pos": ["good", "fine", "great"]}
 
@@ -186,11 +187,11 @@ def test_the_request_is_kept_and_can_be_replayed(blobs: Path, monkeypatch: pytes
     call(f"{line} --classes a,b,c --lr 0.02 --quiet --out run")
     request = TrainRequest.load(Path("run"))
     assert request.files == {"pool": str(blobs / "all.npz")} and request.gold == [str(blobs / "gold.npz")]
-    assert request.data.classes == ["a", "b", "c"] and request.options == ["lower_bound=0.6"]
-    assert request.recipe["lr"] == 0.02 and request.recipe["pretrain_epochs"] == 0
+    assert request.data.classes == ["a", "b", "c"] and request.method_options == ["lower_bound=0.6"]
+    assert request.training["lr"] == 0.02 and request.training["pretrain_epochs"] == 0
     (blobs / "elsewhere").mkdir()
     monkeypatch.chdir(blobs / "elsewhere")
-    run_training(replace(request, out=Path("again")), progress=False)
+    run_training(replace(request, out=Path("again")), lambda job: None, progress=False)
     for name, value in us.Run.load("again").student.state_dict().items():
         torch.testing.assert_close(value, us.Run.load(blobs / "run").student.state_dict()[name], rtol=0, atol=0)
 
@@ -199,10 +200,11 @@ def test_a_request_has_every_option_and_no_other(blobs: Path) -> None:
     call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     path = Path("run/request.json")
     stored = unsealed(json.loads(path.read_text()))
-    assert set(RECIPE_FIELDS) <= set(stored) and {"pretrain", "finetune", "columns", "use"} <= set(stored)
+    assert set(stored["training"]) == {each.name for each in typed_fields(TrainingOptions).values()}
+    assert {"columns", "use"} <= set(stored["data"])
     for changed, reason in (
-        ({**stored, "later": 1}, "'later' is unknown"),
-        ({name: value for name, value in stored.items() if name != "student"}, "'student' is missing"),
+        ({**stored, "later": 1}, "unexpected keyword argument 'later'"),
+        ({name: value for name, value in stored.items() if name != "student"}, "missing 1 .* 'student'"),
         ({**stored, "format": 2}, "another version"),
     ):
         path.write_text(json.dumps(sealed(changed)))

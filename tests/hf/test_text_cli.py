@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tiny_bert import some_texts, write_tiny_bert
-from understudy.cli.commands import app
+from understudy.cli import app
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow

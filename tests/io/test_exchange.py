@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from understudy.cli.commands import app
+from understudy.cli import app
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions
 from understudy.io.exchange import TOOLS, find_tool
@@ -404,7 +404,7 @@ def test_votes_beside_the_pool_and_ids_that_are_not_there(tmp_path: Path) -> Non
 
 def test_help_loads_no_torch() -> None:
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom understudy.cli.commands import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom understudy.cli import app\n"
         "print(CliRunner().invoke(app, ['tasks', '--help']).exit_code, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

@@ -1,8 +1,7 @@
 """What a round's labels bought: accuracy before and after on the same rows, and its price.
 
-The rows are those of the test set, or, without one, the rows of gold that were drawn at random, each asked of a student
-that did not see it (``training/held_out.py``). A record keeps which of them were right, so that two rounds are compared
-row by row.
+The rows are those of the test set, or, without one, the rows of gold that were drawn at random, cross-validated
+(``training/evaluation.py``). A record keeps which of them were right, so that two rounds are compared row by row.
 
     judged = judge(student, test)                    # "1101…", one letter a row
     Bought.of(records[-2], records[-1], price=0.5)   # .accuracy, .gain with their intervals, .per_point

@@ -1,5 +1,79 @@
-"""The command line; `app` has its commands."""
+"""The command line, one module per command: arguments in, calls of the library out.
 
-from understudy.cli.commands import app, main
+A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one line and 130. A traceback is a bug.
+"""
 
-__all__ = ["app", "main"]
+from typing import Annotated
+
+import typer
+
+import understudy
+from understudy.cli.ask import ask_command
+from understudy.cli.audit import audit_command
+from understudy.cli.budget import budget_command
+from understudy.cli.campaign import campaign_command
+from understudy.cli.compare import compare_command
+from understudy.cli.demo import demo_command
+from understudy.cli.example import example_command
+from understudy.cli.export import export_command
+from understudy.cli.import_answers import import_command
+from understudy.cli.label import label_command
+from understudy.cli.predict import predict_command
+from understudy.cli.reconcile import reconcile_command
+from understudy.cli.reproduce import reproduce_command
+from understudy.cli.select import select_command
+from understudy.cli.tasks import tasks_command
+from understudy.cli.teach import teach_command
+from understudy.cli.trail import trail_command
+from understudy.cli.train import train_command
+from understudy.cli.unlock import unlock_command
+from understudy.cli.verify import verify_command
+from understudy.store.console import OneLineErrors
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Train a small model from a few trusted labels and many imperfect ones.\n\n"
+    "Start with `understudy demo` (about a minute, writes a report). Then `understudy train --help` says what your "
+    "files must look like, and `understudy predict` applies what was trained.",
+)
+
+# In the order a user meets them.
+app.command("demo")(demo_command)
+app.command("example")(example_command)
+app.command("ask")(ask_command)
+app.command("import")(import_command)
+app.command("teach")(teach_command)
+app.command("audit")(audit_command)
+app.command("reconcile")(reconcile_command)
+app.command("train")(train_command)
+app.command("compare")(compare_command)
+app.command("predict")(predict_command)
+app.command("export")(export_command)
+app.command("select")(select_command)
+app.command("tasks")(tasks_command)
+app.command("budget")(budget_command)
+app.command("label")(label_command)
+app.command("campaign")(campaign_command)
+app.command("trail")(trail_command)
+app.command("verify")(verify_command)
+app.command("unlock")(unlock_command)
+app.command("reproduce")(reproduce_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"understudy {understudy.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    app()

@@ -1,3 +1,3 @@
-from understudy.cli.commands import main
+from understudy.cli import main
 
 main()

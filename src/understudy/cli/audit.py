@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import DataOptions, takes_options
+from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError, shown
+from understudy.io.data_options import DataOptions
 from understudy.store.files import check_new_file, write_json
 
 

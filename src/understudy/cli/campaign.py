@@ -7,8 +7,9 @@ import typer
 
 from understudy.acquisition.strategies import NAMES
 from understudy.cli import shared
-from understudy.cli.shared import DataOptions, takes_options
+from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError
+from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES as METHOD_NAMES
 from understudy.training.options import AUTO
 

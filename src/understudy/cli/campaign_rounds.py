@@ -14,12 +14,10 @@ from understudy.active.loop import Loop
 from understudy.active.oracle import Oracle, Page
 from understudy.active.state import Result
 from understudy.cli.label import PORT
-from understudy.cli.shared import DataOptions
-from understudy.cli.students import student_builder
-from understudy.cli.suited import suited
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.io.answer_file import named_answers
+from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
 from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
@@ -27,6 +25,7 @@ from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.report.campaign import round_line, write_campaign_report
 from understudy.store.console import collected_warnings
+from understudy.training.students import resolve_student, student_builder
 from understudy.web.answers import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer, free_port
@@ -128,7 +127,7 @@ def _loop(
 ) -> Loop:  # fmt: skip
     assert examples.pool is not None
     classes = _classes(data, examples)
-    student, options = suited(asked.student, examples, recipe)
+    student, options = resolve_student(asked.student, examples, recipe)
     pool, objective = examples.pool, _objective(asked)
     if objective is not None and pool.teacher is None:
         raise UnderstudyError(
@@ -163,7 +162,7 @@ def _objective(asked: Campaign) -> Objective | None:
 def _classes(data: DataOptions, examples: Examples) -> int:
     """Without gold and test the pool may show none."""
     try:
-        return data.outputs(examples)
+        return data.count_classes(examples)
     except UnderstudyError as error:
         raise UnderstudyError(f"{error} (or say which classes there are: --classes neg,pos)") from error
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import DataOptions, takes_options
+from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError, shown
+from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings, complain
 from understudy.store.copies import work_folder
 from understudy.store.remote import as_given
@@ -56,11 +57,11 @@ def compare_command(
     `understudy compare --gold gold.csv --pool reviews.csv --text review --out runs/texts`
     """
     with shared.loading():
-        from understudy.cli.students import student_builder
-        from understudy.cli.suited import length_fact, optimizer_fact, suited, timed
         from understudy.comparison.candidates import parse_methods
         from understudy.comparison.compare import compare
         from understudy.inference.passes import usable_device
+        from understudy.report.run_text import epochs_fact, optimizer_text
+        from understudy.training.students import resolve_epochs, resolve_student, student_builder
         from understudy.training.trackers import tracker
 
     out = work_folder(out)
@@ -74,10 +75,10 @@ def compare_command(
         examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
-        classes = data.outputs(examples)
-        student, recipe = suited(student, examples, recipe)
+        classes = data.count_classes(examples)
+        student, recipe = resolve_student(student, examples, recipe)
         build = student_builder(student, examples, classes)
-        recipe, length = timed(build, examples, recipe)
+        recipe, length = resolve_epochs(build, examples, recipe)
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
@@ -93,8 +94,8 @@ def compare_command(
     how = f"{how}, student {student}"
     facts = [
         ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool)}, {test or 'folds of gold'}"),
-        ("Optimizer", optimizer_fact(recipe)),
-        *length_fact(length).items(),
+        ("Optimizer", optimizer_text(recipe)),
+        *epochs_fact(length).items(),
         ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
     ]
     _publish(out, comparison, examples, how, facts, warnings, classes)

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import DataOptions, takes_options
+from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError, shown
+from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
 from understudy.training.options import AUTO
@@ -53,8 +54,6 @@ def reconcile_command(
     `understudy reconcile --gold gold.npz --pool pool.npz --student mlp:128,128 --epochs 30 --folds 5 --out labels.npz`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
-    from understudy.cli.students import student_builder
-    from understudy.cli.suited import suited
     from understudy.inference.passes import usable_device
     from understudy.io.gold_pool import is_one_file, split_gold_pool
     from understudy.io.table import read_table
@@ -62,6 +61,7 @@ def reconcile_command(
     from understudy.reconciling.labelled_table import with_reconciled_labels
     from understudy.reconciling.relabel import reconcile
     from understudy.report.label_sources_table import print_sources
+    from understudy.training.students import resolve_student, student_builder
 
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with collected_warnings():
@@ -69,8 +69,8 @@ def reconcile_command(
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
-        classes = data.outputs(examples)
-        student, recipe = suited(student, examples, recipe)
+        classes = data.count_classes(examples)
+        student, recipe = resolve_student(student, examples, recipe)
         build = student_builder(student, examples, classes)
         reconciled = reconcile(
             build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, progress=not quiet,

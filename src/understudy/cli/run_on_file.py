@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.cli.shared import read_mapping
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import predict
+from understudy.io.data_options import read_mapping
 from understudy.io.featurise import features_of, load_featuriser
 from understudy.io.labelling import label_column
 from understudy.io.table import read_table

@@ -1,17 +1,15 @@
 """``understudy trail``: who answered what, when, from which source and by which command."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.store.copies import known_as, local_path
+from understudy.store.copies import local_path
 from understudy.store.seal import read_sealed
-from understudy.store.trail import TRAIL, Trail, beside, of_file
-
-LABELLED = "labelled.csv"
+from understudy.store.trail import TRAIL, Trail, beside
 
 
 def trail_command(
@@ -77,26 +75,3 @@ def _of_ids(entries: Sequence[dict[str, Any]], ids: Sequence[str]) -> Iterator[s
 def _head(entry: dict[str, Any]) -> str:
     changed = f" (changed {entry['changed']})" if "changed" in entry else ""
     return f"{entry.get('when')}  {entry.get('who')}  {entry.get('what')}  {entry.get('source') or '-'}{changed}  "
-
-
-def tell_of_gold(trail: Path, names: Sequence[str], labels: Mapping[str, Any]) -> None:
-    """A run's gold: every file as it was, its labels by id, and the trails that answers to chosen batches have.
-
-    ``labels``: of all gold rows with an id. Those that no answer names are of the gold file.
-    """
-    from understudy.io.answer_file import text_columns
-
-    trail.unlink(missing_ok=True)  # of a training that never began
-    left = dict(labels)
-    # Answers first, which say what theirs are; in the trail gold stands where it was named.
-    given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
-    said = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
-    for answers in said.values():
-        left = {name: label for name, label in left.items() if name not in answers}
-    for name in names:
-        path = local_path(name.removeprefix("+"))
-        own = path.parent / TRAIL if path.name == LABELLED else beside(path)
-        if own.exists():
-            Trail(trail).copy(Trail(own).read())
-        what, answers = ("answered", said[name]) if name in said else ("gold", left)
-        Trail(trail).add(what, known_as(path), answers, **of_file(path))

@@ -1,16 +1,20 @@
 """``understudy train``: a student from files, as a run directory with its report."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import DataOptions, takes_options
-from understudy.errors import UnderstudyError
+from understudy.cli.shared import takes_options
+from understudy.errors import UnderstudyError, shown
+from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES
 from understudy.store.remote import as_given
 from understudy.training.options import AUTO
+
+if TYPE_CHECKING:
+    from understudy.training.job import TrainedJob
 
 VANILLA = "vanilla"
 
@@ -22,30 +26,27 @@ def train_command(
     data: DataOptions,
     gold: Annotated[list[str] | None, shared.GOLD] = None,
     pool: Annotated[
-        Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
+        Path | None, typer.Option(help="Imperfect labels. Default: gold alone.", show_default=False)
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels, or chooses. Without: "
-            f"{AUTO}, or vanilla where there is no gold or no pool, or the student is hf:…, of which a pilot trains "
-            "some thirty.",
+            help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels or chooses a method. Default: "
+            f"{AUTO}; vanilla without gold or pool, and for hf:… students, of which a pilot trains some thirty.",
             show_default=False,
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="A setting of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
+        typer.Option(help="An option of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
     ] = None,
     student: shared.Student = AUTO,
     quiet: shared.Quiet = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out; everything else is remembered.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, with its options.")] = False,
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
     track: shared.Track = None,
-    **recipe: Any,
+    **training: Any,
 ) -> None:
     """Train a student on gold and pool, and write the run and its report.html.
 
@@ -58,13 +59,17 @@ def train_command(
 
     - `label`: the true class, a name or a number 0, 1, 2 … (gold, test, select)
 
-    - the teacher's word: `teacher_probs` (a list per row, or an object by class name), or `teacher_label` (−1 or empty:
-    none) with or without `teacher_confidence`, or `teacher_topk_index` and `teacher_topk_prob`, or `teacher_votes`
+    - the teacher's label: `teacher_probs` (a list per row, or an object by class name), or `teacher_label` (−1 or
+    empty: none) with or without `teacher_confidence`, or `teacher_topk_index` and `teacher_topk_prob`, or
+    `teacher_votes`
 
-    A gold file of `id` and `label` is enough: features and the teacher's word are then taken from the pool file by id,
-    and those rows leave the pool. Give the teacher's word only for gold rows it had not trained on. `--gold +batch.csv`
-    adds the answered batch of `understudy select`: such rows train, but never estimate. Gold rows with a true
-    `estimate_only` do the opposite.
+    A gold file of `id` and `label` is enough: features and the teacher's label are then taken from the pool file by id,
+    and those rows leave the pool. Give the teacher's label only for gold rows it had not trained on. `--gold
+    +batch.csv` adds the labelled batch of `understudy select`: such rows train, but never measure the teacher. Gold
+    rows with a true `estimate_only` do the opposite.
+
+    Printed are the accuracy with its 95% interval (on the test set, else cross-validated on gold) and its baselines:
+    the majority class, the teacher, and training on gold alone.
 
     Examples:
 
@@ -90,34 +95,55 @@ def train_command(
     together, to the same result
     """
     with shared.loading():
-        from understudy.cli.torchrun import is_restarted, meeting
-        from understudy.cli.training import TrainRequest, begin, go_on
         from understudy.store.copies import work_folder
+        from understudy.training.job import TrainRequest, begin, has_request
+        from understudy.training.job import resume as resume_training
+        from understudy.training.torchrun import is_restarted, process_group
 
     if resume:
         _check_alone(context)
     out = work_folder(out)
     if resume:
-        with meeting():
-            go_on(out, progress=not quiet)
+        with process_group():
+            resume_training(out, _report, progress=not quiet)
         return
     has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
         out=out, gold=gold or [], files={role: as_given(path) for role, path in files.items() if path is not None},
-        data=data, method=method or (AUTO if has_pilot else VANILLA), options=option or [], student=student,
-        recipe=recipe, track=track or [],
+        data=data, method=method or (AUTO if has_pilot else VANILLA), method_options=option or [], student=student,
+        training=training, track=track or [],
     )  # fmt: skip
-    with meeting():
-        if is_restarted() and TrainRequest.is_there(out):
-            go_on(out, progress=not quiet)
+    with process_group():
+        if is_restarted() and has_request(out):
+            resume_training(out, _report, progress=not quiet)
         else:
-            begin(request, progress=not quiet)
+            begin(request, _report, progress=not quiet)
 
 
 def _check_alone(context: typer.Context) -> None:
-    """What a resumed training does was asked for when it began."""
+    """A resumed training has the options that it began with."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name not in ("out", "resume", "quiet") and source is not None and source.name == "COMMANDLINE":
-            raise UnderstudyError(f"--resume goes on with what the run began with; leave out {parameter.opts[0]}")
+            raise UnderstudyError(f"--resume continues with the options of the run; leave out {parameter.opts[0]}")
+
+
+def _report(job: "TrainedJob") -> None:
+    """Write the report, and print its first lines."""
+    from understudy.report.choice import choice_reason
+    from understudy.report.label_sources_table import print_sources
+    from understudy.report.page import write_run_report
+    from understudy.report.run_text import request_facts, result_lines, summary
+
+    run, path = job.run, job.request.out / "report.html"
+    write_run_report(
+        path, run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
+        warnings=job.warnings, settings=request_facts(job.request, run),
+    )  # fmt: skip
+    if (chosen := choice_reason(run)) is not None:
+        typer.echo(f"Chosen: {chosen}")
+    print_sources(run.facts)
+    for line in [*result_lines(run), *(" ".join(sentences) for _, sentences in summary(run)[:2])]:
+        typer.echo(line)
+    typer.echo(shown(f"Run: {job.request.out}  Report: {path}"))

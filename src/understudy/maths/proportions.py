@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betaincinv, ndtri
 
 from understudy.errors import UnderstudyError
 
@@ -59,6 +58,8 @@ UNKNOWN = Share(math.nan, 0.0, 1.0, 0.0)
 
 def exact(hits: float, rows: float, *, level: float = LEVEL) -> Share:
     """The Clopper–Pearson interval of ``hits`` in ``rows``; fractions of rows are allowed."""
+    from scipy.special import betaincinv  # in functions: a stored run with such a share loads without SciPy
+
     if rows <= 0:
         return UNKNOWN
     outside = (1 - level) / 2
@@ -92,6 +93,8 @@ def stratified(
 
 def two_sided(hits: int, rows: int) -> float:
     """Exact binomial p-value of "as often as not"; 1 without rows."""
+    from scipy.special import bdtr
+
     return 1.0 if rows == 0 else min(1.0, 2 * float(bdtr(min(hits, rows - hits), rows, 0.5)))
 
 
@@ -120,5 +123,7 @@ def area(scores: ArrayLike, is_kind: ArrayLike, *, level: float = LEVEL) -> Shar
     variance = (
         pulled * (1 - pulled) + (ours - 1) * (both_ours - pulled**2) + (others - 1) * (both_others - pulled**2)
     ) / (ours * others)
+    from scipy.special import ndtri
+
     half = float(ndtri((1 + level) / 2)) * math.sqrt(variance)
     return Share(float(estimate), max(0.0, float(pulled) - half), min(1.0, float(pulled) + half), ours + others)

@@ -5,12 +5,18 @@ for heading, sentences in summary(run):
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from understudy.comparison.interval import percent
 from understudy.maths.proportions import two_sided
+from understudy.report.choice import choice_reason
 from understudy.report.formatting import p_text, percent_ci
 from understudy.training.evaluation import Evaluation
+from understudy.training.job import TrainRequest
+from understudy.training.lbfgs import ITERATIONS
+from understudy.training.options import LBFGS
 from understudy.training.run import Run
+from understudy.training.students import reads_texts
 
 NARROW, SIGNIFICANT = 0.03, 0.05
 """The half-width of an interval that is narrow enough to decide by, and the level of McNemar's test."""
@@ -132,6 +138,46 @@ def result_table(run: Run) -> list[list[str]]:
         for when, measured in run.metrics(prefix).items()
         if "accuracy" in measured
     ]
+
+
+def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
+    """The options of a training from files, for the facts of its report."""
+    data, text_of = request.data, "read by the student" if reads_texts(request.student) else request.data.encoder
+    files = {"gold": " ".join(request.gold) or None, **request.files}
+    facts = {
+        **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},
+        "Text": None if data.text is None else f"{data.text}, {text_of}",
+        "Image": data.image,
+        "Student": request.student,
+        "Method": " ".join([request.method, *request.method_options]),
+        "Optimizer": optimizer_text(request.training),
+        "Seed": request.training["seed"],
+        **epochs_fact(run.config),
+        "Penalty": _penalty(run.config.get("chosen_penalty")),
+        "Chosen": choice_reason(run),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _penalty(chosen: Mapping[str, Any] | None) -> str | None:
+    if chosen is None:
+        return None
+    return f"C = {chosen['c']:g}, {'lowest loss on held-out gold' if chosen['losses'] else 'no gold to choose on'}"
+
+
+def optimizer_text(options: Mapping[str, Any]) -> str:
+    if options["optimizer"] == LBFGS:
+        return f"{LBFGS}, full batch, at most {options['epochs']} × {ITERATIONS} steps"
+    return f"{options['optimizer']}, {options['lr']:g}, {options['schedule']}, batches of {options['batch_size']}"
+
+
+def epochs_fact(config: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers of epochs that were tried, where they were chosen on gold."""
+    chosen = config.get("chosen_epochs")
+    if chosen is None:
+        return {}
+    tried = ", ".join(f"{epochs}: {loss:.3f}" for epochs, loss in chosen["losses"].items())
+    return {"Epochs": f"{chosen['epochs']}, by the loss on held-out gold ({tried})"}
 
 
 def curves_text(history: Sequence[Mapping[str, float]]) -> str:

@@ -75,6 +75,10 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 
 
 LBFGS, AUTO = "lbfgs", "auto"
+CHOSEN_AUTOMATICALLY = (
+    "epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast",
+)  # fmt: skip
+"""Options of a command whose default depends on the student and the number of rows."""
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
 Groups = Mapping[str, Mapping[str, float]]

@@ -1,10 +1,10 @@
-"""``torchrun … -m understudy train …``: the processes of one training meet, and one of them speaks.
+"""``torchrun … -m understudy train …``: the processes of one training form a group, and one of them prints errors.
 
-    with meeting():                     # in every process; where there is one alone, nothing happens
-        run_training(request)
+    with process_group():               # in every process; of a single one, nothing happens
+        begin(request, report)
 
-Where one fails it says why and all of them end, with its exit code; whoever fails because of that says nothing. A
-process that was killed says nothing either: then the first of the others to notice does.
+A process that fails prints why, and all of them end with its exit code; those that fail because of it print nothing. Of
+a process that was killed, the first of the others to notice prints it.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.store.console import complain, last_words
 
-_SPOKEN = "understudy has spoken"
+_PRINTED = "understudy has printed the error"
 
 
 def is_restarted() -> bool:
@@ -24,7 +24,7 @@ def is_restarted() -> bool:
 
 
 @contextmanager
-def meeting() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     named = all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
     if not named or int(os.environ["WORLD_SIZE"]) < 2:
         yield
@@ -41,21 +41,21 @@ def meeting() -> Iterator[None]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
-        with joined(), _one_voice(store):
+        with joined(), _one_error(store):
             yield
     finally:
         dist.destroy_process_group()
 
 
 @contextmanager
-def _one_voice(store: Any) -> Iterator[None]:
-    """Spoken here, before the others learn that this process ends: torchrun kills all when the first of them has."""
+def _one_error(store: Any) -> Iterator[None]:
+    """Printed before the others learn that this process ends: torchrun kills all when the first of them has."""
     try:
         yield
     except BaseException as error:
         # torchrun tells the others to end as soon as one has, and this process may be slower than they are.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        words, first = last_words(error), _is_first_to_speak(store)
+        words, first = last_words(error), _is_first_to_print(store)
         if words is None and first:
             raise  # a bug: its traceback is the message
         if words is not None and first:
@@ -63,8 +63,8 @@ def _one_voice(store: Any) -> Iterator[None]:
         raise SystemExit(1 if words is None else words[1]) from error
 
 
-def _is_first_to_speak(store: Any) -> bool:
+def _is_first_to_print(store: Any) -> bool:
     try:
-        return bool(store.add(_SPOKEN, 1) == 1)
-    except RuntimeError:  # whoever held the store has gone, and with it what was said
+        return bool(store.add(_PRINTED, 1) == 1)
+    except RuntimeError:  # the process that held the store has ended
         return True

@@ -1,4 +1,4 @@
-"""Without --student and --epochs: what suits the features, told in the run, the request and the report."""
+"""Without --student and --epochs: defaults by the features, in the run, the request and the report."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import understudy as us
-from understudy.cli.commands import app
+from understudy.cli import app
 
 WORDS = {"pos": ["good", "fine", "great", "lovely", "splendid"], "neg": ["bad", "poor", "dull", "awful", "dreary"]}
 
@@ -43,19 +43,19 @@ FILES = ("--gold", "gold.csv", "--pool", "pool.csv", "--method", "vanilla", "--q
 def test_text_is_for_a_linear_student(folder):
     run_command("train", *FILES, "--test", "test.csv", "--text", "text")
     run, request = us.Run.load("run"), json.loads(Path("run/request.json").read_text())
-    assert request["student"] == "linear" and request["optimizer"] == "lbfgs" and request["weight_decay"] == "auto"
+    assert request["student"] == "linear" and request["training"]["optimizer"] == "lbfgs"
     assert run.config["optimizer"] == "lbfgs" and run.metrics()["last"]["accuracy"] == 1.0
     report = Path("run/report.html").read_text()
-    assert "linear" in report and f"C = {run.config['l2']['c']:g}" in report
+    assert "linear" in report and f"C = {run.config['chosen_penalty']['c']:g}" in report
     run_command("train", "--resume", "--out", "run")
 
 
 def test_numbers_are_for_a_net_and_steps(folder):
     run_command("train", *FILES, "--use", "number", "--epochs", "2")
     request = json.loads(Path("run/request.json").read_text())
-    given = {name: request[name] for name in ("student", "epochs", "optimizer", "schedule", "lr", "weight_decay")}
-    assert given == {
-        "student": "mlp:128,128", "epochs": 2, "optimizer": "adam", "schedule": "cosine", "lr": 1e-3,
+    given = {name: request["training"][name] for name in ("epochs", "optimizer", "schedule", "lr", "weight_decay")}
+    assert request["student"] == "mlp:128,128" and given == {
+        "epochs": 2, "optimizer": "adam", "schedule": "cosine", "lr": 1e-3,
         "weight_decay": 0.0,
     }  # fmt: skip
 
@@ -79,9 +79,9 @@ def test_gold_says_how_long_in_one_place_and_the_report(folder):
     files = ("--gold", "many.csv", *FILES[2:], "--use", "number", "--student", "mlp:4", "--epochs", "auto")
     run_command("train", *files)
     run = us.Run.load("run")
-    assert json.loads(Path("run/request.json").read_text())["epochs"] == "auto"
+    assert json.loads(Path("run/request.json").read_text())["training"]["epochs"] == "auto"
     assert run.config["chosen_epochs"]["epochs"] == run.config["epochs"] == len(run.history)
-    assert "by the loss of gold rows left out" in Path("run/report.html").read_text()
+    assert "by the loss on held-out gold" in Path("run/report.html").read_text()
     run_command("train", "--resume", "--out", "run")
 
 

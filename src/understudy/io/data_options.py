@@ -1,0 +1,151 @@
+"""How files are read for a training: names of columns, classes, features. One table for commands and request files.
+
+    data = DataOptions(text="review", columns={"teacher_label": "llm"})
+    examples = data.read(["gold.csv", "+batch.csv"], pool="pool.csv")
+
+The command line makes its flags of the fields (``cli/shared.py``); this file loads without PyTorch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from understudy.errors import UnderstudyError
+from understudy.store.option_fields import option
+
+if TYPE_CHECKING:
+    from understudy.io.read import Examples
+
+FILES, FEATURES = "Files", "Features"
+# More classes than this are given, not guessed.
+MANY_CLASSES = 10_000
+
+
+def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:
+    """``["label=truth"]`` as ``{"label": "truth"}``."""
+    mapping: dict[str, str] = {}
+    for text in texts or []:
+        ours, equals, theirs = (part.strip() for part in text.partition("="))
+        if not (ours and equals and theirs):
+            raise UnderstudyError(f"--column {text!r} is not like NAME=THEIRS; write e.g. --column label=truth")
+        if ours in mapping:
+            raise UnderstudyError(f"--column names {ours!r} twice; name it once")
+        mapping[ours] = theirs
+    return mapping
+
+
+def read_classes(text: str | None) -> int | list[str] | None:
+    """``"3"`` as a count, ``"neg,pos"`` as names."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) > 1:
+        return names
+    if not text.strip().isdecimal() or int(text) < 2:
+        raise UnderstudyError(f"--classes {text!r}: write how many there are (2 or more), or their names like neg,pos")
+    return int(text)
+
+
+def read_types(text: str | None) -> dict[str, str]:
+    """``"zip=text,age=number"`` as a mapping."""
+    types: dict[str, str] = {}
+    for part in read_list(text) or []:
+        name, equals, kind = (each.strip() for each in part.rpartition("="))
+        if not (name and equals and kind in ("text", "number")):
+            raise UnderstudyError(f"--types {part!r} is not like NAME=text or NAME=number; write e.g. --types zip=text")
+        types[name] = kind
+    return types
+
+
+def read_list(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Names of the files' columns, the classes, and the features."""
+
+    columns: dict[str, str] | None = option(
+        None, help="A column by its name in your files, e.g. label=truth; repeat for more.", typed=list[str] | None,
+        flag="column", metavar="NAME=THEIRS", panel=FILES, read=read_mapping,
+    )  # fmt: skip
+    classes: int | list[str] | None = option(
+        None, help="Their names in order (neg,pos), or their number, where the files do not show all.",
+        typed=str | None, panel=FILES, read=read_classes,
+    )  # fmt: skip
+    votes: str = option(
+        "majority", help="Model that combines teacher_votes: majority, dawid_skene or gold.", typed=str, panel=FILES
+    )
+    text: str | None = option(None, help="The column of texts.", typed=str | None, panel=FEATURES)
+    encoder: str = option(
+        "tfidf", help="For texts: tfidf, or an encoder's name or folder. With --student hf:FOLDER: none.", typed=str,
+        panel=FEATURES,
+    )  # fmt: skip
+    image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
+    image_size: int | None = option(
+        None, help="Pixels per side. Default: as the first image.", typed=int | None, panel=FEATURES, least=1,
+        integer=True,
+    )  # fmt: skip
+    use: list[str] | None = option(
+        None, help="Columns of numbers and categories to use (age,job). Default: all, or none beside a text.",
+        typed=str | None, panel=FEATURES, read=read_list,
+    )  # fmt: skip
+    types: dict[str, str] | None = option(
+        None, help="Types of columns where they are ambiguous: zip=text,age=number.", typed=str | None, panel=FEATURES,
+        read=read_types,
+    )  # fmt: skip
+    missing: str = option(
+        "error", help="A missing number: error, or mean (of the training rows).", typed=str, panel=FEATURES
+    )
+    scale: bool = option(
+        True, help="Standardise numbers to mean 0, standard deviation 1.", typed=bool, panel=FEATURES,
+        flag="scale/--no-scale",
+    )  # fmt: skip
+
+    def read(self, gold: Sequence[str], **files: Any) -> "Examples":
+        """The files: ``gold`` as typed (``+FILE``: labels of a chosen batch), and ``pool``, ``test`` and ``select``."""
+        from understudy.features.featuriser import FeatureOptions
+        from understudy.io.read import read_examples
+
+        chosen = [name[1:] for name in gold if name.startswith("+")]
+        trusted = [name for name in gold if not name.startswith("+")]
+        if len(trusted) > 1:
+            raise UnderstudyError(
+                f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
+            )
+        size = None if self.image_size is None else (self.image_size, self.image_size)
+        features = FeatureOptions(
+            text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,
+            columns=None if self.use is None else tuple(self.use), missing=self.missing, types=self.types or {},
+        )  # fmt: skip
+        examples = read_examples(
+            gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns or {}, classes=self.classes,
+            votes=self.votes, features=features, **files,
+        )  # fmt: skip
+        if self.text is None and examples.text is not None:
+            print(f"Text: column {examples.text!r}, the only one with words in it")
+        return examples
+
+    def for_student(self, student: str) -> "DataOptions":
+        """With texts left as they are where the student reads them itself."""
+        if not student.startswith("hf:"):
+            return self
+        if self.encoder not in ("tfidf", "none"):
+            raise UnderstudyError(
+                f"--student {student} reads the texts itself, and --encoder {self.encoder} would read them for "
+                "another; leave one of them out"
+            )
+        if self.text is None:
+            raise UnderstudyError(f"--student {student} reads texts; name their column by --text")
+        return replace(self, encoder="none")
+
+    def count_classes(self, examples: "Examples") -> int:
+        """The student's number of classes: as given, else as in the files."""
+        if isinstance(self.classes, int):
+            return self.classes
+        if examples.classes > MANY_CLASSES:
+            raise UnderstudyError(
+                f"the largest label makes {examples.classes:,} classes; correct it, or confirm the number: "
+                f"--classes {examples.classes}"
+            )
+        return max(examples.classes, 2)

@@ -1,0 +1,238 @@
+"""A training from files, as ``understudy train`` makes it: a request, kept with its run, and the training itself.
+
+request = TrainRequest(out=out, gold=["gold.csv"], files={"pool": "pool.csv"}, data=DataOptions(text="message"), …)
+begin(request, report)
+resume(out, report)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from understudy.active.state import LABELLED
+from understudy.comparison.auto import auto
+from understudy.errors import UnderstudyError
+from understudy.features.featuriser import VALUES_FILE
+from understudy.inference.passes import usable_device
+from understudy.io.answer_file import text_columns
+from understudy.io.data_options import DataOptions
+from understudy.io.read import Examples
+from understudy.method_options import read_options
+from understudy.methods import METHODS
+from understudy.store.console import collected_warnings
+from understudy.store.copies import known_as, local_path
+from understudy.store.files import locked, write_json
+from understudy.store.seal import read_sealed, sealed, unsealed
+from understudy.store.trail import TRAIL, Trail, beside, of_file
+from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero
+from understudy.training.ema import EMA
+from understudy.training.options import AUTO
+from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
+from understudy.training.students import resolve_student, student_builder
+from understudy.training.trackers import tracker
+from understudy.training.train import train
+
+FORMAT = 1
+_CURE = "restore it or train again in a new folder"
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """The options of a training as values that JSON can hold, so that it can be resumed.
+
+    Written to the run's folder (``request.json``) before training starts, with absolute paths and the checksums of the
+    features that are made there.
+    """
+
+    out: Path
+    gold: list[str]
+    """A file with the labels of a chosen batch begins with +."""
+    files: dict[str, str]
+    """pool, test and select, where they were named."""
+    data: DataOptions
+    method: str
+    method_options: list[str]
+    student: str
+    training: dict[str, Any]
+    """Options of ``us.train``; ``ema`` is whether one is wanted."""
+    track: list[str] = field(default_factory=list)
+    """Names of trackers."""
+
+    def save(self) -> None:
+        gold = [f"+{known_as(name[1:])}" if name.startswith("+") else known_as(name) for name in self.gold]
+        files = {role: known_as(name) for role, name in self.files.items()}
+        paths = {"out": known_as(self.out), "gold": gold, "files": files, "data": vars(self.data)}
+        made = {name: self.out / name for name in (*FEATURES, TRAIL) if (self.out / name).exists()}
+        content = {"format": FORMAT, **vars(self), **paths}
+        write_json(self.out / REQUEST, sealed(content, {name: path.read_bytes() for name, path in made.items()}))
+
+    @classmethod
+    def load(cls, folder: Path) -> "TrainRequest":
+        path = folder / REQUEST
+        stored = unsealed(read_sealed(path, format=FORMAT, cure=_CURE))
+        try:
+            del stored["out"], stored["format"]
+            return cls(out=folder, data=DataOptions(**stored.pop("data")), **stored)
+        except (KeyError, TypeError) as error:
+            raise UnderstudyError(f"{path} is damaged ({error}); {_CURE}") from error
+
+
+class TrainedJob(NamedTuple):
+    """A finished training with everything that its report shows."""
+
+    request: TrainRequest
+    run: Run
+    examples: Examples
+    options: dict[str, Any]
+    """Of the method."""
+    warnings: list[str]
+
+
+Report = Callable[[TrainedJob], None]
+
+
+def has_request(folder: Path) -> bool:
+    """Whether a training was begun there."""
+    return on_rank_zero((folder / REQUEST).exists)
+
+
+def begin(request: TrainRequest, report: Report, *, progress: bool = True) -> None:
+    """Train in a new folder; ``report`` is called at the end, by the first of several processes."""
+    on_rank_zero(lambda: usable_folder(request.out))
+    with locked(request.out, lend=True) if is_first() else nullcontext():
+        on_rank_zero(lambda: usable_folder(request.out))  # again: another process may have had the lock before
+        run_training(request, report, progress=progress)
+
+
+def resume(out: Path, report: Report, *, progress: bool = True) -> None:
+    """Continue the training that was begun there."""
+    if not has_request(out):
+        raise UnderstudyError(f"{out} has no {REQUEST}; only what understudy train began can be resumed")
+    with locked(out, lend=True) if is_first() else nullcontext():
+        run_training(on_rank_zero(lambda: TrainRequest.load(out)), report, progress=progress, resume=True)
+
+
+def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> None:
+    """Read the files, train and write the run; of processes that train together, the first writes and reports."""
+    options, run_method = _method(request)
+    trackers = [tracker(name, request.out) for name in request.track] if is_first() else []
+    device, out = usable_device(request.training["device"]), request.out
+    with collected_warnings() as warnings:
+        # What an encoder has computed once is found in the cache.
+        with nullcontext() if request.data.encoder in ("tfidf", "none") else first_goes_ahead():
+            examples = request.data.for_student(request.student).read(request.gold, **request.files)
+        if is_first():
+            examples.leaks().warn()
+        classes = request.data.count_classes(examples)
+        student, training = resolve_student(request.student, examples, request.training)
+        request = replace(request, student=student, training=training)
+        build = student_builder(request.student, examples, classes)
+        ema = _average(build, device) if training["ema"] else None
+        if is_first():
+            _write_beforehand(request, examples, resume)
+        try:
+            run = run_method(
+                build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
+                progress=progress, resume=resume, notes=_notes(request, examples, options), evaluate=True,
+                callbacks=trackers, **training | {"device": device, "ema": ema},
+            )  # fmt: skip
+        except UnderstudyError:
+            if not resume and is_first():
+                _clear(out)
+            raise
+    if is_first():
+        report(TrainedJob(request, run, examples, options, warnings))
+
+
+def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
+    """The method's options, and the function that trains with them."""
+    if request.method == AUTO:
+        options = read_options(pilot_options, request.method_options, AUTO)
+        return options, partial(auto, **options)
+    if request.method not in METHODS:
+        raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
+    options = read_options(METHODS[request.method], request.method_options)
+    objective = METHODS[request.method](**options)
+    return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
+
+
+def pilot_options(
+    *, pilot_rows: int = 20_000, pilot_epochs: int | None = None, folds: int = 4, reconcile: bool = True
+) -> dict[str, Any]:
+    """The values of --option for --method auto."""
+    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds, "reconcile": reconcile}
+
+
+def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
+    """For ``predict`` and ``select``, beside the features: names of columns and classes."""
+    names = examples.featuriser.names
+    columns = request.data.columns or {}
+    notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": columns}
+    if examples.class_names is None:
+        return notes
+    # Where the user gave the names in order, numbers in files are positions in it.
+    places = isinstance(request.data.classes, list)
+    return notes | {"class_names": list(examples.class_names), "class_places": places}
+
+
+def _average(build: Callable[[], nn.Module], device: torch.device | None) -> EMA:
+    with torch.random.fork_rng():
+        student = build()
+    return EMA(student if device is None else student.to(device))
+
+
+def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -> None:
+    """The files that a run begins with; a resumed training checks that its data are still the same."""
+    out = request.out
+    if not resume or not (out / VALUES_FILE).exists():
+        examples.featuriser.save(out)
+    if not resume:
+        _record_gold(out / TRAIL, request.gold, _gold_labels(examples))
+        request.save()
+
+
+def _gold_labels(examples: Examples) -> dict[str, Any]:
+    gold, names = examples.gold, examples.class_names
+    if gold is None or gold.ids is None:
+        return {}
+    labels = gold.y.tolist() if names is None else [names[label] for label in gold.y.tolist()]
+    return dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
+
+
+def _record_gold(trail: Path, names: Sequence[str], labels: Mapping[str, Any]) -> None:
+    """The label history of a run's gold: every file, its labels by id, and the history of chosen batches.
+
+    ``labels``: of all gold rows with an id. Those that no batch names are of the gold file.
+    """
+    trail.unlink(missing_ok=True)  # of a training that never began
+    left = dict(labels)
+    # Batches first, which name their rows; in the trail gold stands where it was named.
+    given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
+    batches = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
+    for answers in batches.values():
+        left = {name: label for name, label in left.items() if name not in answers}
+    for name in names:
+        path = local_path(name.removeprefix("+"))
+        own = path.parent / TRAIL if path.name == LABELLED else beside(path)
+        if own.exists():
+            Trail(trail).copy(Trail(own).read())
+        what, answers = ("answered", batches[name]) if name in batches else ("gold", left)
+        Trail(trail).add(what, known_as(path), answers, **of_file(path))
+
+
+def _clear(out: Path) -> None:
+    """A training that never began leaves nothing behind; that of another process is left alone."""
+    if not out.is_dir():
+        return
+    with suppress(UnderstudyError), locked(out):
+        there = {path.name for path in out.iterdir()}
+        if there <= BEFOREHAND:
+            for name in there:
+                (out / name).unlink()
+            out.rmdir()
