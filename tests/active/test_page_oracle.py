@@ -9,7 +9,7 @@ import torch
 import understudy as us
 from understudy.active import Loop
 from understudy.active.bought import Bought, all_bought
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 
 from .conftest import CLASSES, blobs
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from understudy import cli
 from understudy.active.oracle import Page, Question, asked_by_name
 from understudy.cli import campaign_rounds
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kill_points import draw_kill, forked

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """pool.csv and gold.csv of id and label; own.csv has texts of its own, half of them not in the pool."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr("understudy.llm.voter.Manner.pause", 0.01)
+    monkeypatch.setattr("understudy.llm.request.RequestOptions.pause", 0.01)
     texts = np.array([f"message number {row}, of some length" for row in range(ROWS)], dtype=object)
     labels = np.array(CLASSES, dtype=object)[np.arange(ROWS) % 3]
     write_table("pool.csv", {"id": np.arange(ROWS), "message": texts, "stars": np.arange(ROWS) % 5})
@@ -93,7 +93,7 @@ def test_a_dry_run_sends_nothing(folder: Path) -> None:
         prices = "--price-in 1 --price-out 2 --budget 3"
         shown = call(f"{ASK} --gold gold.csv --examples 2 {prices} --out asked --dry-run", server).stdout
         assert server.stats.requests == 0 and not Path("asked").exists()
-        assert "38 of 38 rows to ask" in shown and "estimated from letters" in shown and "nothing was sent" in shown
+        assert "38 of 38 rows left" in shown and "estimated from letters" in shown and "nothing was sent" in shown
         about, most = (float(word) for word in shown.split("about ")[-1].split(" without")[0].split(", at most "))
         call(f"{ASK} --gold gold.csv --examples 2 {prices} --out asked", server)
         assert about / 3 < server.stats.billed(1.0, 2.0) < most
@@ -142,7 +142,7 @@ def test_batches_are_written_and_read(folder: Path) -> None:
         (f"{ASK} --budget 3", "a budget needs prices"),
         (f"{ASK} --examples 3", "name gold by --gold"),
         (f"{ASK} --describe bad=x", "not among the classes"),
-        (f"{ASK} --describe neg", "write CLASS=WORDS"),
+        (f"{ASK} --describe neg", "write CLASS=DESCRIPTION"),
         (f"{ASK} --votes 3 --temperature 0", "the same answer each time"),
         (f"{ASK} --model tiny", "--votes asks one model several times"),
         (f"{ASK} --prompt nowhere.jinja", "cannot read nowhere.jinja"),

@@ -17,11 +17,10 @@ import torch
 import understudy as us
 from understudy.labels.llm import categories
 from understudy.llm.endpoint import OPENAI, read_key
-from understudy.llm.features import Features
 from understudy.llm.journal import Journal, entries
 from understudy.llm.ledger import Ledger, Price
 from understudy.llm.prompt import Class, Example, Prompt, default_prompt, delimited
-from understudy.llm.tokens import at_most
+from understudy.llm.request import ServerFeatures, most_tokens
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chat_server import CLASSES, Behaviour, ChatServer, class_of
@@ -32,7 +31,7 @@ TEXTS = [f"text number {row}" for row in range(60)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of milliseconds; and no key but those that a test sets."""
-    monkeypatch.setattr("understudy.llm.voter.Manner.pause", 0.01)
+    monkeypatch.setattr("understudy.llm.request.RequestOptions.pause", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
@@ -96,13 +95,13 @@ def test_servers_that_take_less(tmp_path: Path, words: str) -> None:
 
 def test_newer_names_and_no_system_role() -> None:
     body = {"messages": [{"role": "system", "content": ""}], "max_tokens": 3, "temperature": 0}
-    limit = Features().without_refused("Use 'max_completion_tokens' instead of 'max_tokens'", body)
+    limit = ServerFeatures().without_refused("Use 'max_completion_tokens' instead of 'max_tokens'", body)
     assert limit is not None and limit.limit == "max_completion_tokens" and limit.structured
-    cold = Features().without_refused("'temperature' does not support 0", body)
+    cold = ServerFeatures().without_refused("'temperature' does not support 0", body)
     assert cold is not None and not cold.temperature and cold.structured
-    silent = Features().without_refused("System role not supported", body)
+    silent = ServerFeatures().without_refused("System role not supported", body)
     assert silent is not None and not silent.system
-    assert Features().without_refused("maximum context length is 64 tokens", body) is None
+    assert ServerFeatures().without_refused("maximum context length is 64 tokens", body) is None
     prompt = Prompt(default_prompt(), [Class("neg"), Class("pos", "praise")], [Example("fine", "pos")])
     merged = prompt.messages("bad", structured=False, system=False)
     assert [turn["role"] for turn in merged] == ["user", "assistant", "user"]
@@ -187,7 +186,9 @@ def test_a_budget_is_never_passed(tmp_path: Path, budget: float, concurrency: in
             asked = ask(server, tmp_path, budget=budget, concurrency=concurrency, **prices)
             spent.append(server.stats.billed(1.0, 4.0))
             assert spent[-1] <= asked.cost <= budget
-    worst = at_most(server.stats.bodies[0]["messages"], beside=300) * 1e-6 + 56 * 4e-6 if server.stats.bodies else 1.0
+    worst = (
+        most_tokens(server.stats.bodies[0]["messages"], extra=300) * 1e-6 + 56 * 4e-6 if server.stats.bodies else 1.0
+    )
     assert asked.stopped == ("budget" if asked.unanswered else None)
     # Not a timid one either: what is left would not have paid for another request.
     assert asked.unanswered == 0 or budget - asked.cost < worst
@@ -220,8 +221,9 @@ def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: 
 KILLED = """
 import sys
 import understudy as us
-import understudy.llm.voter as voter
-voter.Manner.pause = 0.01
+import understudy.llm.request as request
+import understudy.llm.requester as requester
+request.RequestOptions.pause = 0.01
 url, out, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 us.ask([f"text number {row}" for row in range(rows)], ["neg", "neutral", "pos"], model="tiny", base_url=url, out=out,
        concurrency=4, progress=False, price_in=1.0, price_out=1.0, budget=10.0)
@@ -338,7 +340,7 @@ def test_a_server_that_is_gone_or_refuses_ends_it_in_one_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{{ text", "no Jinja template"),
+        ("{{ text", "not a Jinja template"),
         ("Hello", "does not show the row"),
         ("{% block system %}{{ text }}{% endblock %}{% block user %}{{ text }}{% endblock %}", "block system"),
         ("{{ text }}{{ nonsense }}", "'nonsense' is undefined"),

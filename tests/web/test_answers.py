@@ -11,8 +11,7 @@ from random import Random
 import pytest
 
 import understudy as us
-from understudy.web.answers import AnswerBook
-from understudy.web.opinions import most_common
+from understudy.web.answer_book import AnswerBook, most_common
 
 
 class Clock:
@@ -283,7 +282,7 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
     """A process that answers row after row and says so is killed; what it said it had kept is kept."""
     code = """
 import sys
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 book = AnswerBook(sys.argv[1], ["neg", "pos"])
 book.add([str(number) for number in range(10_000)])
 for number in range(10_000):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer
 

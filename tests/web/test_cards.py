@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.web.card_content import marked, picture
 from understudy.web.cards import Cards
-from understudy.web.highlights import marked
-from understudy.web.pictures import picture, png
 
 
 def test_ids_and_fields_are_kept_by_the_letter(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_a_confidence_that_is_missing_is_none(tmp_path: Path) -> None:
 def test_pictures_of_arrays_and_files(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
-    assert np.array_equal(np.asarray(image.open(io.BytesIO(png(pixels)))), pixels)
+    assert np.array_equal(np.asarray(image.open(io.BytesIO(picture(pixels, tmp_path, "x")[0]))), pixels)
     colours = np.random.default_rng(0).integers(0, 256, (3, 5, 4), dtype=np.uint8)
     content, kind = picture(colours, tmp_path, "x")
     assert kind == "image/png" and np.array_equal(

@@ -8,9 +8,9 @@ import understudy as us
 from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
 from understudy.store.trail import Trail, beside
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
+from understudy.web.answer_export import write_answers, write_votes
 from understudy.web.cards import Cards
-from understudy.web.export import write_answers, write_votes
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import understudy as us
 from understudy import cli
 from understudy.cli.label import _classes
 from understudy.io.answer_file import text_columns
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 
 

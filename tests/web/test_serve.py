@@ -12,7 +12,7 @@ import pytest
 
 import understudy as us
 from understudy.web.access import Access
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer
 

@@ -32,7 +32,7 @@ from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.store.arrow import to_parquet
 from understudy.store.files import write_bytes, write_text
 from understudy.store.settings import fingerprint
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 
 CANNOT_LABEL = -1
 

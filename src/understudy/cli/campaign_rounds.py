@@ -26,7 +26,7 @@ from understudy.objective import Objective
 from understudy.report.campaign import round_line, write_campaign_report
 from understudy.store.console import collected_warnings
 from understudy.training.students import resolve_student, student_builder
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer, free_port
 

@@ -9,6 +9,7 @@ from understudy.errors import UnderstudyError, shown
 from understudy.io.exchange import FORMS as PEOPLES_FORMS
 from understudy.io.exchange import TOOLS
 from understudy.labels.llm import FORMS
+from understudy.llm.ask_options import read_aliases
 from understudy.store.files import check_new_file
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def import_command(
 
         names = [name.strip() for name in classes.split(",")]
         import_people(
-            files, source, names, out, form=as_, pool=pool, aliases=aliases_of(alias or []), question=question, row=row
+            files, source, names, out, form=as_, pool=pool, aliases=read_aliases(alias), question=question, row=row
         )
         return
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
@@ -89,7 +90,7 @@ def import_command(
     from understudy.labels.llm.answer_labels import read_answers
 
     names = [name.strip() for name in classes.split(",")]
-    answers = read_answers(files, names, aliases=aliases_of(alias or []), field=field, form=form)
+    answers = read_answers(files, names, aliases=read_aliases(alias), field=field, form=form)
     typer.echo(str(answers.report))
     if not len(answers):
         raise UnderstudyError("no answer could be used; check --classes against the examples above")
@@ -112,14 +113,6 @@ def _tell(answers: "Answers", files: list[Path], out: Path) -> None:
     }
     pinned = {as_given(path): of_file(path) for path in files}
     Trail(beside(out)).add("answered", ", ".join(map(known_as, files)), labels, files=pinned)
-
-
-def aliases_of(given: list[str]) -> dict[str, str]:
-    pairs = [text.rpartition("=") for text in given]
-    for text, (word, sign, name) in zip(given, pairs, strict=True):
-        if not (word.strip() and sign and name.strip()):
-            raise UnderstudyError(f"--alias {text!r}: write WORD=CLASS")
-    return {word.strip(): name.strip() for word, _, name in pairs}
 
 
 def _joined(answers: "Answers", path: Path) -> "dict[str, Stored]":

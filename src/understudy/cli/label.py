@@ -10,7 +10,7 @@ from understudy.cli import shared
 from understudy.errors import UnderstudyError
 
 if TYPE_CHECKING:
-    from understudy.web.answers import AnswerBook
+    from understudy.web.answer_book import AnswerBook
     from understudy.web.cards import Cards
 
 PORT = 8420
@@ -116,9 +116,9 @@ def label_command(
     `understudy label reviews.csv --classes neg,pos --annotator ann --annotator bob --overlap 0.2`
     """
     with shared.loading():
-        from understudy.web.answers import AnswerBook
+        from understudy.web.answer_book import AnswerBook
+        from understudy.web.answer_export import write_answers
         from understudy.web.cards import Cards
-        from understudy.web.export import write_answers
 
     mapping = shared.read_mapping(column)
     kept = book or rows.with_name(f"{rows.stem}.book")
@@ -163,7 +163,7 @@ def _serve(
 ) -> None:
     """Until Ctrl-C; the answers are written however it ends, and once all are there."""
     from understudy.store.trail import who
-    from understudy.web.export import check_export
+    from understudy.web.answer_export import check_export
     from understudy.web.guideline import read_guideline
     from understudy.web.serve import LabelServer, free_port
 
@@ -202,7 +202,7 @@ def _serve(
 
 
 def _write(book: "AnswerBook", cards: "Cards", out: Path) -> None:
-    from understudy.web.export import write_answers, write_votes
+    from understudy.web.answer_export import write_answers, write_votes
 
     people = book.annotators()
     if not people:

@@ -168,3 +168,45 @@ def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     )
     kind: Any = Annotated[typed, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def takes_table(table: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the flags of a table of options (``store/option_fields.py``) in the place of ``options``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [each for name, each in signature.parameters.items() if name != "options"]
+        flags = {
+            known(each).flag or each.name: each
+            for each in fields(table)
+            if known(each).typed is not None and each.name not in signature.parameters
+        }
+
+        @functools.wraps(command)
+        def wrapped(**typed: Any) -> None:
+            given = {}
+            for name, each in flags.items():
+                value, read = typed.pop(name), known(each).read
+                given[each.name] = value if read is None else read(value)
+            command(options=table(**given), **typed)
+
+        shown = [_flag(*each) for each in flags.items()]
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
+        every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+        wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+def _flag(name: str, each: "Field[Any]") -> inspect.Parameter:
+    option, flag = known(each), name.replace("_", "-")
+    switch = f"--{flag}/--no-{flag}" if each.default is True else f"--{flag}"
+    shown = typer.Option(
+        switch, help=option.help, rich_help_panel=option.panel, metavar=option.metavar,
+        show_default=each.default is not MISSING and each.default not in (None, False),
+        min=int(option.least) if option.integer and option.least is not None else None,
+    )  # fmt: skip
+    default = inspect.Parameter.empty if each.default is MISSING else each.default
+    kind: Any = Annotated[option.typed, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -1,18 +1,20 @@
 """Labels for rows from one LLM or several, at any endpoint that speaks OpenAI's chat completions.
 
-    asked = us.ask(texts, ["neg", "pos"], model="llama3", base_url="http://localhost:11434/v1", out="labels", ids=ids)
-    pool = us.Pool(x, asked.labels)
+    found = us.ask(texts, ["neg", "pos"], model="llama3", base_url="http://localhost:11434/v1", out="labels", ids=ids)
+    pool = us.Pool(x, found.labels)
 
-Every answer is on the disk before anything else is done with it: stopped or killed at any moment, the same call goes on
-where it was, and nothing is paid for twice. ``examples`` (rows and their labels) are shown to the model: never let them
-estimate how good it is (``us.Gold(…, chosen=True)``).
+Every answer is on the disk before it is used: stopped or killed at any moment, the same call continues, and nothing is
+paid for twice. ``examples`` (rows and their labels) are shown to the model: never measure its accuracy on them
+(``us.Gold(…, chosen=True)``).
 """
 
 import asyncio
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,24 +24,54 @@ import numpy as np
 from understudy.arguments import checked
 from understudy.errors import UnderstudyError
 from understudy.labels.store.label_store import checked_ids
-from understudy.llm.answered import Labelled, keep, label_answers
+from understudy.llm.answer_folder import (
+    AskFolder,
+    Labelled,
+    RowAnswers,
+    check_pins,
+    label_answers,
+    pin_of,
+    store_labels,
+)
+from understudy.llm.ask_options import AskOptions
 from understudy.llm.endpoint import Endpoint
-from understudy.llm.folder import AskFolder, Kept, check_pins, pin_of
 from understudy.llm.ledger import Ledger
-from understudy.llm.plan import Plan, make_plan
-from understudy.llm.progress import AskProgress
 from understudy.llm.prompt import Row
-from understudy.llm.voter import Asked, StopAskingError, Voter
+from understudy.llm.request import AskPlan, estimated_tokens, make_plan, most_tokens, schema
+from understudy.llm.requester import PendingRow, Requester, StopRequestsError
 from understudy.store.files import locked
+from understudy.store.option_fields import spell_out
+from understudy.store.progress import ProgressBar, time_left
 from understudy.store.stopping import deferred, ends_on_sigterm, stop_asked
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 
 
-class Asking:
-    """Rows, what is asked about them, and the folder that the answers are in. The folder's lock is the caller's."""
+class AskProgress(ProgressBar):
+    """Rows answered, their cost so far, and the time left."""
 
-    def __init__(self, rows: Sequence[Row], ids: Sequence[Any], plan: Plan, out: str | Path) -> None:
+    def __init__(self, total: int, ledger: Ledger, *, shown: bool) -> None:
+        super().__init__("ask", total, shown=shown)
+        self.ledger = ledger
+        self._next = 0.0
+
+    def answered(self) -> None:
+        self.done += 1
+        passed = time.monotonic() - self.started
+        live = self._bar is not None or self._display is not None
+        if self.done < self.total and (passed if live else self.done) < self._next:
+            return
+        # Five times a second where it is live, 20 lines in a log.
+        self._next = passed + 0.2 if live else self.done + self.total / 20
+        priced = any(price.input or price.output for price in self.ledger.prices.values())
+        cost = f"cost {self.ledger.spent:.4g}" if priced else ""
+        self.show("  ".join(filter(None, [cost, time_left(passed / self.done * (self.total - self.done))])))
+
+
+class AskRun:
+    """Rows, the plan of requests about them, and the folder of the answers; the caller holds the folder's lock."""
+
+    def __init__(self, rows: Sequence[Row], ids: Sequence[Any], plan: AskPlan, out: str | Path) -> None:
         self.rows, self.ids, self.plan, self.folder = list(rows), checked_ids(ids), plan, AskFolder(out)
         if len(self.rows) != len(self.ids):
             raise UnderstudyError(f"{len(self.rows):,} rows and {len(self.ids):,} ids; give one for each")
@@ -51,90 +83,87 @@ class Asking:
         self.look()
 
     def look(self) -> None:
-        """At what the folder holds."""
-        self.kept = [self.folder.kept(number) for number in range(len(self.plan.sources))]
-        for kept in self.kept:
-            check_pins(self.ids, self.pins, kept, self.folder.path)
-
-    def begin(self) -> None:
-        self.folder.begin(self.plan)
+        """Reads which answers the folder holds."""
+        self.answered = [self.folder.answered(number) for number in range(len(self.plan.models))]
+        for answered in self.answered:
+            check_pins(self.ids, self.pins, answered, self.folder.path)
 
     def wanted(self, number: int, row: int) -> int:
         """How many choices of this model a row still lacks."""
-        kept = self.kept[number].get(str(self.ids[row]), Kept())
-        return 0 if kept.refused and not kept.choices else max(0, self.plan.manner.votes - kept.choices)
+        answers = self.answered[number].get(str(self.ids[row]), RowAnswers())
+        return 0 if answers.refused and not answers.choices else max(0, self.plan.request.votes - answers.choices)
 
-    def todo(self, without: Sequence[set[str]] = ()) -> Iterator[tuple[int, Asked]]:
-        """Row by row, of each model; ``without``: for each model, ids that somebody else is asking about."""
+    def todo(self, without: Sequence[set[str]] = ()) -> Iterator[tuple[int, PendingRow]]:
+        """Row by row, the number of each model that lacks answers; ``without``: for each, ids in a batch service."""
         for row, name in enumerate(self.ids):
-            for number in range(len(self.plan.sources)):
+            for number in range(len(self.plan.models)):
                 left = self.wanted(number, row)
                 if left and not (without and str(name) in without[number]):
-                    yield number, Asked(name, self.rows[row], self.pins[row], left)
+                    yield number, PendingRow(name, self.rows[row], self.pins[row], left)
 
     def forget_unusable(self) -> None:
-        """Rows whose answers were of no use count as not asked."""
+        """Rows whose answers were unusable count as not answered."""
         _, _, read = label_answers(self.folder, self.plan, self.ids)
-        for kept, answers in zip(self.kept, read, strict=True):
+        for answered, answers in zip(self.answered, read, strict=True):
             usable = {str(name) for name in answers.ids.tolist()}
-            for name in [name for name in kept if name not in usable]:
-                del kept[name]
+            for name in [name for name in answered if name not in usable]:
+                del answered[name]
 
     def ledger(self, budget: float | None = None) -> Ledger:
-        prices = {source.model: source.price for source in self.plan.sources}
+        prices = {model.name: model.price for model in self.plan.models}
         return Ledger(self.folder.requests, prices, budget)
 
-    def run(
-        self, *, budget: float | None = None, concurrency: int = 8, timeout: float = 60.0, progress: bool = True,
-        without: Sequence[set[str]] = (),
-    ) -> None:  # fmt: skip
-        """Ask about everything that is to do, until it is done or ``stopped`` says why not."""
-        if concurrency < 1 or not timeout > 0:
-            raise UnderstudyError(f"concurrency={concurrency} must be 1 or more, timeout={timeout} above 0")
-        if budget is not None and not any(each.price.input or each.price.output for each in self.plan.sources):
+    def run(self, options: AskOptions, without: Sequence[set[str]] = ()) -> None:
+        """Send requests until every row is done or ``stopped`` gives the reason why not."""
+        budget = options.budget
+        if budget is not None and not any(each.price.input or each.price.output for each in self.plan.models):
             raise UnderstudyError("a budget needs prices; give --price-in and --price-out per million tokens")
         tasks = list(self.todo(without))
         if not tasks:
             return
         ledger = self.ledger(budget)
-        endpoints = [Endpoint(each.model, each.base_url, each.key_env, timeout=timeout) for each in self.plan.sources]
-        bar = AskProgress(len(tasks), ledger, shown=progress)
+        endpoints = [
+            Endpoint(each.name, each.base_url, each.key_env, timeout=options.timeout) for each in self.plan.models
+        ]
+        bar = AskProgress(len(tasks), ledger, shown=options.progress)
         try:
-            with ends_on_sigterm(), deferred(), bar:  # what is under way is paid for
-                _run_anywhere(partial(self._run, tasks, ledger, endpoints, concurrency, bar))
+            with ends_on_sigterm(), deferred(), bar:  # requests under way are paid for
+                _run_anywhere(partial(self._run, tasks, ledger, endpoints, options.concurrency, bar))
         finally:
             self.look()
 
     async def _run(
-        self, tasks: list[tuple[int, Asked]], ledger: Ledger, endpoints: list[Endpoint], concurrency: int,
+        self, tasks: list[tuple[int, PendingRow]], ledger: Ledger, endpoints: list[Endpoint], concurrency: int,
         bar: AskProgress,
     ) -> None:  # fmt: skip
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(ledger.journal)
-            voters = [await stack.enter_async_context(self._voter(*each, ledger)) for each in enumerate(endpoints)]
+            requesters = [
+                await stack.enter_async_context(self._requester(*each, ledger)) for each in enumerate(endpoints)
+            ]
             queue, errors = iter(tasks), list[Exception]()
 
             async def work() -> None:
-                for number, asked in queue:
+                for number, row in queue:
                     try:
                         if self._stopping():
                             return
-                        if await voters[number].ask(asked):
+                        if await requesters[number].ask(row):
                             bar.answered()
-                    except StopAskingError as stop:
+                    except StopRequestsError as stop:
                         self.stopped = self.stopped or str(stop)
                     except Exception as error:
                         self.stopped = self.stopped or "error"
                         errors.append(error)
 
             await self._finish([asyncio.create_task(work()) for _ in range(min(concurrency, len(tasks)))])
-            for voter in voters:
-                self.lost += voter.lost
+            for requester in requesters:
+                self.lost += requester.lost
             if errors:
                 raise errors[0]
 
     async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
-        """Ctrl-C: nothing more is sent, and what is on its way is waited for; a second one ends everything."""
+        """Ctrl-C: nothing more is sent, and requests under way are waited for; a second one ends everything."""
         try:
             await asyncio.wait(workers)
         except asyncio.CancelledError:
@@ -146,20 +175,20 @@ class Asking:
             self.stopped = INTERRUPTED
         return self.stopped is not None
 
-    def _voter(self, number: int, endpoint: Endpoint, ledger: Ledger) -> Voter:
-        source, plan = self.plan.sources[number], self.plan
-        known = self.folder.features(source)
-        return Voter(
-            endpoint, plan.prompt, plan.manner, ledger, self.folder.answers(number), known or plan.wished,
-            known=known is not None, stopping=self._stopping, remember=partial(self.folder.remember, source),
+    def _requester(self, number: int, endpoint: Endpoint, ledger: Ledger) -> Requester:
+        model, plan = self.plan.models[number], self.plan
+        known = self.folder.features(model)
+        return Requester(
+            endpoint, plan.prompt, plan.request, ledger, self.folder.answers(number), known or plan.features,
+            known=known is not None, stopping=self._stopping, remember=partial(self.folder.remember, model),
         )  # fmt: skip
 
     def labelled(self) -> Labelled:
-        """What is known now, put into the label store."""
+        """The labels so far, which are put into the label store."""
         labels, reports, _ = label_answers(self.folder, self.plan, self.ids)
-        models, rows = range(len(self.plan.sources)), range(len(self.ids))
+        models, rows = range(len(self.plan.models)), range(len(self.ids))
         done = [all(not self.wanted(number, row) for number in models) for row in rows]
-        keep(self.folder, self.plan, self.ids, labels, done)
+        store_labels(self.folder, self.plan, self.ids, labels, done)
         ledger = self.ledger()
         requests, tokens_in, tokens_out = ledger.totals()
         return Labelled(
@@ -168,64 +197,67 @@ class Asking:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class CostEstimate:
+    """Of one model; ``most_cost``: an upper bound without retries."""
+
+    model: str
+    rows: int
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    most_cost: float
+
+
+def estimate_cost(run: AskRun) -> list[CostEstimate]:
+    """Rows, tokens and cost of the rows that are left, by model; tokens are estimated from letters."""
+    plan, found = run.plan, []
+    answer = 4 + max(len(name.encode()) for name in plan.classes) // 3 + (4 if plan.features.structured else 0)
+    extra = len(str(schema(list(plan.classes)))) if plan.features.structured else 0
+    todo = list(run.todo())
+    for number, model in enumerate(plan.models):
+        mine = [pending for each, pending in todo if each == number]
+        features = run.folder.features(model) or plan.features
+        # A server without n gets the prompt once for every vote.
+        times = [1 if features.several else pending.wanted for pending in mine]
+        messages = [plan.prompt.messages(pending.row, structured=features.structured) for pending in mine]
+        tokens_in = sum(estimated_tokens(each) * count for each, count in zip(messages, times, strict=True))
+        most_in = sum(most_tokens(each, extra=extra) * count for each, count in zip(messages, times, strict=True))
+        wanted = sum(pending.wanted for pending in mine)
+        most = model.price.of(most_in, wanted * plan.request.max_tokens)
+        tokens_out = wanted * min(answer, plan.request.max_tokens)
+        cost = model.price.of(tokens_in, tokens_out)
+        found.append(CostEstimate(model.name, len(mine), sum(times), tokens_in, tokens_out, cost, most))
+    return found
+
+
 @checked
-def ask(
-    rows: Sequence[Any],
-    classes: Sequence[str],
-    *,
-    model: str | Sequence[str],
-    out: str | Path,
-    ids: Any = None,
-    base_url: str | Sequence[str] | None = None,
-    key_env: str | Sequence[str] | None = None,
-    descriptions: Mapping[str, str] | None = None,
-    examples: Sequence[Any] = (),
-    prompt: str | None = None,
-    votes: int = 1,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    logprobs: int | None = None,
-    structured: bool = True,
-    form: str = "auto",
-    aliases: Mapping[str, str] | None = None,
-    price_in: float | Sequence[float] = 0.0,
-    price_out: float | Sequence[float] = 0.0,
-    budget: float | None = None,
-    concurrency: int = 8,
-    timeout: float = 60.0,
-    retries: int = 8,
-    again: bool = False,
-    progress: bool = True,
-) -> Labelled:
-    """Ask one LLM or several about every row, and keep what they say in the folder ``out``.
+@spell_out(AskOptions)
+def ask(rows: Sequence[Any], classes: Sequence[str], *, out: str | Path, ids: Any = None, **options: Any) -> Labelled:
+    """Labels for every row from one LLM or several, and all answers in the folder ``out``.
 
     ``rows``: texts, or mappings of columns that ``prompt`` (a Jinja template, see ``llm/prompt.py``) shows. ``ids``:
-    one each, 0, 1, … without. ``model``: several are several voters (``us.Votes``); ``base_url``, ``key_env`` (the name
-    of the environment variable with the key) and the prices per million tokens are one for all or one for each.
-    ``examples``: pairs of a row and its label. ``votes``: how often each model is asked; labels are then the shares.
-    ``again``: rows whose answer was of no use are asked once more. The same call goes on where the last one stopped.
+    one each; default 0, 1, …. ``options``: ``llm/ask_options.py``. Several models give ``us.Votes``; several votes of
+    one model give shares. The same call continues where the last one stopped.
     """
-    plan = make_plan(
-        classes, model, base_url=base_url, key_env=key_env, price_in=price_in, price_out=price_out,
-        descriptions=descriptions, examples=[(row, label) for row, label in examples], prompt=prompt, votes=votes,
-        temperature=temperature, max_tokens=max_tokens, logprobs=logprobs, structured=structured, retries=retries,
-        form=form, aliases=aliases,
-    )  # fmt: skip
+    given = AskOptions(**options)
+    plan = make_plan(classes, given)
     with locked(Path(out), lend=True):
-        asking = Asking(rows, range(len(rows)) if ids is None else ids, plan, out)
-        asking.begin()
-        if again:
-            asking.forget_unusable()
+        run = AskRun(rows, range(len(rows)) if ids is None else ids, plan, out)
+        run.folder.begin(plan)
+        if given.again:
+            run.forget_unusable()
         try:
-            asking.run(budget=budget, concurrency=concurrency, timeout=timeout, progress=progress)
+            run.run(given)
         finally:
-            found = asking.labelled()
+            found = run.labelled()
     check_stopped(found.stopped)
     return found
 
 
 def check_stopped(why: str | None) -> None:
-    """An interruption goes on its way, a server that refuses is an error; a budget is neither."""
+    """Raises where a run was interrupted or refused; a spent budget is neither."""
     if why == INTERRUPTED:
         raise KeyboardInterrupt
     if why not in (None, BUDGET):
@@ -233,7 +265,7 @@ def check_stopped(why: str | None) -> None:
 
 
 def _run_anywhere(work: Any) -> None:
-    """Also where an event loop runs already, as in a notebook."""
+    """Also inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""One model at one server: a request's body out, a response's body or what went wrong back.
+"""One model at one server: sends a request's body, returns the response's body or raises what went wrong.
 
-The client is OpenAI's own, with its retries off: ours are counted, paid for and written down. The key is taken from the
-environment, stands in a header and nowhere else: it is cut out of whatever a server says. OpenAI's goes to OpenAI
+The client is OpenAI's own, with its retries off: ours are counted, budgeted and written down. The key comes from the
+environment, is in a header and nowhere else: it is cut out of every message of a server. OpenAI's key goes to OpenAI
 alone, unless its variable is named.
 """
 
@@ -19,41 +19,40 @@ from understudy.errors import UnderstudyError, first_line, warn
 
 KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-# Refused without having been looked at: overload is said before work is done.
+# Overload: refused before any work was done, so free.
 _FREE = {503, 529}
 _LONGEST_WAIT = 3600.0
 _SECRET = 8
-"""Characters of a real key, at least. Shorter words ("none", "EMPTY") are for servers without keys, and may stand in
-answers."""
+"""Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers."""
 
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server understood, and will not: a 4xx, or an overload."""
+    """The server refused the request: a 4xx, or an overload."""
 
     status: int
-    said: str
+    message: str
     wait: float | None = None
-    """For how long, if it says so."""
+    """Seconds until the next try, where the server gives them."""
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may be taken later."""
+        """Whether the same request may be accepted later."""
         return self.status in (408, 409, 425, 429) or self.status in _FREE
 
     @property
     def is_final(self) -> bool:
-        """Whether no request will be taken: no key, no credit, no such model."""
-        spent = self.status == 429 and "insufficient_quota" in self.said
+        """Whether no request will be accepted: no key, no credit, no such model."""
+        spent = self.status == 429 and "insufficient_quota" in self.message
         return spent or self.status in (401, 402, 403, 404, 405)
 
 
 @dataclass(eq=False)
 class LostError(Exception):
-    """No whole answer came back; ``paid``: perhaps it was made all the same."""
+    """No complete answer came back; ``paid``: it may be charged all the same."""
 
     kind: str
-    said: str
+    message: str
     paid: bool = True
     wait: float | None = None
 
@@ -79,7 +78,7 @@ class Endpoint:
         """The response's body, with at least one choice; RefusedError or LostError."""
         openai = _openai()
         try:
-            async with asyncio.timeout(self.timeout):  # of the whole, and not of each piece of it
+            async with asyncio.timeout(self.timeout):  # of the request, and not of each read
                 raw = await self._client.chat.completions.with_raw_response.create(**body)
                 content = raw.http_response.content
         except (TimeoutError, openai.APITimeoutError):
@@ -104,24 +103,24 @@ class Endpoint:
         return body
 
     def _refused(self, error: Any) -> RefusedError | LostError:
-        wait, said = _retry_after(error.response.headers), self._clean(_words(error))
+        wait, message = _retry_after(error.response.headers), self._clean(_message(error))
         if error.status_code < 500 or error.status_code in _FREE:
-            return RefusedError(error.status_code, said, wait)
-        return LostError("error of the server", f"status {error.status_code}: {said}", wait=wait)
+            return RefusedError(error.status_code, message, wait)
+        return LostError("server error", f"status {error.status_code}: {message}", wait=wait)
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "…") if len(self._key) >= _SECRET else text
 
 
 def read_key(base_url: str, key_env: str | None) -> str:
-    """From the environment; "" where none is needed."""
+    """The key from the environment; "" where none is needed."""
     try:
         parts = urlsplit(base_url)
         host = parts.hostname
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("http", "https"):
-        raise UnderstudyError(f"--base-url {base_url!r} is no address; write e.g. http://localhost:8000/v1")
+        raise UnderstudyError(f"--base-url {base_url!r} is not an address; write e.g. http://localhost:8000/v1")
     if parts.username or parts.password or parts.query:
         raise UnderstudyError("--base-url holds a user, a password or a query; keys come from the environment alone")
     name = key_env or (KEY if base_url.rstrip("/") == OPENAI else None)
@@ -129,7 +128,7 @@ def read_key(base_url: str, key_env: str | None) -> str:
     if not key and name is not None:
         raise UnderstudyError(f"the environment has no {name}; set it, or name another with --key-env")
     if key and parts.scheme == "http" and host not in _LOCAL:
-        warn(f"the key goes to {host} unencrypted; use https, or a tunnel")
+        warn(f"the key is sent to {host} unencrypted; use https, or a tunnel")
     return key
 
 
@@ -141,19 +140,19 @@ def _openai() -> Any:
     return openai
 
 
-def _words(error: Any) -> str:
-    """What the server said, as JSON or as text, in one line."""
-    said = error.body
-    if isinstance(said, dict):
-        said = said.get("message") or said.get("detail") or said
+def _message(error: Any) -> str:
+    """The server's message, JSON or text, in one line."""
+    found = error.body
+    if isinstance(found, dict):
+        found = found.get("message") or found.get("detail") or found
         code = error.body.get("code")
-        said = f"{said if isinstance(said, str) else json.dumps(said)}{f' ({code})' if code else ''}"
+        found = f"{found if isinstance(found, str) else json.dumps(found)}{f' ({code})' if code else ''}"
     else:
         try:
-            said = error.response.text or error.message
+            found = error.response.text or error.message
         except Exception:  # a body that was never read
-            said = error.message
-    return " ".join(str(said).split())[:500]
+            found = error.message
+    return " ".join(str(found).split())[:500]
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

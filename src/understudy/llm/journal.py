@@ -1,9 +1,9 @@
-"""Lines that are only added, each on the disk before anything is done with what it says.
+"""An append-only log of JSON lines for asynchronous writers, each line on the disk before it is used.
 
     async with Journal(path) as journal:
         await journal.add({"custom_id": "r1", …})         # on the disk when it returns; many at once share one sync
 
-A line that was being written when its process was killed is no line, and the next takes its place.
+A line that was half written when its process was killed is dropped.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Journal:
     async def __aenter__(self) -> Self:
         try:
             self._handle = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
-            os.ftruncate(self._handle, _whole(self.path))
+            os.ftruncate(self._handle, _complete_bytes(self.path))
         except OSError as error:
             raise self._failed(error) from error
         return self
@@ -39,12 +39,12 @@ class Journal:
         os.close(self._handle)
 
     async def add(self, entry: Mapping[str, Any]) -> None:
-        """Returns when the line is on the disk, even where whoever waits is told to stop."""
+        """Returns when the line is on the disk, also where the waiting task is cancelled."""
         written = self._enter(entry)
         await asyncio.shield(written)
 
     def note(self, entry: Mapping[str, Any]) -> None:
-        """A line that may be lost with the power: nobody waits for it."""
+        """A line that is not waited for, and may be lost with the power."""
         self._enter(entry).add_done_callback(lambda written: written.cancelled() or written.exception())
 
     def _enter(self, entry: Mapping[str, Any]) -> "asyncio.Future[None]":
@@ -81,8 +81,8 @@ class Journal:
         return UnderstudyError(f"cannot write {self.path}: {error.strerror}; check the folder and the free space")
 
 
-def _whole(path: Path) -> int:
-    """How long the file is without a line that was not finished."""
+def _complete_bytes(path: Path) -> int:
+    """The length of the file without an unfinished last line."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -96,7 +96,7 @@ def _whole(path: Path) -> int:
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
-    """What a journal holds; a line that is none of ours is an error, since somebody paid for it."""
+    """The entries of a journal; a damaged line is an error, since its answer was paid for."""
     if not path.exists():
         return
     with path.open("rb") as file:

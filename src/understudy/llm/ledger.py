@@ -1,9 +1,9 @@
-"""What was spent, and the budget that is never passed.
+"""Tokens and cost so far, and the budget that is never exceeded.
 
-Before a request is sent, the most it can cost is reserved, on the disk too: a process that is killed then has at most
-spent what was reserved. When the answer is there, what it took counts instead. A request that ended without one (a
-time-out, a cut connection, a server's error) may have been paid for, and counts in full; one that was refused (429 or
-another 4xx, an overload) is free.
+Before a request is sent, its maximum cost is reserved, on the disk too: a killed process has spent at most what was
+reserved. Once the answer is there, its actual tokens count instead. A request that ended without one (a time-out, a
+cut connection, a server error) may have been charged, and counts in full; one that was refused (429 or another 4xx, an
+overload) is free.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        """Of whole tokens, so that no sum of fractions drifts."""
+        """The cost of all tokens so far; summed over tokens, so that rounding does not add up."""
         unpriced = Price()
         return sum(
             self.prices.get(model, unpriced).of(tally.tokens_in, tally.tokens_out)
@@ -79,7 +79,7 @@ class Ledger:
         return requests, sum(tally.tokens_in for tally in tallies), sum(tally.tokens_out for tally in tallies)
 
     async def reserve(self, model: str, tokens_in: int, tokens_out: int) -> "Reservation | None":
-        """None where the budget would be passed even once everything under way is settled."""
+        """None where the budget would be exceeded even after everything under way has ended."""
         cost = self.prices[model].of(tokens_in, tokens_out)
         async with self._changed:
             while self.budget is not None and self.spent + self._reserved + cost > self.budget:
@@ -92,17 +92,17 @@ class Ledger:
         return reservation
 
     def note(self, model: str, tokens_in: int, tokens_out: int) -> None:
-        """A request that somebody else sent."""
+        """Count a request that a batch service has sent."""
         self._number += 1
         self.journal.note(Reservation(self._number, model, 0, 0, 0.0).line(tokens_in, tokens_out))
         self._count(model, tokens_in, tokens_out)
 
-    async def settle(self, reservation: "Reservation", tokens_in: int, tokens_out: int) -> None:
-        """What the request took in the end."""
+    async def close(self, reservation: "Reservation", tokens_in: int, tokens_out: int) -> None:
+        """Replace the reservation by the actual tokens."""
         self.journal.note(reservation.line(tokens_in, tokens_out))
         async with self._changed:
             self.open -= 1
-            self._reserved = self._reserved - reservation.cost if self.open else 0.0  # sums of fractions drift
+            self._reserved = self._reserved - reservation.cost if self.open else 0.0  # rounding adds up
             self._count(reservation.model, tokens_in, tokens_out)
             self._changed.notify_all()
 
@@ -120,7 +120,7 @@ class Reservation:
 
 
 def usage_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Tokens in and out as the server counted them; None where it does not say."""
+    """Tokens in and out as counted by the server; None where it reports none."""
     usage = body.get("usage")
     names = ("prompt_tokens", "completion_tokens")
     found = [usage.get(name) for name in names] if isinstance(usage, dict) else []

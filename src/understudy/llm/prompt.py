@@ -4,8 +4,8 @@
     prompt.messages("It broke.", structured=True)        # system, the examples as turns, then the row
 
 A template has a block ``system``, rendered once from ``classes`` and ``structured``, and a block ``user``, rendered for
-each row and each example from ``text`` (or ``row``, a row's columns by name) as well. A row so never stands where
-instructions stand, and what it says meets no other row. ``delimited`` puts tags around a text that do not occur in it.
+each row and each example from ``text`` (or ``row``, a row's columns by name) as well. A row is thus never among the
+instructions, nor in the prompt of another row. ``delimited`` puts tags around a text that do not occur in it.
 A template without blocks is the user's message. Templates run in Jinja's sandbox; a name that is not there is an error.
 """
 
@@ -42,31 +42,31 @@ class Example:
 
 
 class Prompt:
-    def __init__(
-        self, source: str, classes: Sequence[Class], examples: Sequence[Example] = (), *, where: str = "the prompt"
-    ) -> None:
-        self.source, self.classes, self.examples, self.where = source, tuple(classes), tuple(examples), where
+    def __init__(self, source: str, classes: Sequence[Class], examples: Sequence[Example] = ()) -> None:
+        self.source, self.classes, self.examples = source, tuple(classes), tuple(examples)
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, trim_blocks=True)
         environment.filters["delimited"] = delimited
         try:
             self._template = environment.from_string(source)
             named = meta.find_undeclared_variables(environment.parse(source))
         except TemplateError as error:
-            raise UnderstudyError(f"{where} is no Jinja template ({first_line(error)}); correct it") from error
+            raise UnderstudyError(f"the prompt is not a Jinja template ({first_line(error)}); correct it") from error
         blocks = set(self._template.blocks)
         if not blocks <= {"system", "user"} or blocks == {"system"}:
-            raise UnderstudyError(f"{where} has the blocks {', '.join(sorted(blocks))}; write system and user, or none")
+            raise UnderstudyError(
+                f"the prompt has the blocks {', '.join(sorted(blocks))}; write system and user, or none"
+            )
         if not named & {"text", "row"}:
-            raise UnderstudyError(f"{where} does not show the row; write {{{{ text | delimited }}}} where it belongs")
+            raise UnderstudyError("the prompt does not show the row; write {{ text | delimited }} where it belongs")
         self._start = lru_cache(2)(self._start_of)
         self._start(True)  # a mistake shows before anything is paid for
 
     def messages(self, row: Row, *, structured: bool, system: bool = True) -> list[Message]:
-        """``system``: whether the server knows that role; else its words stand before the first message."""
+        """``system``: whether the server accepts that role; else its text is put before the first message."""
         messages = [*map(dict, self._start(structured)), _turn("user", self._user(row, structured))]
         if not system and messages[0]["role"] == "system":
-            said = messages.pop(0)["content"]
-            messages[0] = _turn("user", f"{said}\n\n{messages[0]['content']}")
+            instructions = messages.pop(0)["content"]
+            messages[0] = _turn("user", f"{instructions}\n\n{messages[0]['content']}")
         return messages
 
     def _start_of(self, structured: bool) -> list[Message]:
@@ -92,7 +92,7 @@ class Prompt:
             return "".join(self._template.blocks[block](self._template.new_context(values))).strip()
         except (TemplateError, TypeError, ValueError, KeyError, ArithmeticError) as error:
             cure = "rows belong into the block user" if block == "system" else "check the names in it"
-            raise UnderstudyError(f"{self.where}, block {block}: {first_line(error)}; {cure}") from error
+            raise UnderstudyError(f"the prompt, block {block}: {first_line(error)}; {cure}") from error
 
 
 def _turn(role: str, content: str) -> Message:

@@ -4,7 +4,8 @@
     class Options:
         rounds: int = option(3, help="Rounds in all.", typed=int, least=1, integer=True)
 
-        __post_init__ = check_options
+        def __post_init__(self) -> None:
+            check_options(self)
 
 The function takes ``**options`` and makes the dataclass of them (``spell_out`` shows them in its signature); the
 command line makes its flags from the same fields (``cli/shared.py``). This file loads without PyTorch.

@@ -1,4 +1,4 @@
-"""The page where people label rows: ``understudy label`` (extra ``label``), and what it is made of.
+"""The label page (extra ``label``): people label rows in the browser.
 
-``answers`` keeps what was said and who may answer what; ``serve`` shows it to browsers. No other folder knows of pages.
+``answer_book`` stores the answers, ``cards`` the content of rows, ``serve`` the server, ``answer_export`` the files.
 """

@@ -41,30 +41,30 @@ class Access:
         secret = _secret(secret_file)
         self.tokens = {name: _token(secret, name) for name in annotators}
         self.cookie = f"understudy-{book}"
-        """Its own for each book: cookies do not tell ports apart."""
+        """One per book: cookies are not separate by port."""
         self._host = host
 
     def annotator(self, token: str) -> str | None:
-        """Whose token it is; all are compared, so that the time says nothing."""
+        """The owner of a token; all are compared, so that the time taken reveals nothing."""
         given = token.encode("utf-8", "replace")
         same = [name for name, own in self.tokens.items() if hmac.compare_digest(own.encode(), given)]
         return same[0] if same else None
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """Why a request is none of the page's own; None where it may be."""
+        """Why a request is not from the page; None where it may be."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             return "this page is served to the address it was started for"
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        # Typed addresses have none; links from elsewhere lead to the page, but not to what it asks for.
+        # Typed addresses have none; links from elsewhere lead to the page, but not to its data.
         if method != "GET" and site not in (None, "same-origin"):
             return "only the page itself may send answers"
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            return "only the page itself may ask"
+            return "only the page itself may send requests"
         if method != "GET" and origin is None:
             return "answers come with the Origin header that browsers send"
         if method == "GET" and site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
-            return "other sites may not ask"
+            return "other sites may not send requests"
         return None
 
     def _is_ours(self, header: str) -> bool:

@@ -1,17 +1,17 @@
-"""What the page asks for, and what it gets: one route each, behind the guard of ``web/access.py``.
+"""The requests of the page, one route each, behind the checks of ``web/access.py``.
 
-| request | answer |
+| request | response |
 | --- | --- |
 | ``GET /open/TOKEN`` | the cookie, and on to the page |
 | ``GET /`` ``/page.css`` ``/page.js`` | the page |
-| ``GET /api/session`` | who one is, the classes, the last answers (for undo) |
-| ``POST /api/sync`` | answers in; the next rows and how far one is out. The one that runs all day |
+| ``GET /api/session`` | the annotator, the classes, the last answers (for undo) |
+| ``POST /api/sync`` | answers in; the next rows and the progress out |
 | ``GET /api/agreement`` | Krippendorff's alpha |
 | ``GET /image?id=…`` | a row's picture |
 
-``sync`` takes *events*, each with a name of the browser's making (``{"name", "id", "label"}``, ``label`` null: cannot
-say; ``{"name", "undoes"}``), and may be sent again and again: what was kept before is kept once. Answers and the leases
-of the rows that follow are one transaction.
+``sync`` takes *events*, each with a name made by the browser (``{"name", "id", "label"}``, ``label`` null: skipped;
+``{"name", "undoes"}``), and may be repeated: an event is stored once. Answers and the leases of the next rows are one
+transaction.
 """
 
 import json
@@ -30,9 +30,8 @@ from starlette.routing import Route
 
 from understudy.errors import UnderstudyError
 from understudy.web.access import HEADERS, Access
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Card, Cards
-from understudy.web.guideline import guideline_html
 
 MOST_EVENTS, MOST_ROWS, MOST_BYTES = 200, 20, 1 << 18
 _NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
@@ -43,7 +42,7 @@ _STRANGER = "Open the link that understudy label printed: it holds the key to th
 
 
 class LabelApp:
-    """Everything a browser is told, for one book."""
+    """The responses to the page of one book."""
 
     def __init__(
         self,
@@ -103,39 +102,39 @@ class LabelApp:
             if len(body) > MOST_BYTES:
                 return PlainTextResponse("too much at once", 413)
         try:
-            asked = Asked(json.loads(body))
+            sync = SyncRequest(json.loads(body))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return PlainTextResponse("not what the page sends", 400)
-        if asked.book != self.book.settings["book"] or asked.annotator != request.state.annotator:
+        if sync.book != self.book.settings["book"] or sync.annotator != request.state.annotator:
             return PlainTextResponse("another book or another person's link was opened in this browser", 409)
-        return JSONResponse(await run_in_threadpool(self._sync, asked))
+        return JSONResponse(await run_in_threadpool(self._sync, sync))
 
-    def _sync(self, asked: "Asked") -> dict[str, Any]:
-        who, book = asked.annotator, self.book
+    def _sync(self, sync: "SyncRequest") -> dict[str, Any]:
+        who, book = sync.annotator, self.book
         with book.together():
-            results = [self._take(event, asked) for event in asked.events]
-            if asked.leaves:
-                book.give_back(who, tab=asked.tab)
-            have = book.are_open(asked.have, who)
-            rows = book.hand_out(who, tab=asked.tab, count=asked.count, have=have, suggests=self._suggests)
+            results = [self._take(event, sync) for event in sync.events]
+            if sync.leaves:
+                book.give_back(who, tab=sync.tab)
+            have = book.are_open(sync.have, who)
+            rows = book.hand_out(who, tab=sync.tab, count=sync.count, have=have, suggests=self._suggests)
             progress = book.progress(who)
         return {
             "results": results,
             "rows": [self._card(id, shown) for id, shown in rows.items()],
-            "gone": [id for id in asked.have if id not in have],
+            "gone": [id for id in sync.have if id not in have],
             "progress": vars(progress),
         }
 
-    def _take(self, event: Mapping[str, Any], asked: "Asked") -> dict[str, Any]:
-        """What became of an event; one that is refused changes nothing and stops no other."""
-        who, name = asked.annotator, event["name"]
+    def _take(self, event: Mapping[str, Any], sync: "SyncRequest") -> dict[str, Any]:
+        """The outcome of an event; a refused one changes nothing and stops no other."""
+        who, name = sync.annotator, event["name"]
         try:
             if "undoes" not in event:
                 self.book.answer(
                     event["id"], event["label"], annotator=who, name=name, seconds=_seconds(event.get("seconds"))
                 )
                 return {"name": name, "kept": True}
-            id = self.book.undo(annotator=who, undoes=event["undoes"], name=name, tab=asked.tab)
+            id = self.book.undo(annotator=who, undoes=event["undoes"], name=name, tab=sync.tab)
             assert id is not None
             return {"name": name, "kept": True, "row": self._card(id, self.book.show(id, who, self._suggests))}
         except UnderstudyError as error:
@@ -150,7 +149,7 @@ class LabelApp:
         return [{"name": name, "id": id, "label": label} for name, id, label in self.book.history(annotator)]
 
     def agreement(self, request: Request) -> Response:
-        """At most once in some seconds: all shared rows are gone through."""
+        """Computed at most every five seconds, over all shared rows."""
         made, found = self._alpha
         if time.monotonic() - made > 5:
             found = self.book.agreement()
@@ -162,12 +161,12 @@ class LabelApp:
             content, kind = self.cards.picture(request.query_params.get("id", ""))
         except (UnderstudyError, OSError) as error:
             return PlainTextResponse(str(error), 404)
-        # Private, and the row's own for as long as the page is open.
+        # Cached while the page is open.
         return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=600"})
 
 
-class Asked:
-    """A request of the page, checked: whatever is wrong raises."""
+class SyncRequest:
+    """A checked request of the page; anything wrong raises."""
 
     def __init__(self, given: Any) -> None:
         self.book, self.annotator, self.tab = _text(given["book"]), _text(given["annotator"]), _text(given["tab"])
@@ -211,12 +210,12 @@ def _text(value: Any) -> str:
 
 
 def _seconds(value: Any) -> float | None:
-    """A time that tells something; a row left open over lunch does not."""
+    """A time up to half an hour; a row left open over lunch does not count."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1800 else None
 
 
 class Guard:
-    """Lets through what comes from the page of somebody with a token, and gives every response its headers."""
+    """Lets requests with a token through, and gives every response its headers."""
 
     def __init__(self, app: Any, access: Access) -> None:
         self.app, self.access = app, access
@@ -256,3 +255,21 @@ class Guard:
         response = HTMLResponse(_OPEN)
         response.set_cookie(self.access.cookie, token, httponly=True, samesite="strict", path="/")
         return response
+
+
+def guideline_html(path: Path | None) -> str:
+    """The Markdown file as HTML, read anew for each page; markup in it is shown as text, links are http(s) and mail."""
+    if path is None:
+        return ""
+    from markdown_it import MarkdownIt
+
+    # This preset accepts no HTML, and refuses javascript:, file: and the like in links.
+    html: str = MarkdownIt("js-default", {"html": False, "linkify": False}).render(read_guideline(path))
+    return html.replace("<a href=", '<a target="_blank" rel="noopener noreferrer" href=')
+
+
+def read_guideline(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnderstudyError(f"cannot read the guideline {path}: {error}; write Markdown in UTF-8") from error

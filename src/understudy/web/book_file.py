@@ -1,11 +1,11 @@
-"""The file of an answer book: SQLite with a write-ahead log, every transaction synced; and how it stands, in memory.
+"""The file of an answer book: SQLite with a write-ahead log, every transaction synced; its state is kept in memory.
 
-    with file.looking() as standing: ...          # what all processes have written until now
-    with file.writing() as standing: file.add_line(line)
+    with file.looking() as state: ...          # what all processes have written until now
+    with file.writing() as state: file.add_line(line)
 
-Several threads and several processes may have it open. Answers are lines that are only added, which the file itself
-insists on; what is in memory is folded from them, caught up where another process has written, and folded anew where a
-transaction failed half-way.
+Several threads and several processes may have it open. Answers are append-only, which triggers in the file enforce;
+the state in memory is folded from them, updated where another process has written, and folded anew where a transaction
+failed half-way.
 """
 
 import json
@@ -18,10 +18,10 @@ from typing import Any
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.trail import now
-from understudy.web.standing import Lease, Line, Standing
+from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
 
 FORMAT = 1
-# "USLB": says that a file of SQLite is one of ours.
+# "USLB": marks an SQLite file as a book.
 _KIND = 0x55534C42
 _SCHEMA = (
     "CREATE TABLE settings(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -43,7 +43,7 @@ class BookFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.changed = threading.Condition(threading.RLock())
-        """Held by whoever looks or writes; notified of every line."""
+        """Held while looking or writing; notified of every line."""
         self._forget()
         try:
             # Two threads never use it at once: ``changed`` sees to that.
@@ -58,9 +58,7 @@ class BookFile:
         if kind != _KIND and self._tables():
             raise UnderstudyError(f"{self.path} holds another program's tables; choose another name for the book")
         if kind == _KIND and form != FORMAT:
-            raise UnderstudyError(
-                f"{self.path} is a book of format {form}, this version reads {FORMAT}; choose another"
-            )
+            raise UnderstudyError(f"{self.path} is a book of format {form}, this version reads {FORMAT}; use another")
         ask("PRAGMA journal_mode=WAL")
         ask("PRAGMA synchronous=FULL")
         ask("BEGIN IMMEDIATE")
@@ -79,26 +77,26 @@ class BookFile:
             self._file.close()
 
     @contextmanager
-    def looking(self) -> Iterator[Standing]:
+    def looking(self) -> Iterator[LabellingState]:
         with self.changed:
             try:
                 self._catch_up()
-                yield self._standing
+                yield self._state
             except sqlite3.Error as error:
                 raise self._broken(error) from error
 
     @contextmanager
-    def writing(self) -> Iterator[Standing]:
-        """All of it is on the disk when the block ends, or nothing is. Blocks within are part of the outermost."""
+    def writing(self) -> Iterator[LabellingState]:
+        """All of it is on the disk when the block ends, or nothing is. Inner blocks are part of the outermost."""
         with self.changed:
             if self._file.in_transaction:
-                yield self._standing
+                yield self._state
                 return
             before = self._file.total_changes
             try:
                 self._file.execute("BEGIN IMMEDIATE")
                 self._catch_up()
-                yield self._standing
+                yield self._state
                 self._file.execute("COMMIT")
             except BaseException as error:
                 self._file.rollback()
@@ -109,49 +107,49 @@ class BookFile:
                 raise
 
     def _forget(self) -> None:
-        self._standing, self._seen, self._version = Standing(), 0, -1
+        self._state, self._seen, self._version = LabellingState(), 0, -1
 
     def _catch_up(self) -> None:
-        """What other processes wrote; SQLite's counter says whether there is anything."""
+        """Applies what other processes wrote; SQLite's counter shows whether there is anything."""
         version = self._file.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return
-        standing, ask = self._standing, self._file.execute
+        state, ask = self._state, self._file.execute
         for id, needed, chosen in ask(
-            "SELECT id, needed, chosen FROM rows WHERE number>=? ORDER BY number", (len(standing.ids),)
+            "SELECT id, needed, chosen FROM rows WHERE number>=? ORDER BY number", (len(state.ids),)
         ):
-            standing.add_row(id, needed, bool(chosen))
+            state.add_row(id, needed, bool(chosen))
         for number, name, annotator, row, label, undoes, suggested, seconds in ask(
             f"SELECT number, {_LINE} FROM answers WHERE number>? ORDER BY number", (self._seen,)
         ):
-            standing.apply(Line(name, annotator, row, label, undoes, bool(suggested), seconds))
+            state.apply(AnswerLine(name, annotator, row, label, undoes, bool(suggested), seconds))
             self._seen = number
-        standing.leases.clear()
+        state.leases.clear()
         for row, annotator, tab, until in ask("SELECT * FROM leases"):
-            standing.leases.setdefault(row, {})[annotator] = Lease(tab, until)
+            state.leases.setdefault(row, {})[annotator] = Lease(tab, until)
         self._version = version
 
     def settings(self) -> dict[str, Any]:
         return {name: json.loads(value) for name, value in self._file.execute("SELECT name, value FROM settings")}
 
-    def settle(self, settings: dict[str, Any]) -> None:
+    def set_settings(self, settings: dict[str, Any]) -> None:
         pairs = [(name, json.dumps(value)) for name, value in settings.items()]
         self._file.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", pairs)
 
     def add_rows(self, rows: Iterable[tuple[str, int, bool]]) -> None:
         """Id, how many people are to answer, and whether a strategy chose it."""
-        start = len(self._standing.ids)
+        start = len(self._state.ids)
         for row in rows:
-            self._standing.add_row(*row)
-        standing, numbers = self._standing, range(start, len(self._standing.ids))
-        new = [(number, standing.ids[number], standing.needed[number], standing.chosen[number]) for number in numbers]
+            self._state.add_row(*row)
+        state, numbers = self._state, range(start, len(self._state.ids))
+        new = [(number, state.ids[number], state.needed[number], state.chosen[number]) for number in numbers]
         self._file.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", new)
 
-    def add_line(self, line: Line) -> None:
+    def add_line(self, line: AnswerLine) -> None:
         values = (line.name, line.annotator, line.row, line.label, line.undoes, line.suggested, line.seconds, now())
         added = self._file.execute(f"INSERT INTO answers({_LINE}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._file.execute("DELETE FROM leases WHERE row=? AND annotator=?", (line.row, line.annotator))
-        self._standing.apply(line)
+        self._state.apply(line)
         self._seen = int(added.lastrowid or 0)
         self.changed.notify_all()
 
@@ -159,15 +157,15 @@ class BookFile:
         new = [(row, annotator, lease.tab, lease.until) for row in rows]
         self._file.executemany("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", new)
         for row, *_ in new:
-            self._standing.leases.setdefault(row, {})[annotator] = lease
+            self._state.leases.setdefault(row, {})[annotator] = lease
 
     def end_leases(self, until: float) -> None:
-        """Those that ran out."""
-        if self._standing.end_leases(until):
+        """Deletes those that ran out."""
+        if self._state.end_leases(until):
             self._file.execute("DELETE FROM leases WHERE until<=?", (until,))
 
     def give_back(self, annotator: str, tab: str) -> None:
-        if self._standing.give_back(annotator, tab):
+        if self._state.give_back(annotator, tab):
             self._file.execute("DELETE FROM leases WHERE annotator=? AND tab=?", (annotator, tab))
 
     def add_suggested(self, rows: Iterable[int], annotator: str) -> None:
@@ -178,12 +176,6 @@ class BookFile:
         found = self._file.execute("SELECT 1 FROM suggested WHERE row=? AND annotator=?", (row, annotator)).fetchone()
         return found is not None
 
-    def dated(self) -> Iterator[tuple[Line, str]]:
-        """Every line in the order written, and when."""
-        for *line, at in self._file.execute(f"SELECT {_LINE}, at FROM answers ORDER BY number"):
-            name, annotator, row, label, undoes, suggested, seconds = line
-            yield Line(name, annotator, row, label, undoes, bool(suggested), seconds), at
-
     def _broken(self, error: sqlite3.Error) -> UnderstudyError:
-        cure = "wait for whoever writes to it" if "locked" in str(error) else "check the path, the disk and the file"
+        cure = "end the other process" if "locked" in str(error) else "check the path, the disk and the file"
         return UnderstudyError(f"cannot use the book {self.path}: {first_line(error)}; {cure}")

@@ -1,10 +1,10 @@
-"""Cards: what the page shows of a row. A text with passages marked, a picture, or a table of fields.
+"""Cards: what the page shows of a row. A text with highlights, a picture, or a table of fields.
 
     cards = Cards.of("batch.csv", pool="pool.parquet")           # rows chosen by select, shown as the pool has them
-    cards.ids, cards.chosen                                      # by the letter, in the order of the file
+    cards.ids, cards.chosen                                      # in the order of the file
     cards.card("r17")                                            # {"id": …, "text": [["It was ", false], …], …}
 
-What a strategy, a student or a teacher said of a row is no part of its card; ``suggestion`` is asked for apart.
+Scores and predictions are no part of a card; ``suggestion`` gives a predicted label where one may be shown.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +22,11 @@ from understudy.io.labelling import Labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
-from understudy.web.highlights import Marked, marked
-from understudy.web.pictures import Picture, picture
+from understudy.web.card_content import Marked, Picture, marked, picture
 
-# What select writes beside the id: of the row's story, not of the row.
+# What select writes beside the id: about the row, and not shown.
 _ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", SHOWN}
-# What budget writes beside that; files of other columns may have such of their own.
+# What budget writes as well; a file may have such columns of its own.
 _PLANNED = {"purpose", "gain"}
 _LONGEST = 2_000
 """Characters of a field; a text is shown whole."""
@@ -40,14 +39,14 @@ class Cards:
     rows: Table
     """The rows to label."""
     shown: Table
-    """The file that has what is to be seen of them: the same, or the pool."""
+    """The file with their content: the same, or the pool."""
     places: Mapping[str, int]
     """Ids in the order of the rows, and where each is in ``shown``."""
     text: str | None = None
     image: str | None = None
     fields: Sequence[str] = ()
     words: Sequence[str] = ()
-    """To be marked in every text."""
+    """To be highlighted in every text."""
     classes: Sequence[str] = ()
     _columns: dict[str, Any] = field(default_factory=dict)
 
@@ -85,7 +84,7 @@ class Cards:
             )
         cards = cls(table, shown, places, text, image, fields, words)
         if text is not None and "highlights" in shown.names:
-            for id in places:  # one that is wrong would stop the page at its row
+            for id in places:  # a wrong one would stop the page at its row
                 cards.card(id)
         return cards
 
@@ -95,14 +94,14 @@ class Cards:
 
     @cached_property
     def chosen(self) -> list[bool] | None:
-        """Whether a strategy picked each row, where the file says so."""
+        """Whether a strategy picked each row; None where the file has no such column."""
         if "chosen" not in self.rows.names:
             return None
         cells = self.rows.columns["chosen"].tolist()
         return true_or_false(cells, self.rows.where("chosen"), "a strategy picked the row")
 
     def features(self) -> list[str]:
-        """The columns of what is shown that say nothing of labels."""
+        """The columns of the shown file that hold no labels or scores."""
         return [name for name in self.shown.names if not is_reserved(name) and name not in _ABOUT]
 
     def card(self, id: str) -> Card:
@@ -130,7 +129,7 @@ class Cards:
         return id in self.places and self._suggested[self._row(id)] is not None
 
     def suggestion(self, id: str) -> dict[str, Any] | None:
-        """What the student that chose the row, or else the teacher, takes it for."""
+        """The class predicted by the student that chose the row, or else by the teacher."""
         found = self._suggested[self._row(id)]
         return None if found is None else {"label": found[0], "confidence": found[1], "by": self._source}
 
@@ -140,7 +139,7 @@ class Cards:
 
     @cached_property
     def _suggested(self) -> list[tuple[str, float | None] | None]:
-        """By row to label: a class and how sure, or None."""
+        """By row to label: a class and its probability, or None."""
         if self._source == "student":
             labels = [_text(cell) for cell in self.rows.columns["predicted"].tolist()]
             sure = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else [None] * len(labels)
@@ -150,7 +149,7 @@ class Cards:
 
     def _of_teacher(self) -> list[tuple[str, float | None] | None]:
         names = ClassNames(tuple(self.classes))
-        # Whole numbers from 0 are places, and the classes are called by them.
+        # Classes called 0, 1, … are given by number.
         numbered = all(name == str(number) for number, name in enumerate(self.classes))
         how = Labelling(None if numbered else names, len(self.classes))
         teacher = read_teacher(self.shown, how)
@@ -206,7 +205,7 @@ def _sentences(table: Table, seen: Sequence[str]) -> str | None:
 
 
 def _share(cell: Any) -> float | None:
-    """How sure a student was; None where the file does not say."""
+    """The probability of the predicted class; None where the file has none."""
     return cell if isinstance(cell, int | float) and 0 <= cell <= 1 else None
 
 

@@ -1,11 +1,11 @@
 """The server of the label page: in a thread of its own, for a command, a campaign or a notebook.
 
     with LabelServer(book, cards, annotators=["ann", "bob"]) as server:
-        print(server.urls)                         # a link for each: whoever has it labels as them
+        print(server.urls)                         # a secret link for each
         book.wait(3600)
 
 It listens on this machine alone (127.0.0.1) unless another host is named. It may be stopped, or killed, at any moment:
-the book has what was answered, and links hold when it is started again on the same port.
+the book has every answer, and links stay valid when it is started again on the same port.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Any, Self
 from understudy.errors import UnderstudyError, warn
 from understudy.store.trail import who
 from understudy.web.access import LOOPBACK, Access
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 
 MISSING = "the label page needs starlette and uvicorn: pip install 'understudy[label]'"
@@ -50,7 +50,7 @@ class LabelServer:
         check_annotators(people)
         cards.classes = book.classes
         if host not in LOOPBACK:
-            warn(f"the page is served to {host}, unencrypted: whoever can read the network can read rows and answers")
+            warn(f"the page is served to {host}, unencrypted: rows and answers can be read on the network")
         key = book.path.with_name(f"{book.path.name}.key")
         access = Access(key, people, host=host, book=book.settings["book"])
         app = LabelApp(
@@ -79,14 +79,14 @@ class LabelServer:
         return self
 
     def wait(self, seconds: float) -> None:
-        """Until it was stopped, or the time is up."""
+        """Waits until it was stopped, or the time is up."""
         self._ended.wait(seconds)
 
     def stop(self) -> None:
-        """What was under way is answered first."""
+        """Requests under way are answered first."""
         self._server.should_exit = True
         if self._thread.ident is not None:
-            # Not by join, which believes the thread dead once Ctrl-C has interrupted it (Python 3.11).
+            # Not by join, which takes the thread for dead once Ctrl-C has interrupted it (Python 3.11).
             self._ended.wait()
         self._socket.close()
 
@@ -114,7 +114,7 @@ def check_annotators(names: Sequence[str]) -> None:
 
 
 def free_port(host: str, wanted: int) -> int:
-    """The one wanted, where nobody has it; else 0, any."""
+    """The wanted port where it is free; else 0: any."""
     try:
         _listening(host, wanted).close()
     except UnderstudyError:
@@ -123,17 +123,15 @@ def free_port(host: str, wanted: int) -> int:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Open before anything is promised; connections wait until the server takes them."""
+    """An open socket; connections wait until the server accepts them."""
     if not host.strip():  # which would be every address of the machine
         raise UnderstudyError("no --host is named; leave it out, or name an address of this machine")
-    # Named TCP, for asyncio sends at once (no Nagle) on such sockets alone: it is 40 ms for every response.
+    # IPPROTO_TCP named: asyncio disables Nagle on such sockets alone, which saves 40 ms per response.
     listening = socket.socket(
         socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
     )
     try:
-        if (
-            os.name == "posix"
-        ):  # the port of a server that was killed is free at once; elsewhere this means another thing
+        if os.name == "posix":  # the port of a killed server is free at once
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen()

@@ -1,9 +1,9 @@
-// The label page. An answer shows the next row at once and is sent behind it: it waits in an outbox (which a reload, or
-// a closed tab, leaves where it is) until the server says that it is on the disk. Its name makes it count once.
+// The label page. An answer shows the next row at once and is sent in the background: it waits in an outbox, which
+// survives a reload or a closed tab, until the server has it on the disk. Its name makes it count once.
 "use strict";
 
 const AHEAD = 4;                       // rows held: the one shown, and those that follow
-const RENEW = 60_000, AGAIN = 5_000;   // milliseconds: a sign of life; a look for rows that others gave back
+const RENEW = 60_000, AGAIN = 5_000;   // milliseconds: renew leases; look for rows that others gave back
 const MANY = 10;                       // more classes than this are searched
 const $ = id => document.getElementById(id);
 const fine = matchMedia("(hover: hover) and (pointer: fine)");
@@ -15,7 +15,7 @@ let progress = null, agreement = null;
 let shownAt = null, busy = false, again = false, failures = 0, stopped = false, timer = null, refused = "";
 
 const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("");
-const say = text => { $("said").textContent = text; };
+const say = text => { $("status").textContent = text; };
 const make = (tag, parts = {}, ...inner) => {
   const element = Object.assign(document.createElement(tag), parts);
   element.append(...inner);
@@ -224,7 +224,7 @@ function facts() {
   $("facts").replaceChildren(...lines.map(line => make("li", { textContent: line })));
 }
 async function agree() {
-  try { agreement = await (await fetch("/api/agreement")).json(); facts(); } catch { /* it is asked again */ }
+  try { agreement = await (await fetch("/api/agreement")).json(); facts(); } catch { /* repeated by the timer */ }
 }
 
 // ---- Classes, and the search among them

@@ -1,4 +1,4 @@
-"""The files of ``understudy ask``: the rows to ask about, the gold rows to show, and the labels beside them."""
+"""The files of ``understudy ask``: the rows to label, the gold rows to show as examples, and the labels."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -16,29 +16,29 @@ from understudy.io.labelling import SAW
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, named_columns
-from understudy.llm.answered import Labelled
-from understudy.llm.asking import Asking
-from understudy.llm.plan import Plan
+from understudy.llm.answer_folder import Labelled
+from understudy.llm.asking import AskRun
 from understudy.llm.prompt import Row
+from understudy.llm.request import AskPlan
 from understudy.store.files import appearing_whole
 
 POOL, GOLD = "pool.parquet", "gold.parquet"
 
 
 @dataclass
-class AskedFiles:
+class AskFiles:
     pool: Table
     gold: Table | None
     classes: Sequence[str]
     text: str | None
-    """The column of texts; None where a prompt of the user's own shows what it likes."""
+    """The column of texts; None where the user's prompt shows other columns."""
     ids: list[Any]
-    """Of the pool's rows, then of gold's own: those that are not in the pool."""
+    """Of the pool's rows, then of the gold rows that are not in the pool."""
     rows: list[Row]
     truth: dict[int, str]
-    """The label of every gold row, by its place among ``rows``."""
+    """The label of every gold row, by its index in ``rows``."""
     own: list[int]
-    """Gold's own rows, by their places in gold."""
+    """The gold rows that are not in the pool, by their index in gold."""
 
     @classmethod
     def read(
@@ -52,7 +52,7 @@ class AskedFiles:
         _check_unlabelled(table)
         ids = table.ids
         if ids is None:
-            raise UnderstudyError(f"{pool} has no column 'id' to know its rows by; add it")
+            raise UnderstudyError(f"{pool} has no column 'id' by which rows are known; add it")
         name = text or _text_column(table, required=not as_rows)
         files = cls(table, trusted, classes, name, ids.tolist(), _rows(table, name, as_rows), {}, [])
         if trusted is not None:
@@ -68,8 +68,8 @@ class AskedFiles:
         self.own = [row for row, place in enumerate(places) if place < 0]
         if self.own and self.text is not None and self.text not in gold.names:
             raise UnderstudyError(
-                f"{gold.path} row {self.own[0]} is not in {self.pool.path}, and there is no column {self.text!r} to "
-                "ask about it; add the row there, or its text here"
+                f"{gold.path} row {self.own[0]} is not in {self.pool.path}, and there is no column {self.text!r} with "
+                "its text; add the row there, or its text here"
             )
         if self.own:
             theirs = _rows(gold, self.text, as_rows)
@@ -88,7 +88,7 @@ class AskedFiles:
         self.truth = dict(zip(places, labels, strict=True))
 
     def examples(self, count: int, seed: int) -> list[int]:
-        """Places of gold rows to show: class by class in turn, drawn at random."""
+        """Indices of gold rows to show, drawn at random, balanced over classes."""
         if count < 0 or count > len(self.truth):
             cure = "name gold by --gold" if self.gold is None else "take fewer"
             raise UnderstudyError(f"--examples {count}: there are {len(self.truth)} gold rows; {cure}")
@@ -106,14 +106,14 @@ class AskedFiles:
     def example(self, place: int) -> tuple[Row, str]:
         return self.rows[place], self.truth[place]
 
-    def asking(self, plan: Plan, out: Path, shown: Sequence[int]) -> Asking:
-        """About every row but those that are shown."""
+    def run(self, plan: AskPlan, out: Path, shown: Sequence[int]) -> AskRun:
+        """The run over every row but those that are shown."""
         left = set(shown)
         places = [place for place in range(len(self.rows)) if place not in left]
-        return Asking([self.rows[place] for place in places], [self.ids[place] for place in places], plan, out)
+        return AskRun([self.rows[place] for place in places], [self.ids[place] for place in places], plan, out)
 
     def write(self, out: Path, found: Labelled, shown: Sequence[int]) -> None:
-        """The pool with the labels beside, and gold where it has rows of its own."""
+        """Writes the pool with its labels, and gold where it has rows that are not in the pool."""
         if not bool(found.labels.labelled().any()):
             return
         row_of = {str(name): row for row, name in enumerate(found.ids.tolist())}
@@ -136,15 +136,15 @@ def _write(path: Path, table: Table, labels: Labels, saw: Any, found: Labelled) 
     columns: dict[str, Stored] = {name: table.stored(name) for name in table.names}
     if "id" not in columns and table.ids is not None:
         columns = {"id": table.ids, **columns}
-    columns |= vote_columns(labels, found) if isinstance(labels, Votes) else named_columns(labels, found.classes)
+    columns |= _vote_columns(labels, found) if isinstance(labels, Votes) else named_columns(labels, found.classes)
     if saw.any():
         columns[SAW] = saw
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix](temporary, columns)
 
 
-def vote_columns(labels: Votes, found: Labelled) -> dict[str, Stored]:
-    """A column for each model, by its name."""
+def _vote_columns(labels: Votes, found: Labelled) -> dict[str, Stored]:
+    """A column of class names for each model."""
     names = np.array([*found.classes, ""], dtype=object)
     votes = labels.votes.long().numpy()
     return {f"teacher_vote_{model}": names[votes[:, number]] for number, model in enumerate(found.sources)}
@@ -153,11 +153,11 @@ def vote_columns(labels: Votes, found: Labelled) -> dict[str, Stored]:
 def _check_unlabelled(table: Table) -> None:
     labelled = [name for name in table.names if name.startswith("teacher_")]
     if labelled:
-        raise UnderstudyError(f"{table.where(labelled[0])} holds labels already; remove it before asking")
+        raise UnderstudyError(f"{table.where(labelled[0])} holds labels already; remove it first")
 
 
 def _text_column(table: Table, *, required: bool) -> str | None:
-    """The one called text, or the only one that can be meant."""
+    """The column called text, or else the only one of texts."""
     if "text" in table.names:
         return "text"
     others = [name for name in table.names if not (is_reserved(name) or is_index(name))]
@@ -172,7 +172,7 @@ def _text_column(table: Table, *, required: bool) -> str | None:
 
 
 def _rows(table: Table, text: str | None, as_rows: bool) -> list[Row]:
-    """Texts, or for a prompt of one's own all columns by name; never labels."""
+    """Texts, or for the user's prompt all columns by name; never labels."""
     if text is not None and text not in table.names:
         raise UnderstudyError(f"{table.path} has no column {text!r}; name the one with the texts by --text")
     if text is not None:

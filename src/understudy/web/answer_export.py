@@ -1,11 +1,10 @@
-"""Answers out: the file that ``train --gold +FILE`` takes, the votes of several people, and who answered what.
+"""Writes answers as the file that ``train --gold +FILE`` takes, as votes of several people, and the label history.
 
     write_answers(book, Path("batch-answers.csv"), rows=Path("batch.csv"))
 
-A row's label is that of most people; where they tie, or nobody could say, it is ``skip``, which trains nothing.
-``chosen`` is 0 where the row is of a random sample, so that it may measure the teacher; ``suggestion_shown`` is true
-where somebody saw a suggestion, and then it never does. What was exported before is replaced, unless somebody has
-changed it since.
+A row's label is the majority's; where people tie, or all skipped, it is ``skip``, which trains nothing. ``chosen`` is
+0 where the row is of a random sample, so that it may calibrate; ``suggestion_shown`` is true where a person saw a
+suggestion, and then it never does. An earlier export is replaced, unless it was changed since.
 """
 
 from collections.abc import Mapping
@@ -23,15 +22,14 @@ from understudy.io.table import Stored
 from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, digest
 from understudy.store.trail import Trail, beside
-from understudy.web.answers import AnswerBook
+from understudy.web.answer_book import AnswerBook, most_common
 from understudy.web.cards import Cards
-from understudy.web.opinions import most_common
 
 ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
 
 
 @dataclass(frozen=True)
-class Exported:
+class AnswerExport:
     path: Path
     labelled: int
     skipped: int
@@ -44,8 +42,8 @@ class Exported:
         return f"{', '.join(parts)}: {self.path}"
 
 
-def write_answers(book: AnswerBook, path: Path, *, rows: Path | None = None) -> Exported:
-    """``rows``: the file they came from, whose trail the answers' goes on from."""
+def write_answers(book: AnswerBook, path: Path, *, rows: Path | None = None) -> AnswerExport:
+    """``rows``: the file of the rows, whose label history is continued."""
     given, chosen = book.given(), book.chosen()
     if not given:
         raise UnderstudyError(f"{book.path} holds no answers yet; label some rows first")
@@ -60,15 +58,15 @@ def write_answers(book: AnswerBook, path: Path, *, rows: Path | None = None) -> 
         "answers": np.array([len(people) for people in given.values()]),
     }
     _replace(book, path, columns, ANSWERS)
-    _tell(book, path, rows)
+    _add_to_history(book, path, rows)
     open_ones = [id for id, label in labels.items() if label is None]
     tied = sum(any(line.label is not None for line in given[id].values()) for id in open_ones)
-    return Exported(path, len(labels) - len(open_ones), len(open_ones) - tied, tied)
+    return AnswerExport(path, len(labels) - len(open_ones), len(open_ones) - tied, tied)
 
 
 def write_votes(book: AnswerBook, path: Path, cards: Cards) -> int:
-    """What each person said, a column ``teacher_vote_NAME`` each, beside the rows themselves: a pool that ``train``,
-    ``audit`` and ``reconcile`` read. How many people there are."""
+    """Writes each person's labels as a column ``teacher_vote_NAME`` beside the rows: a pool that ``train``, ``audit``
+    and ``reconcile`` read. Returns how many people there are."""
     given, people = book.given(), book.annotators()
     ids = [id for id in given if id in cards.places]
     if not ids:
@@ -86,7 +84,7 @@ def write_votes(book: AnswerBook, path: Path, cards: Cards) -> int:
 
 
 def check_export(book: AnswerBook, path: Path, kinds: tuple[str, ...] = ANSWERS) -> None:
-    """Whether answers could be written here: asked before people begin, too."""
+    """Refuses a path where answers cannot be written; called before people begin, too."""
     if path.suffix.lower() not in kinds:
         raise UnderstudyError(f"{path}: answers are written as {' or '.join(kinds)}; end the name in one of them")
     if path.exists() and digest(path.read_bytes()) not in book.file.settings().get(_mark(path), ()):
@@ -102,27 +100,27 @@ def _replace(book: AnswerBook, path: Path, columns: Mapping[str, Stored], kinds:
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, columns)
         with book.file.writing():
-            # Both, in case of a kill before the new one has taken the old one's place.
+            # Both checksums, in case of a kill before the new file replaces the old one.
             before = book.file.settings().get(_mark(path), [])
-            book.file.settle({_mark(path): [*before, digest(temporary.read_bytes())][-2:]})
+            book.file.set_settings({_mark(path): [*before, digest(temporary.read_bytes())][-2:]})
 
 
-def _tell(book: AnswerBook, path: Path, rows: Path | None) -> None:
-    """Adds to the trail what was answered, or taken back, since the last export."""
+def _add_to_history(book: AnswerBook, path: Path, rows: Path | None) -> None:
+    """Adds what was answered, or undone, since the last export to the label history."""
     trail = Trail(beside(path))
     if rows is not None and not trail.path.exists() and beside(rows).exists():
         trail.copy(Trail(beside(rows)).read())
     source = f"label page, {book.path.name}"
-    told: dict[str, dict[str, Any]] = {}
+    before_by: dict[str, dict[str, Any]] = {}
     for entry in trail.read():
         if entry.get("source") == source:
-            told.setdefault(entry["who"], {}).update(entry["answers"])
-    stands: dict[str, dict[str, str | None]] = {}
+            before_by.setdefault(entry["who"], {}).update(entry["answers"])
+    now_by: dict[str, dict[str, str | None]] = {}
     for id, people in book.given().items():
         for who, line in people.items():
-            stands.setdefault(who, {})[id] = "skip" if line.label is None else line.label
-    for who in sorted({*told, *stands}):
-        before, now = told.get(who, {}), stands.get(who, {})
+            now_by.setdefault(who, {})[id] = "skip" if line.label is None else line.label
+    for who in sorted({*before_by, *now_by}):
+        before, now = before_by.get(who, {}), now_by.get(who, {})
         new = {id: label for id, label in now.items() if before.get(id) != label}
         gone = {id: None for id, label in before.items() if label is not None and id not in now}
         if new:

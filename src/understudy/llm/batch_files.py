@@ -1,10 +1,10 @@
-"""Asking by files: request files for a batch service, and its output files as answers.
+"""Request files for a batch service, and its output files as answers.
 
-    written = write_batches(asking)               # out/batch/requests-0001.jsonl …, for one model each
-    read_output(asking, ["output.jsonl"])         # its lines into the answers' journal
+    written = write_batches(run)               # out/batch/requests-0001.jsonl …, for one model each
+    read_output(run, ["output.jsonl"])         # its lines into the answers' journal
 
-A row in a request file is being asked about: neither another batch nor a request asks about it until its line of the
-output was read, which takes it out of the file. A file that is deleted was never sent, and its rows are free again.
+A row in a request file is under way: no other batch or request holds it until its line of the output is read, which
+takes it out of the file. A file that is deleted counts as never sent, and its rows are free again.
 """
 
 import asyncio
@@ -16,29 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.llm.asking import Asking
+from understudy.llm.asking import AskRun
 from understudy.llm.journal import Journal, entries
 from understudy.llm.ledger import usage_of
-from understudy.llm.tokens import at_most
-from understudy.llm.voter import request_body
+from understudy.llm.request import most_tokens, request_body
 from understudy.store.files import write_bytes
 
-# What OpenAI takes in one file, less a little.
+# Just below OpenAI's limits of one file.
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 URL = "/v1/chat/completions"
 
 
-def custom_id(asking: Asking, number: int, name: Any) -> str:
-    """The row's id; where several models are asked, behind the number of the model."""
-    return str(name) if len(asking.plan.sources) == 1 else f"{number + 1}:{name}"
+def custom_id(run: AskRun, number: int, name: Any) -> str:
+    """The row's id; with several models, after the number of the model."""
+    return str(name) if len(run.plan.models) == 1 else f"{number + 1}:{name}"
 
 
-def pending(asking: Asking) -> list[set[str]]:
+def rows_under_way(run: AskRun) -> list[set[str]]:
     """For each model, the ids in request files that have no answer yet."""
-    waiting: list[set[str]] = [set() for _ in asking.plan.sources]
-    known = {custom_id(asking, number, name): (number, str(name)) for number, name in _every(asking)}
-    left = {(number, str(asked.name)) for number, asked in asking.todo()}
-    for path in sorted(asking.folder.batch.glob("requests-*.jsonl")):
+    waiting: list[set[str]] = [set() for _ in run.plan.models]
+    known = {custom_id(run, number, name): (number, str(name)) for number, name in _every(run)}
+    left = {(number, str(pending.name)) for number, pending in run.todo()}
+    for path in sorted(run.folder.batch.glob("requests-*.jsonl")):
         for entry in entries(path):
             number, name = known.get(str(entry.get("custom_id")), (-1, ""))
             if (number, name) in left:
@@ -46,23 +45,23 @@ def pending(asking: Asking) -> list[set[str]]:
     return waiting
 
 
-def _every(asking: Asking) -> Iterator[tuple[int, Any]]:
-    return ((number, name) for name in asking.ids for number in range(len(asking.plan.sources)))
+def _every(run: AskRun) -> Iterator[tuple[int, Any]]:
+    return ((number, name) for name in run.ids for number in range(len(run.plan.models)))
 
 
-def write_batches(asking: Asking) -> list[Path]:
-    """Request files for what is to do and in none of them yet."""
-    lines: list[list[bytes]] = [[] for _ in asking.plan.sources]
-    for number, asked in asking.todo(pending(asking)):
-        source = asking.plan.sources[number]
-        features = asking.folder.features(source) or asking.plan.wished
-        body = request_body(source.model, asking.plan.prompt, asking.plan.manner, features, asked.row, asked.wanted)
-        entry = {"custom_id": custom_id(asking, number, asked.name), "method": "POST", "url": URL, "body": body}
+def write_batches(run: AskRun) -> list[Path]:
+    """Writes request files for the rows that are left and in none yet."""
+    lines: list[list[bytes]] = [[] for _ in run.plan.models]
+    for number, pending in run.todo(rows_under_way(run)):
+        model = run.plan.models[number]
+        features = run.folder.features(model) or run.plan.features
+        body = request_body(model.name, run.plan.prompt, run.plan.request, features, pending.row, pending.wanted)
+        entry = {"custom_id": custom_id(run, number, pending.name), "method": "POST", "url": URL, "body": body}
         lines[number].append(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
     written: list[Path] = []
     for mine in lines:
         for part in _parts(mine):
-            written.append(_new_file(asking.folder.batch))
+            written.append(_new_file(run.folder.batch))
             write_bytes(written[-1], b"".join(part))
     return written
 
@@ -85,14 +84,14 @@ def _new_file(folder: Path) -> Path:
     return folder / f"requests-{max(numbers, default=0) + 1:04d}.jsonl"
 
 
-def read_output(asking: Asking, files: Sequence[str | Path]) -> Counter[str]:
-    """A batch's output and error files as answers; how many lines were taken, known already, failed or of no row."""
+def read_output(run: AskRun, files: Sequence[str | Path]) -> Counter[str]:
+    """Stores the answers in a batch's output and error files; counts lines by outcome."""
     counts: Counter[str] = Counter()
     answers: list[tuple[int, int, dict[str, Any]]] = []
     seen: set[str] = set()
-    place = {custom_id(asking, number, name): (number, row) for row, name in enumerate(asking.ids)
-             for number in range(len(asking.plan.sources))}  # fmt: skip
-    left = {(number, str(asked.name)): asked.wanted for number, asked in asking.todo()}
+    place = {custom_id(run, number, name): (number, row) for row, name in enumerate(run.ids)
+             for number in range(len(run.plan.models))}  # fmt: skip
+    left = {(number, str(pending.name)): pending.wanted for number, pending in run.todo()}
     for entry in _lines(files, counts):
         name = str(entry.get("custom_id"))
         number, row = place.get(name, (-1, -1))
@@ -104,15 +103,15 @@ def read_output(asking: Asking, files: Sequence[str | Path]) -> Counter[str]:
             counts["of no row"] += 1
         elif not isinstance(body, dict) or not isinstance(choices, list) or not choices:
             counts["failed"] += 1
-        elif left.get((number, str(asking.ids[row])), 0) <= 0:
+        elif left.get((number, str(run.ids[row])), 0) <= 0:
             counts["known already"] += 1
         else:
             counts["taken"] += 1
-            left[number, str(asking.ids[row])] -= len(choices)
+            left[number, str(run.ids[row])] -= len(choices)
             answers.append((number, row, body))
-    asyncio.run(_keep(asking, answers))
-    _leave_out(asking.folder.batch, seen)
-    asking.look()
+    asyncio.run(_keep(run, answers))
+    _leave_out(run.folder.batch, seen)
+    run.look()
     return counts
 
 
@@ -133,23 +132,23 @@ def _lines(files: Sequence[str | Path], counts: Counter[str]) -> Iterator[dict[s
                 counts["malformed"] += 1
 
 
-async def _keep(asking: Asking, answers: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+async def _keep(run: AskRun, answers: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
     async with AsyncExitStack() as stack:
-        ledger = asking.ledger()
+        ledger = run.ledger()
         await stack.enter_async_context(ledger.journal)
-        paths = [asking.folder.answers(number) for number in range(len(asking.plan.sources))]
+        paths = [run.folder.answers(number) for number in range(len(run.plan.models))]
         journals = [await stack.enter_async_context(Journal(path)) for path in paths]
         for number, row, body in answers:
-            name, model = asking.ids[row], asking.plan.sources[number].model
-            line = {"custom_id": name, "row": asking.pins[row], "model": model, "error": None}
+            name, model = run.ids[row], run.plan.models[number].name
+            line = {"custom_id": name, "row": run.pins[row], "model": model, "error": None}
             journals[number].note({**line, "response": {"status_code": 200, "body": body}})
-            most = at_most(asking.plan.prompt.messages(asking.rows[row], structured=True))
-            took = usage_of(body) or (most, asking.plan.manner.max_tokens * len(body["choices"]))
-            ledger.note(model, *took)
+            most = most_tokens(run.plan.prompt.messages(run.rows[row], structured=True))
+            used = usage_of(body) or (most, run.plan.request.max_tokens * len(body["choices"]))
+            ledger.note(model, *used)
 
 
 def _leave_out(folder: Path, seen: set[str]) -> None:
-    """What came back, answered or failed, is no longer under way."""
+    """Takes rows that came back, answered or failed, out of the request files."""
     for path in sorted(folder.glob("requests-*.jsonl")):
         lines = path.read_bytes().splitlines(keepends=True)
         rest = [line for line in lines if str(json.loads(line).get("custom_id")) not in seen]

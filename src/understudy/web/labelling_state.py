@@ -1,8 +1,8 @@
-"""How the labelling stands: a fold over the lines of an answer book. No disk, no threads, no clock of its own.
+"""The labelling state: a fold over the lines of an answer book. No disk, no threads, no clock of its own.
 
-Every line is applied in the order it was written, so that a book opened anew stands exactly where it stood. A row is
-*finished* when as many people have answered as it needs; "cannot say" (skip) is an answer too. What one person said of
-one row is a stack, because undo takes away one answer and what was said before holds again.
+Every line is applied in the order it was written, so that a book that is reopened is in the same state. A row is
+*finished* when as many people have answered as it needs; a skip is an answer too. The answers of one person to one row
+are a stack, because undo removes one answer and the one before holds again.
 """
 
 from collections import Counter, defaultdict
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of the book: an answer (``label``; None: cannot say), or an undo of the answer called ``undoes``."""
+class AnswerLine:
+    """One line of the book: an answer (``label``; None: skipped), or an undo of the answer called ``undoes``."""
 
     name: str
-    """Made by whoever answers, so that one sent twice is one."""
+    """Made by the sender, so that one sent twice is one."""
     annotator: str
     row: int
     label: str | None = None
@@ -25,7 +25,7 @@ class Line:
     seconds: float | None = None
     """From seeing the row to the answer."""
 
-    def same_as(self, other: "Line") -> bool:
+    def same_as(self, other: "AnswerLine") -> bool:
         return self._content() == other._content()
 
     def _content(self) -> tuple[str, int, str | None, str | None]:
@@ -34,29 +34,29 @@ class Line:
 
 @dataclass(frozen=True)
 class Lease:
-    """A row is with somebody until then; other people get other rows."""
+    """A row is reserved for one person until then; others get other rows."""
 
     tab: str
     until: float
 
 
-class Standing:
+class LabellingState:
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.numbers: dict[str, int] = {}
         self.needed: list[int] = []
         self.chosen: list[bool] = []
-        self.lines: dict[str, Line] = {}
-        self.given: dict[int, dict[str, list[Line]]] = {}
+        self.lines: dict[str, AnswerLine] = {}
+        self.given: dict[int, dict[str, list[AnswerLine]]] = {}
         """By row and person, the answers that were not undone; no empty ones."""
-        self.history: dict[str, dict[str, Line]] = defaultdict(dict)
+        self.history: dict[str, dict[str, AnswerLine]] = defaultdict(dict)
         """By person, the same by name, in the order given."""
         self.leases: dict[int, dict[str, Lease]] = {}
         self.finished = 0
         self.shared: set[int] = set()
         """Rows that several people answered."""
         self._ahead: Counter[str] = Counter()
-        """By person, rows they answered that still need somebody else."""
+        """By person, rows they answered that still need another person."""
         self._start: Counter[str] = Counter()
         """By person, a row before which nothing is left to them."""
 
@@ -66,7 +66,7 @@ class Standing:
         self.needed.append(needed)
         self.chosen.append(chosen)
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: AnswerLine) -> None:
         self.lines[line.name] = line
         self._count(line.row, -1)
         stack = self.given.setdefault(line.row, {}).setdefault(line.annotator, [])
@@ -77,7 +77,7 @@ class Standing:
             self._end_lease(line.row, line.annotator)
         else:
             stack.remove(history.pop(line.undoes))
-            # Anybody may have it now, who had passed it as finished.
+            # It is free again for people who had passed it as finished.
             for annotator, start in self._start.items():
                 self._start[annotator] = min(start, line.row)
         if not stack:
@@ -120,7 +120,7 @@ class Standing:
         return len(self.given.get(row, ())) >= self.needed[row]
 
     def left(self, annotator: str) -> int:
-        """Rows that this person could still answer, those that are with others among them."""
+        """Rows that this person could still answer, including those reserved for others."""
         return len(self.ids) - self.finished - self._ahead[annotator]
 
     def is_open(self, row: int, annotator: str) -> bool:
@@ -129,7 +129,7 @@ class Standing:
     def free_rows(self, annotator: str, tab: str, without: Collection[int]) -> Iterator[int]:
         """Rows to show, best first: those this tab had already, then new ones, then those in the person's other tabs.
 
-        Whose leases ran out is asked before.
+        Leases that ran out must have been ended before.
         """
         mine = sorted(row for row, held in self.leases.items() if annotator in held and self.is_open(row, annotator))
         for row in mine:

@@ -1,0 +1,207 @@
+"""The folder of an LLM's answers, and the labels made of them.
+
+request.json       classes, prompt, models …; another request needs another folder
+answers-1.jsonl    every answer of the first model as it came; append-only
+requests.jsonl     every request with its maximum cost, then with its actual tokens
+servers.json       the optional fields that each server accepts
+labels/FORM/       the label store made of the answers
+trail.jsonl        the label history: which labels, when, by which command
+batch/             request files for batch services
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.errors import UnderstudyError
+from understudy.labels.forms import Labels, Votes
+from understudy.labels.llm.answer_labels import Answers, read_answers
+from understudy.labels.llm.categories import AnswerReport
+from understudy.labels.store.label_store import LabelStore
+from understudy.llm.journal import entries
+from understudy.llm.prompt import Row
+from understudy.llm.request import HINTS, AskPlan, LabelModel, ServerFeatures
+from understudy.store.arrow import Array
+from understudy.store.files import digest, read_json, write_json
+from understudy.store.seal import read_sealed, sealed, unsealed
+from understudy.store.settings import as_json, check_same
+from understudy.store.trail import TRAIL, Trail
+
+REQUEST, REQUESTS, SERVERS, BATCH = "request.json", "requests.jsonl", "servers.json", "batch"
+FORMAT = 1
+
+
+@dataclass
+class RowAnswers:
+    """The answers of one model to one row: choices so far, whether the row was refused, and its fingerprint."""
+
+    choices: int = 0
+    refused: bool = False
+    pin: str = ""
+
+
+class AskFolder:
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def requests(self) -> Path:
+        return self.path / REQUESTS
+
+    @property
+    def batch(self) -> Path:
+        return self.path / BATCH
+
+    def answers(self, number: int) -> Path:
+        return self.path / f"answers-{number + 1}.jsonl"
+
+    def store(self, form: str) -> Path:
+        return self.path / "labels" / form
+
+    def begin(self, plan: AskPlan) -> None:
+        """Write the request down; refuse another one than the folder was begun with."""
+        settings, file = as_json(plan.settings()), self.path / REQUEST
+        if not self._holds_anything():
+            write_json(file, sealed({"format": FORMAT, **settings}))
+        elif file.exists():
+            stored = unsealed(read_sealed(file, format=FORMAT))
+            check_same({name: stored.get(name) for name in settings}, settings, self.path, hints=HINTS)
+        else:
+            raise UnderstudyError(f"{self.path} holds answers but no {REQUEST}; restore it, or choose a new folder")
+
+    def _holds_anything(self) -> bool:
+        """Whether there is an answer, or a request under way; else another request may still replace the first."""
+        files = [*self.path.glob("answers-*.jsonl"), *self.batch.glob("requests-*.jsonl")]
+        return any(path.stat().st_size for path in files)
+
+    def answered(self, number: int) -> dict[str, RowAnswers]:
+        """By id, the answers of this model."""
+        found: dict[str, RowAnswers] = {}
+        for entry in entries(self.answers(number)):
+            kept = found.setdefault(str(entry.get("custom_id")), RowAnswers())
+            response = entry.get("response") or {}
+            body = response.get("body")
+            choices = body.get("choices") if isinstance(body, dict) else None
+            kept.choices += len(choices) if isinstance(choices, list) else 0
+            kept.refused |= response.get("status_code") != 200
+            kept.pin = str(entry.get("row", ""))
+        return found
+
+    def features(self, model: LabelModel) -> ServerFeatures | None:
+        """The fields that this server accepted last time; None: not known."""
+        file = self.path / SERVERS
+        known = read_json(file) if file.exists() else {}
+        found = known.get(_server(model)) if isinstance(known, dict) else None
+        try:
+            return None if found is None else ServerFeatures(**found)
+        except TypeError:
+            return None
+
+    def remember(self, model: LabelModel, features: ServerFeatures) -> None:
+        file = self.path / SERVERS
+        known = read_json(file) if file.exists() else {}
+        write_json(file, {**known, _server(model): asdict(features)})
+
+
+def _server(model: LabelModel) -> str:
+    return f"{model.name} at {model.base_url}"
+
+
+def pin_of(row: Row) -> str:
+    """A fingerprint of the row."""
+    plain = row if isinstance(row, str) else json.dumps(_sorted(row), ensure_ascii=False, default=str)
+    return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _sorted(row: Mapping[str, Any]) -> list[list[Any]]:
+    return [[name, row[name]] for name in sorted(row)]
+
+
+def check_pins(names: Sequence[str | int], pins: Sequence[str], kept: Mapping[str, RowAnswers], where: Path) -> None:
+    """Refuses a row that changed since its answer, under the same id."""
+    for name, pin in zip(names, pins, strict=True):
+        known = kept.get(str(name))
+        if known is not None and known.pin and known.pin != pin:
+            raise UnderstudyError(
+                f"{where} holds an answer about another text of id {name!r}; choose a new folder, or give changed rows "
+                "new ids"
+            )
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """``labels`` in the order of ``ids``, none where no answer was usable: ``us.Pool(x, labelled.labels)``."""
+
+    ids: Array
+    labels: Labels
+    classes: tuple[str, ...]
+    sources: tuple[str, ...]
+    reports: dict[str, AnswerReport]
+    """By model, how many answers were usable, and why others were not."""
+    unanswered: int
+    """Rows that at least one model has not answered yet."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Failed requests of this run that were repeated, by reason."""
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+    """Of all runs; requests without an answer that may have been charged count in full."""
+    stopped: str | None = None
+    """Why rows are left; None: all are done."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def label_answers(
+    folder: AskFolder, plan: AskPlan, ids: Sequence[Any]
+) -> tuple[Labels, dict[str, AnswerReport], list[Answers]]:
+    """Labels of these ids from all answers so far, a report per model, and the answers read."""
+    read: list[Answers] = []
+    for number in range(len(plan.models)):
+        files = [path] if (path := folder.answers(number)).exists() else []
+        form = plan.form if len(plan.models) == 1 or plan.form == "shares" else "hard"
+        read.append(read_answers(files, plan.classes, aliases=plan.aliases, form=form))
+    reports = {model.name: answers.report for model, answers in zip(plan.models, read, strict=True)}
+    if len(read) == 1:
+        return read[0].aligned(ids), reports, read
+    votes = torch.stack([_vote(answers.aligned(ids), len(plan.classes)) for answers in read], 1)
+    return Votes(votes, len(plan.classes), sources=[model.name for model in plan.models]), reports, read
+
+
+def _vote(labels: Labels, classes: int) -> torch.Tensor:
+    """One vote a row: the most frequent class; none where two tie."""
+    best = labels.top1()
+    if labels.ranks and len(labels):
+        leading = labels.dense(torch.arange(len(labels)), classes).topk(min(2, classes), 1).values
+        best = torch.where(leading[:, 0] > leading[:, 1], best, -1)
+    return best
+
+
+def store_labels(folder: AskFolder, plan: AskPlan, ids: Sequence[Any], labels: Labels, done: Sequence[bool]) -> None:
+    """Puts the labels of finished rows into the label store, and those new there into the label history."""
+    rows = [row for row, is_done in enumerate(done) if is_done]
+    if not rows or not bool(labels.labelled().any()):  # without a label their form is unknown
+        return
+    names = np.asarray([ids[row] for row in rows])
+    some = labels.take(torch.tensor(rows))
+    source = ", ".join(_server(model) for model in plan.models)
+    with LabelStore(folder.store(labels.form), plan.classes, labels.form) as store:
+        new = {str(name) for name in store.missing(names).tolist()}
+        store.append(names, some, replace=True, source=source)
+    added = {
+        name: None if label < 0 else plan.classes[label]
+        for name, label in zip(names.tolist(), some.top1().tolist(), strict=True)
+        if str(name) in new
+    }
+    if added:
+        prompt = digest(plan.prompt.source.encode())
+        Trail(folder.path / TRAIL).add("answered", source, added, prompt=prompt, votes=plan.request.votes)

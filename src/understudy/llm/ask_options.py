@@ -1,0 +1,97 @@
+"""The options of ``us.ask`` and ``understudy ask``, one field each; this file loads without PyTorch and Jinja."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import UnderstudyError
+from understudy.labels.llm import FORMS
+from understudy.store.option_fields import check_options, option
+
+PROMPT, SERVER, COST, PACE = "Prompt", "Server", "Cost", "Pace"
+
+
+def read_pairs(texts: Sequence[str] | None, flag: str, wanted: str, *, last: bool = False) -> dict[str, str]:
+    """``["a=b"]`` as ``{"a": "b"}``; ``last``: split at the last ``=``."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, sign, value = (part.strip() for part in (text.rpartition if last else text.partition)("="))
+        if not (key and sign and value):
+            raise UnderstudyError(f"--{flag} {text!r}: write {wanted}")
+        pairs[key] = value
+    return pairs
+
+
+def read_aliases(texts: Sequence[str] | None) -> dict[str, str]:
+    return read_pairs(texts, "alias", "WORD=CLASS", last=True)
+
+
+def _read_descriptions(texts: Sequence[str] | None) -> dict[str, str]:
+    return read_pairs(texts, "describe", "CLASS=DESCRIPTION")
+
+
+def _read_template(path: Path | None) -> str | None:
+    try:
+        return None if path is None else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnderstudyError(f"cannot read {path}: {error}; name a Jinja template") from error
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """``model``, ``base_url``, ``key_env`` and the prices: one for all models, or one for each."""
+
+    model: str | Sequence[str] = option(help="The model; repeat for several, one vote each.", typed=list[str])
+    prompt: str | None = option(
+        None, help="A Jinja template of your own.", typed=Path | None, read=_read_template, panel=PROMPT
+    )
+    descriptions: Mapping[str, str] | None = option(
+        None, help="What a class means; repeat for more.", typed=list[str] | None, flag="describe",
+        read=_read_descriptions, metavar="CLASS=DESCRIPTION", panel=PROMPT,
+    )  # fmt: skip
+    examples: Sequence[Any] = option((), help="Pairs of a row and its label, shown to the model.")
+    votes: int = option(
+        1, help="Answers per row and model; the label is then their shares.", typed=int, least=1, integer=True,
+        panel=PROMPT,
+    )  # fmt: skip
+    temperature: float | None = option(
+        None, help="Default: 0, or 1 with several votes.", typed=float | None, least=0, most=2, panel=PROMPT
+    )
+    max_tokens: int | None = option(
+        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1, integer=True,
+        panel=PROMPT,
+    )  # fmt: skip
+    logprobs: int | None = option(
+        None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20,
+        integer=True, panel=PROMPT,
+    )  # fmt: skip
+    structured: bool = option(True, help="Constrain answers to a JSON schema of the classes.", typed=bool, panel=PROMPT)
+    aliases: Mapping[str, str] | None = option(
+        None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
+        read=read_aliases, metavar="WORD=CLASS", panel=PROMPT,
+    )  # fmt: skip
+    form: str = option("auto", help=f"Of the labels: {', '.join(FORMS)}.", typed=str, panel=PROMPT)
+    base_url: str | Sequence[str] | None = option(
+        None, help="Its address, e.g. http://localhost:8000/v1. Default: OpenAI.", typed=list[str] | None, panel=SERVER
+    )
+    key_env: str | Sequence[str] | None = option(
+        None, help="Environment variable with the key. Default: OPENAI_API_KEY.", typed=list[str] | None, panel=SERVER
+    )
+    price_in: float | Sequence[float] | None = option(
+        None, help="Of a million tokens in.", typed=list[float] | None, panel=COST
+    )
+    price_out: float | Sequence[float] | None = option(
+        None, help="Of a million tokens out.", typed=list[float] | None, panel=COST
+    )
+    budget: float | None = option(
+        None, help="Stop before this is exceeded, over all runs.", typed=float | None, panel=COST
+    )
+    concurrency: int = option(8, help="Requests at a time.", typed=int, least=1, integer=True, panel=PACE)
+    timeout: float = option(60.0, help="Seconds to wait for an answer.", typed=float, above=0, panel=PACE)
+    retries: int = option(8, help="Retries of a failed request.", typed=int, least=0, integer=True, panel=PACE)
+    again: bool = option(False, help="Repeat rows without a usable answer.", typed=bool, panel=PACE)
+    progress: bool = option(True, help="Show progress.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
