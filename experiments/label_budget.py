@@ -34,7 +34,7 @@ import understudy as us
 from experiments.alternatives_data import Source, linear_recipe, text
 from experiments.data import images
 from experiments.table import in_processes, markdown, publish
-from understudy.active.measured_sources import chances_by, measured
+from understudy.active.measured_sources import measure_source, probs_by
 from understudy.comparison.interval import Interval
 from understudy.inference.passes import predict
 from understudy.maths.opinion_pool import fit_opinion_pool
@@ -167,10 +167,10 @@ def weighed(world: World, purchase: Purchase) -> Tensor:
     """The pool rows' chances by their answers, weighed by gold, ``(N, C)``."""
     _, answers, y = on_gold(world, purchase)
     sources = [
-        measured(name, price, answers[:, at], y, world.classes, trusted=name == "human")
+        measure_source(name, price, answers[:, at], y, world.classes, trusted=name == "human")
         for at, (name, price) in enumerate(world.prices.items())
     ]
-    return chances_by(purchase.votes, answers, y, sources)
+    return probs_by(purchase.votes, answers, y, sources)
 
 
 def student_of(world: World, gold: Tensor, y: Tensor, rows: Tensor, chances: Tensor, seed: int) -> torch.nn.Module:

@@ -318,7 +318,7 @@ def _cell(kind: str, strategy: str, seed: int, result: Result, original: Tensor,
     watches = [record["watch"] for record in result.records[1:]]
     return Cell(
         kind, strategy, seed,
-        labels=[record["asked"] for record in result.records],
+        labels=[record["requested"] for record in result.records],
         accuracy=[record["test"]["accuracy"] for record in result.records],
         clean=[float(batch.double().mean()) for batch in batches],
         watched=[watch["share"] for watch in watches],

@@ -1,4 +1,4 @@
-"""Questions for a person: written once, read when answered, mistakes pointed at."""
+"""Batch files for a person: written once, read when filled in, mistakes named."""
 
 import csv
 from collections.abc import Callable
@@ -82,8 +82,8 @@ def test_parquet_files_too(make_loop: MakeLoop, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace("\n", "\n9999,1\n", 1), "row 9999 was not asked for"),
-        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "was asked for; answer the rows as given"),
+        (lambda text: text.replace("\n", "\n9999,1\n", 1), "row 9999 is not part of the batch"),
+        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "is missing from the batch; answer its rows"),
         (lambda text: text.replace("row,", "number,"), "has no column 'row'"),
         (lambda text: "", "is empty"),
         (lambda text: text.replace("\n", ",x\n", 2).replace(",x\n", "\n", 1), "has 3 cells, the header has 2"),

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.active.measured_sources import measured
-from understudy.active.plan_result import LabelPlan
+from understudy.active.label_plan import LabelPlan
+from understudy.active.measured_sources import measure_source
 
 CLASSES = 3
 
@@ -128,7 +128,7 @@ def test_one_source_alone_is_asked_about_the_most_doubtful_rows() -> None:
         {"big": 2}, 4.0, classes=CLASSES, known=known, gold_answers=said(y, 0.9, 0).unsqueeze(1), gold_y=y
     )
     assert made.asks["big"].tolist() == [1, 2] and made.cost == 4
-    assert "none of the budget goes to new gold" in made.words[-1]
+    assert "none of the budget goes to new gold" in made.sentences[-1]
 
 
 def test_what_is_free_is_asked_of_all() -> None:
@@ -144,7 +144,7 @@ def test_a_source_worse_than_chance_is_left_out_and_two_swapped_classes_are_told
         trusted="human",
     )  # fmt: skip
     assert not len(made.asks["odd"]) and made.cost == 20
-    assert any("odd" in line and "by chance" in line and "swapped?" in line for line in made.words)
+    assert any("odd" in line and "by chance" in line and "swapped?" in line for line in made.sentences)
 
 
 def test_a_source_without_gold_gets_a_trial() -> None:
@@ -153,14 +153,14 @@ def test_a_source_without_gold_gets_a_trial() -> None:
     made = plan(500, gold_answers=unknown)
     assert len(made.trials["big"]) == 20  # 20% of the budget, at 5 each
     assert not len(made.asks["big"]) and made.cost <= 500
-    assert any("big" in line and "first 20 gold rows" in line for line in made.words)
+    assert any("big" in line and "first 20 gold rows" in line for line in made.sentences)
     assert not plan(30, gold_answers=unknown).trials  # ten rows would take more than its share
 
 
 def test_without_any_gold_only_a_trusted_source_can_be_asked() -> None:
     made = plan(80, gold_answers=None, gold_y=None)
     assert len(made.asks["human"]) + len(made.gold) == 2
-    with pytest.raises(us.UnderstudyError, match=r"no source can be asked \(small: answered 0 gold rows"):
+    with pytest.raises(us.UnderstudyError, match=r"no source can label \(small: labelled 0 gold rows"):
         plan(80, gold_answers=None, gold_y=None, trusted=None)
 
 
@@ -174,15 +174,15 @@ def test_a_source_that_cannot_be_asked_still_counts() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget": 0.5}, "buys no answer: the cheapest source, small, takes 1; raise"),
-        ({"prices": {}}, "names no source to ask"),
+        ({"budget": 0.5}, "is too small for one label: the cheapest source, small, takes 1; raise"),
+        ({"prices": {}}, "names no source that can label"),
         ({"prices": {"small": -1.0, "big": 1.0, "human": 1.0}}, "price of small is -1.0"),
         ({"trusted": "nobody"}, "trusted='nobody' has no price; use one of small, big, human"),
-        ({"answers": None}, "nothing says how many rows there are"),
+        ({"answers": None}, "the number of rows is unknown"),
         ({"answers": torch.full((4, 2), -1)}, "answers has 2 columns, prices= names 3 sources"),
         ({"gold_y": None}, "gold_answers= and gold_y= belong together"),
         ({"gold_y": torch.zeros(3, dtype=torch.long)}, "gold_y has 3 rows, gold_answers 90"),
-        ({"known": torch.ones(60, 3)}, "no chances"),
+        ({"known": torch.ones(60, 3)}, "not probabilities"),
         ({"known": torch.ones(60, 2) / 2}, r"known has shape \(60, 2\)"),
         ({"budget": float("nan")}, "budget=nan must be a number"),
     ],
@@ -194,14 +194,14 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
 
 def test_the_same_seed_the_same_plan() -> None:
     one, two = plan(500, seed=3), plan(500, seed=3)
-    assert one.words == two.words and one.gold.equal(two.gold)
+    assert one.sentences == two.sentences and one.gold.equal(two.gold)
 
 
 def test_confusions_are_those_of_the_gold_rows_it_was_asked_about() -> None:
     y = torch.arange(90) % CLASSES
     half = torch.where(torch.arange(90) < 45, said(y, 0.8, 0), -1)
-    one = measured("half", 1.0, half, y, CLASSES)
-    other = measured("half", 1.0, half[:45], y[:45], CLASSES)
-    assert one.right == other.right and one.right.rows == 45
+    one = measure_source("half", 1.0, half, y, CLASSES)
+    other = measure_source("half", 1.0, half[:45], y[:45], CLASSES)
+    assert one.accuracy == other.accuracy and one.accuracy.rows == 45
     torch.testing.assert_close(one.confusion, other.confusion)
     torch.testing.assert_close(one.confusion.sum(1), torch.ones(CLASSES).double())

@@ -177,7 +177,7 @@ def test_mistakes_are_said_at_once(make_loop: MakeLoop, changes: dict[str, objec
         (lambda rows: [9] * len(rows), "says class 9 of row"),
         (lambda rows: [0.5] * len(rows), "holds fractions"),
         (lambda rows: [-2] * len(rows), "holds -2"),
-        (lambda rows: ["cat"] * len(rows), "no sequence of labels"),
+        (lambda rows: ["cat"] * len(rows), "not a sequence of labels"),
     ],
 )
 def test_impossible_answers_are_refused(make_loop: MakeLoop, answer: object, message: str) -> None:

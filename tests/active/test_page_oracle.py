@@ -8,7 +8,7 @@ import torch
 
 import understudy as us
 from understudy.active import Loop
-from understudy.active.bought import Bought, all_bought
+from understudy.active.round_gain import RoundGain, round_gains
 from understudy.web.answer_book import AnswerBook
 
 from .conftest import CLASSES, blobs
@@ -60,10 +60,10 @@ def test_a_book_of_other_classes_is_refused(make_loop: MakeLoop, tmp_path: Path)
 
 def test_what_was_bought_by_hand() -> None:
     records = [
-        {"round": 0, "asked": 50, "right": "1" * 6 + "0" * 4},
-        {"round": 1, "asked": 70, "right": "1" * 8 + "00"},
+        {"round": 0, "requested": 50, "correct": "1" * 6 + "0" * 4},
+        {"round": 1, "requested": 70, "correct": "1" * 8 + "00"},
     ]
-    first, second = all_bought(records, 0.5)
+    first, second = round_gains(records, 0.5)
     assert first.accuracy is not None and first.accuracy.estimate == 0.6 and first.gain is None
     assert first.per_point is None and (first.cost, first.spent) == (25, 25)
     assert second.gain is not None and (second.cost, second.spent) == (35, 10)
@@ -71,24 +71,24 @@ def test_what_was_bought_by_hand() -> None:
     assert second.gain.mean == pytest.approx(0.2)
     assert second.gain.high - 0.2 == pytest.approx(2.2622 * (0.2 * 0.8 / 9) ** 0.5, rel=1e-4)
     assert second.per_point == pytest.approx(10 / 20)
-    worse = Bought.of(records[1], {**records[0], "asked": 80}, 1.0)
+    worse = RoundGain.of(records[1], {**records[0], "requested": 80}, 1.0)
     assert worse.per_point is None and worse.spent == 10
     # As many test rows, but others: nothing is paired.
-    assert Bought.of({**records[0], "judged_on": "a"}, {**records[1], "judged_on": "b"}, 1.0).gain is None
-    assert Bought.of({**records[0], "judged_on": "a"}, {**records[1], "judged_on": "a"}, 1.0).gain is not None
+    assert RoundGain.of({**records[0], "test_rows": "a"}, {**records[1], "test_rows": "b"}, 1.0).gain is None
+    assert RoundGain.of({**records[0], "test_rows": "a"}, {**records[1], "test_rows": "a"}, 1.0).gain is not None
 
 
 def test_a_record_says_which_test_rows_are_right(make_loop: MakeLoop) -> None:
     result = make_loop().run()
     for record in result.records:
-        assert record["right"].count("1") / 200 == pytest.approx(record["test"]["accuracy"])
-        assert record["judged_on"] == result.records[0]["judged_on"] != ""
+        assert record["correct"].count("1") / 200 == pytest.approx(record["test"]["accuracy"])
+        assert record["test_rows"] == result.records[0]["test_rows"] != ""
 
 
 def test_without_test_rows_the_random_start_judges(make_loop: MakeLoop, tmp_path: Path) -> None:
     result = make_loop(test=None, held_out=True).run()
-    assert [len(record["right"]) for record in result.records] == [20] * 4
-    assert "right" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
+    assert [len(record["correct"]) for record in result.records] == [20] * 4
+    assert "correct" not in make_loop(test=None, out=tmp_path / "plain", budget=20).run().records[0]
 
 
 def test_a_teachers_labels_train_too(make_loop: MakeLoop, tmp_path: Path) -> None:

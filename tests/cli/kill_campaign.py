@@ -17,7 +17,7 @@ import torch
 from typer.testing import CliRunner
 
 from understudy import cli
-from understudy.active.oracle import Page, Question, asked_by_name
+from understudy.active.oracles import LabelPage, LabelRequest
 from understudy.cli import campaign_rounds
 from understudy.web.answer_book import AnswerBook
 
@@ -43,11 +43,11 @@ def write_files(folder: Path) -> None:
         (folder / name).write_text("\n".join(lines) + "\n")
 
 
-class Paid(Page):
+class Paid(LabelPage):
     """The page with a person who answers at once, each row for money."""
 
-    def answers(self, question: Question) -> torch.Tensor | None:
-        self.book.add(asked_by_name(question), chosen=question.round > 0)
+    def answers(self, question: LabelRequest) -> torch.Tensor | None:
+        self.book.add(question.names(), chosen=question.round > 0)
         for id in self.book.waiting():
             self.book.answer(id, truth(int(id[1:])), annotator="ann")
         return super().answers(question)
@@ -57,7 +57,7 @@ def run(folder: Path, out: Path, by: str) -> None:
     files = ["--pool", str(folder / "pool.csv"), "--test", str(folder / "test.csv"), "--out", str(out)]
     sizes = ["--start", "20", "--batch", "10", "--budget", str(BUDGET), "--epochs", "3", "--batch-size", "16"]
     who = ["--answers", str(folder / "truth.csv")] if by == "file" else ["--label", "page"]
-    with patch.object(campaign_rounds, "Page", Paid):
+    with patch.object(campaign_rounds, "LabelPage", Paid):
         done = CliRunner().invoke(cli.app, ["campaign", *files, *sizes, *who, "--student", "mlp:8", "--price", "2"])
     assert done.exit_code == 0, done.output
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
-from understudy.cli.plan_files import file_names
+from understudy.active.plan_files import file_names
 
 NAMES = ("neg", "pos")
 
@@ -53,9 +53,9 @@ def test_a_plan_and_its_files(files: Path) -> None:
     found = run(files)
     assert found.exit_code == 0, found.output
     plan = json.loads((files / "plan" / "plan.json").read_text())
-    assert plan["cost"] <= 60 and found.output.startswith(plan["words"][0])
+    assert plan["cost"] <= 60 and found.output.startswith(plan["sentences"][0])
     asked = {one["name"]: one for one in plan["sources"]}
-    assert asked["small"]["gold_rows"] == 40 and asked["small"]["right"][0] == pytest.approx(0.8)
+    assert asked["small"]["gold_rows"] == 40 and asked["small"]["accuracy"] == pytest.approx(0.8)
     for name, price in (("small", 1), ("big", 4), ("human", 10)):
         count = asked[name]["rows"] + asked[name]["beside_new_gold"]
         if count:
@@ -108,7 +108,7 @@ def test_mistakes_are_one_line(files: Path, more: list[str], message: str) -> No
 
 def test_an_existing_folder_and_too_small_a_budget_are_refused(files: Path) -> None:
     found = run(files, budget="0.5")
-    assert found.exit_code == 2 and "buys no answer" in found.stderr
+    assert found.exit_code == 2 and "is too small for one label" in found.stderr
     (files / "plan").mkdir()
     assert "already exists" in run(files).stderr
 

@@ -222,7 +222,7 @@ KILLED = """
 import sys
 import understudy as us
 import understudy.llm.request as request
-import understudy.llm.requester as requester
+import understudy.llm.request as request
 request.RequestOptions.pause = 0.01
 url, out, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 us.ask([f"text number {row}" for row in range(rows)], ["neg", "neutral", "pos"], model="tiny", base_url=url, out=out,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import understudy as us
-from understudy.llm import requester
+from understudy.llm import request
 from understudy.llm.journal import entries
 
 sys.path.insert(0, str(Path(__file__).parent))

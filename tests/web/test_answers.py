@@ -41,7 +41,7 @@ def test_an_answer_that_is_sent_twice_counts_once(book: AnswerBook) -> None:
     for _ in range(2):
         book.answer("r1", "pos", annotator="ann", name="x")
     assert book.progress("ann").mine == 1
-    with pytest.raises(us.UnderstudyError, match="says something else already"):
+    with pytest.raises(us.UnderstudyError, match="is another one already"):
         book.answer("r1", "neg", annotator="ann", name="x")
     assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
     assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
@@ -240,11 +240,11 @@ def test_suggestions_are_kept_with_the_answer_and_never_shown_where_rows_estimat
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"classes": ["a", "a"]}, "name of its own"),
+        ({"classes": ["a", "a"]}, "different names"),
         ({"classes": ["a"]}, "two or more classes"),
         ({"classes": ["a", "b"], "overlap": 2.0}, "no share"),
         ({"classes": ["a", "b"], "people": 1}, "two people or more"),
-        ({}, "is not there"),
+        ({}, "does not exist"),
     ],
 )
 def test_impossible_books_are_refused(tmp_path: Path, options: dict[str, object], words: str) -> None:

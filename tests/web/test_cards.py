@@ -58,7 +58,7 @@ def test_passages_are_marked() -> None:
     assert marked("😀 good", given=[[2, 6]]) == [("😀 ", False), ("good", True)], "characters, not bytes or halves"
     with pytest.raises(us.UnderstudyError, match="4 to 9 of a text of 6"):
         marked("abcdef", given=[[4, 9]])
-    with pytest.raises(us.UnderstudyError, match="pairs of places"):
+    with pytest.raises(us.UnderstudyError, match="or spans"):
         marked("abcdef", given=[["a", 1]])
 
 

@@ -40,7 +40,7 @@ def test_classes_are_typed_listed_or_found(rows: Path, tmp_path: Path) -> None:
 
 
 def test_what_was_answered_is_exported_without_a_server(rows: Path, tmp_path: Path) -> None:
-    assert "is not there" in told(rows, "--export", tmp_path / "out.csv")
+    assert "does not exist" in told(rows, "--export", tmp_path / "out.csv")
     with AnswerBook(tmp_path / "rows.book", ["neg", "pos"]) as book:
         book.add(["1", "2"])
         book.answer("2", "neg", annotator="ann")

@@ -1,30 +1,29 @@
-"""Who should label what: a budget split between more gold, better labels for doubtful rows, and more labelled rows.
+"""A label budget, split between more gold, better labels for uncertain rows, and more labelled rows.
 
     plan = us.plan_labels(
         {"small": 0.001, "big": 0.01, "human": 0.5}, 200.0, classes=3, trusted="human",
-        answers=answers, gold_answers=on_gold, gold_y=y,          # (N, 3) and (n, 3), −1: not asked; (n,)
+        answers=answers, gold_answers=on_gold, gold_y=y,          # (N, 3) and (n, 3), −1: no answer; (n,)
     )
-    plan.asks["big"]                  # pool rows to ask it of, what adds most first
+    plan.asks["big"]                  # pool rows to be labelled by it, largest gain first
     plan.gold                         # rows drawn at random for the trusted source: new gold
-    plan.words                        # why
+    plan.sentences                    # why
 
-Everything is counted in clean labels (``maths/label_value.py``). Gold says how often a source is right, class by class
-(``active/measured_sources.py``); with what is known of a row that gives what its answer would add. The answers that add
-most for their price are bought: of rows that nobody has labelled (*more pool*) and of rows whose label is in doubt
-(*better labels*) alike.
+Everything is counted in effective clean labels (``maths/label_value.py``). Gold measures the confusion matrix of each
+source (``active/measured_sources.py``); with a row's class probabilities that gives the expected gain of an answer. The
+plan takes the answers with the largest gain for their price: of unlabelled rows (*more pool*) and of rows whose label
+is uncertain (*better labels*) alike.
 
-*More gold* pays twice. A gold row is a clean label of a row drawn at random. And it tells the sources' confusions more
-exactly: with g gold rows these are a draw from their posterior (Dirichlet, smoothed as ``fit_sources`` does). R, the
+*More gold* pays twice. A gold row is a clean label of a row drawn at random. And it makes the confusion matrices more
+precise: with g gold rows these are a draw from their posterior (Dirichlet, smoothed as ``fit_sources`` does). R, the
 clean labels lost by reading the planned answers by another draw, falls with the variance, as 1/g, so that m rows more
-save R·m / (g + m). The plan has the m for which new gold and what the rest of the budget buys are worth most together.
+save R·m / (g + m). The plan has the m for which new gold and the answers for the rest of the budget gain most together.
 
-Sources without gold are given a *trial* first: gold rows they are asked about. A source that is right no more often
-than by chance is left out.
+Sources without gold get a *trial* first: gold rows to label. A source no more accurate than chance is left out.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -32,8 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.active.measured_sources import LEAST_GOLD, SourceValue, chances_by, measured
-from understudy.active.plan_result import LabelPlan, Rows
+from understudy.active.measured_sources import LEAST_GOLD, SourceValue, measure_source, probs_by
 from understudy.arguments import checked
 from understudy.data.checks import check_labels, to_tensor
 from understudy.errors import UnderstudyError
@@ -48,13 +46,49 @@ from understudy.maths.label_value import (
     steps_by_worth,
     taken,
 )
+from understudy.store.notebook import from_report
 
 TRIAL_ROWS, TRIAL_SHARE = 50, 0.2
 """Gold rows of a source's trial, and the most that all trials take of the budget."""
 DRAWS, REGRET_ROWS = 16, 2_000
 SPLITS = 12
-# Two sources are asked of one row together up to so many classes; beyond, their joint answers are too many.
+# Two sources label one row together up to so many classes; beyond, their joint answers are too many.
 MOST_CLASSES = 16
+
+
+Rows = dict[str, Tensor]
+"""Row numbers by source."""
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    budget: float
+    cost: float
+    sources: tuple[SourceValue, ...]
+    asks: Rows
+    """Pool rows by source, those whose answers add most first; new gold is not among them."""
+    gold: Tensor
+    """Pool rows drawn at random, to be labelled by the trusted source."""
+    gold_asks: Rows
+    """Those of them that the other sources have yet to label too, so that gold measures these sources."""
+    trials: Rows
+    """Gold rows by source, to measure its accuracy."""
+    gain: Tensor
+    """Clean labels that the answers to each pool row are expected to add, ``(N,)``."""
+    known: Tensor
+    """Class probabilities before, ``(N, C)``."""
+    errors: tuple[float, float]
+    """Expected share of pool rows whose most likely class is wrong: now, and with the answers."""
+    clean: tuple[float, float]
+    """Effective clean labels of the pool: now, and with the answers."""
+    splits: tuple[tuple[int, float], ...]
+    """Pairs compared: how many labels are new gold, and the clean labels gained with the rest of the budget."""
+    trusted: str | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The plan and its reasons (``report/label_budget.py``)."""
+        return tuple(from_report("label_budget").plan_sentences(self))
 
 
 @checked
@@ -70,29 +104,29 @@ def plan_labels(
     trusted: str | None = None,
     seed: int = 0,
 ) -> LabelPlan:
-    """Which rows to have labelled by whom for ``budget``.
+    """Which rows each source should label for ``budget``.
 
-    ``prices``: of one answer, by source; None: it cannot be asked, and what it has said counts. ``answers (N, A)``:
-    what the sources, in that order, have said of the pool's rows, −1 where they were not asked; ``gold_answers (n, A)``
-    the same of rows whose truth is ``gold_y``. ``known (N, C)``: the truth's chances by all that is known (reconciled
-    labels, a student's), the answers included; None: by the answers alone. ``trusted``: the source whose word is gold.
+    ``prices``: of one answer, by source; None: it gives no new answers, and its old ones count. ``answers (N, A)``: the
+    sources' labels, in that order, of the pool's rows, −1 where there is none; ``gold_answers (n, A)`` the same of rows
+    whose true class is ``gold_y``. ``known (N, C)``: class probabilities of the rows (reconciled labels, a student's),
+    the answers included; None: from the answers alone. ``trusted``: the source treated as ground truth.
     """
     _check(prices, budget, trusted)
     votes, on_gold, y = _answers(answers, known, gold_answers, gold_y, classes, len(prices))
     sources = tuple(
-        measured(name, price, on_gold[:, at], y, classes, trusted=name == trusted)
+        measure_source(name, price, on_gold[:, at], y, classes, trusted=name == trusted)
         for at, (name, price) in enumerate(prices.items())
     )
-    chances = chances_by(votes, on_gold, y, sources) if known is None else _chances(known, len(votes), classes)
+    probs = probs_by(votes, on_gold, y, sources) if known is None else _probabilities(known, len(votes), classes)
     draw = np.random.default_rng(seed)
     trials = _trials(sources, on_gold, budget, draw)
     if not trials and not any(one.askable for one in sources):
         why = "; ".join(f"{one.name}: {one.left_out}" for one in sources)
-        raise UnderstudyError(f"no source can be asked ({why}); give gold rows with the sources' answers")
+        raise UnderstudyError(f"no source can label ({why}); give gold rows with the sources' answers")
     spent = sum(len(trials[one.name]) * one.cost for one in sources if one.name in trials)
-    market = _Market(sources, votes, chances)
-    gold, splits = market.new_gold(budget - spent, trusted, len(y), draw)
-    plan = market.plan(budget, spent, gold, trusted)
+    offers = _Offers(sources, votes, probs)
+    gold, splits = offers.new_gold(budget - spent, trusted, len(y), draw)
+    plan = offers.plan(budget, spent, gold, trusted)
     return replace(plan, trials=trials, splits=splits)
 
 
@@ -101,27 +135,27 @@ def _check(prices: Mapping[str, float | None], budget: float, trusted: str | Non
         number = isinstance(price, int | float) and not isinstance(price, bool) and math.isfinite(price)
         if price is not None and not (number and price >= 0):
             raise UnderstudyError(f"the price of {name} is {price!r}; give a number, 0 or more")
-    asked = {name: price for name, price in prices.items() if price is not None}
-    if not asked:
-        raise UnderstudyError("prices= names no source to ask; give the price of one answer for each, as human=0.5")
+    priced = {name: price for name, price in prices.items() if price is not None}
+    if not priced:
+        raise UnderstudyError("prices= names no source that can label; give the price of one label, as human=0.5")
     if not (math.isfinite(budget) and budget >= 0):
         raise UnderstudyError(f"budget={budget} must be a number, 0 or more")
-    if trusted is not None and trusted not in asked:
-        raise UnderstudyError(f"trusted={trusted!r} has no price; use one of {', '.join(asked)}")
-    cheapest = min(asked, key=lambda name: asked[name])
-    if budget < asked[cheapest]:
+    if trusted is not None and trusted not in priced:
+        raise UnderstudyError(f"trusted={trusted!r} has no price; use one of {', '.join(priced)}")
+    cheapest = min(priced, key=lambda name: priced[name])
+    if budget < priced[cheapest]:
         raise UnderstudyError(
-            f"a budget of {budget:g} buys no answer: the cheapest source, {cheapest}, takes {asked[cheapest]:g}; "
-            "raise the budget"
+            f"a budget of {budget:g} is too small for one label: the cheapest source, {cheapest}, takes "
+            f"{priced[cheapest]:g}; raise the budget"
         )
 
 
 def _answers(
     answers: Any, known: Any, gold_answers: Any, gold_y: Any, classes: int, sources: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What was said of pool rows ``(N, A)`` and gold rows ``(n, A)``, and the truth ``(n,)``."""
+    """Answers to pool rows ``(N, A)`` and gold rows ``(n, A)``, and the true classes ``(n,)``."""
     if answers is None and known is None:
-        raise UnderstudyError("nothing says how many rows there are; give answers= (−1: not asked) or known=")
+        raise UnderstudyError("the number of rows is unknown; give answers= (−1: no answer) or known=")
     if (gold_answers is None) != (gold_y is None):
         raise UnderstudyError("gold_answers= and gold_y= belong together; give both or neither")
     votes = torch.full((len(known), sources), -1) if answers is None else _votes(answers, classes, sources, "answers")
@@ -143,13 +177,13 @@ def _votes(given: Any, classes: int, sources: int, where: str) -> Tensor:
     return votes
 
 
-def _chances(known: Any, rows: int, classes: int) -> Tensor:
-    chances = to_tensor(known, "known").double()
-    if chances.shape != (rows, classes):
-        raise UnderstudyError(f"known has shape {tuple(chances.shape)}; {rows} rows need a chance for each class")
-    if not bool(((chances >= 0).all(1) & ((chances.sum(1) - 1).abs() < 1e-3)).all()):
-        raise UnderstudyError("known holds rows that are no chances; all must be at least 0, and a row sum to 1")
-    return chances / chances.sum(1, keepdim=True)
+def _probabilities(known: Any, rows: int, classes: int) -> Tensor:
+    probs = to_tensor(known, "known").double()
+    if probs.shape != (rows, classes):
+        raise UnderstudyError(f"known has shape {tuple(probs.shape)}; {rows} rows need a probability for each class")
+    if not bool(((probs >= 0).all(1) & ((probs.sum(1) - 1).abs() < 1e-3)).all()):
+        raise UnderstudyError("known holds rows that are not probabilities; all must be at least 0, and a row sum to 1")
+    return probs / probs.sum(1, keepdim=True)
 
 
 def _trials(sources: Sequence[SourceValue], on_gold: Tensor, budget: float, draw: np.random.Generator) -> Rows:
@@ -168,16 +202,16 @@ def _trials(sources: Sequence[SourceValue], on_gold: Tensor, budget: float, draw
     return trials
 
 
-class _Market:
-    """What can be bought of which row, and what it is worth."""
+class _Offers:
+    """The labels that each source could give, with their gains and prices."""
 
-    def __init__(self, sources: Sequence[SourceValue], votes: Tensor, chances: Tensor) -> None:
-        self.sources, self.votes, self.chances = tuple(sources), votes, chances
+    def __init__(self, sources: Sequence[SourceValue], votes: Tensor, probs: Tensor) -> None:
+        self.sources, self.votes, self.probs = tuple(sources), votes, probs
         usable = [at for at, one in enumerate(sources) if one.askable]
         estimated = [at for at in usable if sources[at].is_estimated]
-        pairs = combinations(estimated, 2) if chances.shape[1] <= MOST_CLASSES else ()
+        pairs = combinations(estimated, 2) if probs.shape[1] <= MOST_CLASSES else ()
         self.options: list[tuple[int, ...]] = [*((at,) for at in usable), *pairs]
-        """Sources that are asked of one row; together only where none is sure by itself."""
+        """Sources that label one row; two together only where both are estimated."""
         self.confusions = [self._joint([one.confusion for one in sources], option) for option in self.options]
         self.gains = torch.stack([self._gain(*each) for each in zip(self.options, self.confusions, strict=True)] or
                                  [torch.full((len(votes),), -math.inf, dtype=torch.float64)], 1)  # fmt: skip
@@ -190,13 +224,13 @@ class _Market:
         return answered_together(first, second[0]) if second else first
 
     def _gain(self, option: tuple[int, ...], confusion: Tensor) -> Tensor:
-        """Clean labels that it adds, ``(N,)``; −inf where a source was asked already, or would say nothing."""
-        asked = (self.votes[:, list(option)] >= 0).any(1)
-        more = purity_after(self.chances, confusion) - purity(self.chances)
-        return torch.where(asked | (more < 1e-9), -math.inf, more)  # rounding must not sell anything
+        """Clean labels gained, ``(N,)``; −inf where a source has answered already, or would add nothing."""
+        answered = (self.votes[:, list(option)] >= 0).any(1)
+        more = purity_after(self.probs, confusion) - purity(self.probs)
+        return torch.where(answered | (more < 1e-9), -math.inf, more)  # no rounding errors
 
     def best(self, budget: float, without: Tensor) -> Tensor:
-        """The option of each row, ``(N,)``, −1: none, for so much; ``without``: rows that are not asked about."""
+        """The option of each row, ``(N,)``, −1: none, within a budget; ``without``: rows to leave out."""
         others = ~torch.isin(self.steps.row, without)
         return taken(Steps(*(values[others] for values in self.steps)), len(self.votes), budget)
 
@@ -209,13 +243,13 @@ class _Market:
     def new_gold(
         self, budget: float, trusted: str | None, have: int, draw: np.random.Generator
     ) -> tuple[Tensor, tuple[tuple[int, float], ...]]:
-        """Rows drawn at random, as many as are worth most together with what the rest buys; and what was weighed."""
+        """Rows drawn at random, as many as gain most together with the rest of the budget; and the splits compared."""
         nothing = torch.empty(0, dtype=torch.long)
         if trusted is None:
             return nothing, ((0, self.worth(budget, nothing)),)
         at = [one.name for one in self.sources].index(trusted)
         own = self._gain((at,), self.sources[at].confusion)
-        # Rows that seem certain too: what is drawn from doubtful ones alone is no random sample.
+        # Certain rows too: gold must be a random sample.
         fresh = (self.votes[:, at] < 0).nonzero().squeeze(1)
         drawn = torch.from_numpy(draw.permutation(fresh.numpy()))
         price = torch.full((len(drawn),), self.sources[at].cost, dtype=torch.float64)
@@ -235,18 +269,18 @@ class _Market:
 
     def _lost(self, choice: Tensor, draw: np.random.Generator) -> float:
         """R: clean labels lost because the sources' confusions are only estimated."""
-        rows = torch.from_numpy(draw.permutation(len(self.chances))[:REGRET_ROWS])
+        rows = torch.from_numpy(draw.permutation(len(self.probs))[:REGRET_ROWS])
         total = 0.0
         for _ in range(DRAWS):
             drawn = [_draw(one, draw) for one in self.sources]
-            for number, (option, believed) in enumerate(zip(self.options, self.confusions, strict=True)):
-                mine = self.chances[rows[choice[rows] == number]]
-                total += float(regret(mine, believed, self._joint(drawn, option)).sum())
-        return total / DRAWS * len(self.chances) / max(len(rows), 1)
+            for number, (option, estimated) in enumerate(zip(self.options, self.confusions, strict=True)):
+                mine = self.probs[rows[choice[rows] == number]]
+                total += float(regret(mine, estimated, self._joint(drawn, option)).sum())
+        return total / DRAWS * len(self.probs) / max(len(rows), 1)
 
     def plan(self, budget: float, spent: float, gold: Tensor, trusted: str | None) -> LabelPlan:
-        """The best answers for what gold leaves of the budget."""
-        chances, gold_asks = self.chances, {}
+        """The best answers for the budget that is left after new gold."""
+        probs, gold_asks = self.probs, {}
         for at, one in enumerate(self.sources):
             fresh = gold[self.votes[gold, at] < 0]
             if one.name == trusted:
@@ -255,26 +289,26 @@ class _Market:
                 gold_asks[one.name] = fresh
                 spent += one.cost * len(fresh)
         choice = self.best(budget - spent, gold)
-        gain, wrong = torch.zeros(len(chances), dtype=torch.float64), 1 - chances.amax(1)
-        now = float(wrong.mean()), float(purity(chances).sum())
+        gain, wrong = torch.zeros(len(probs), dtype=torch.float64), 1 - probs.amax(1)
+        now = float(wrong.mean()), float(purity(probs).sum())
         asks: dict[str, list[Tensor]] = {one.name: [gold[:0]] for one in self.sources if one.price is not None}
         for number, option in enumerate(self.options):
             rows = (choice == number).nonzero().squeeze(1)
-            gain[rows], wrong[rows] = self.gains[rows, number], error_after(chances[rows], self.confusions[number])
+            gain[rows], wrong[rows] = self.gains[rows, number], error_after(probs[rows], self.confusions[number])
             for at in option:
                 asks[self.sources[at].name].append(rows)
                 spent += len(rows) * self.sources[at].cost
-        gain[gold], wrong[gold] = 1 - purity(chances[gold]), 0.0
+        gain[gold], wrong[gold] = 1 - purity(probs[gold]), 0.0
         ranked = {name: torch.cat(parts) for name, parts in asks.items()}
         ranked = {name: rows[gain[rows].argsort(descending=True, stable=True)] for name, rows in ranked.items()}
         return LabelPlan(
-            budget, spent, self.sources, ranked, gold, gold_asks, {}, gain, chances, (now[0], float(wrong.mean())),
+            budget, spent, self.sources, ranked, gold, gold_asks, {}, gain, probs, (now[0], float(wrong.mean())),
             (now[1], now[1] + float(gain.sum())), (), trusted,
         )  # fmt: skip
 
 
 def _draw(source: SourceValue, draw: np.random.Generator) -> Tensor:
-    """A confusion that gold would leave possible."""
+    """A confusion matrix drawn from its posterior."""
     if source.weights is None:
         return source.confusion
     gamma = torch.from_numpy(draw.standard_gamma(source.weights.numpy())).clamp_min(1e-12)

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
-from understudy.active.bought import JUDGES, RIGHT, as_letters, judge
-from understudy.active.oracle import Question, as_oracle
+from understudy.active.oracles import LabelRequest, as_oracle
+from understudy.active.round_gain import CORRECT, TEST_ROWS, as_digits, correct_rows
 from understudy.active.state import (
     LABELLED,
     STATE,
@@ -224,7 +224,7 @@ class Loop:
     def _ask(self, rows: list[int]) -> bool:
         """Put the answers on disk; what could be no label is refused, and asked again when the loop goes on."""
         with deferred():  # an answer that is on its way is paid for
-            answers = self.oracle.answers(self._question(rows))
+            answers = self.oracle.answers(self._request(rows))
             if answers is None:
                 return False
             said = dict(zip(rows, answers.tolist(), strict=True))
@@ -265,7 +265,7 @@ class Loop:
             run = train(
                 student, gold, pool, self.objective, callbacks=self.callbacks, progress=False, **recipe.arguments()
             )
-            right = self._judged(run, gold, pool, recipe)
+            correct = self._correct(run, gold, pool, recipe)
         self.scores = self._score(run)
         # Of the whole pool, whatever part of it trained.
         predicted = self.scores.probs.argmax(1)
@@ -273,11 +273,11 @@ class Loop:
         changed = None if before is None else float((predicted != before.columns[PREDICTED]).double().mean())
         skipped = sum(label < 0 for label in state.labels)
         record = {
-            "round": state.round, "asked": len(state.rows), "labelled": len(state.rows) - skipped, "skipped": skipped,
-            "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
+            "round": state.round, "requested": len(state.rows), "labelled": len(state.rows) - skipped,
+            "skipped": skipped, "loss": run.history[-1]["loss"], "changed": changed, "watch": state.notes.get("watch"),
             "test": None if self.test is None else evaluate(run.student, self.test),
-            "seconds": time.perf_counter() - clock, **({} if right is None else {RIGHT: right}),
-            **({} if self.test is None else {JUDGES: fingerprint(self.test)}),
+            "seconds": time.perf_counter() - clock, **({} if correct is None else {CORRECT: correct}),
+            **({} if self.test is None else {TEST_ROWS: fingerprint(self.test)}),
         }  # fmt: skip
         run.save(round_folder(self.folder, state.round))
         self.last = run
@@ -301,13 +301,13 @@ class Loop:
         assert rest.teacher is not None
         return rest if bool(rest.teacher.labelled().any()) else None
 
-    def _judged(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
-        """Which rows that did not train it are named rightly (``active/bought.py``)."""
+    def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
+        """Which rows that did not train it are predicted correctly (``active/round_gain.py``)."""
         if self.test is not None:
-            return judge(run.student, self.test)
+            return correct_rows(run.student, self.test)
         fit = partial(fit_resolved, self.student)
         correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.held_out else None
-        return None if correct is None else as_letters(correct)
+        return None if correct is None else as_digits(correct)
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
@@ -325,18 +325,18 @@ class Loop:
             return "stable", f"{few} changed in each of the last {self.stop_after} rounds, {done}"
         return None
 
-    def _question(self, asked: list[int]) -> Question:
+    def _request(self, open_rows: list[int]) -> LabelRequest:
         state = self.state
-        places = [state.batch.index(row) for row in asked]
+        places = [state.batch.index(row) for row in open_rows]
         scores, why = (
             [state.notes[name][place] for place in places] if name in state.notes else [] for name in ("scores", "why")
         )
-        rows = torch.tensor(asked, dtype=torch.long)
+        rows = torch.tensor(open_rows, dtype=torch.long)
         ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]
-        return Question(state.round, rows, self.classes, ids, scores, why)
+        return LabelRequest(state.round, rows, self.classes, ids, scores, why)
 
     def _waiting(self) -> str:
-        return self.oracle.waiting(self._question(self.state.batch))
+        return self.oracle.waiting(self._request(self.state.batch))
 
     def _result(self, stopped: str, message: str) -> Result:
         self._say(message)

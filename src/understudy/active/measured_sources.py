@@ -1,10 +1,9 @@
-"""What gold says of sources that can be asked, and what their answers then say of the pool's rows.
+"""The confusion matrix of each label source, measured on gold, and the class probabilities its answers give.
 
-Each source is counted on the gold rows it was asked about (``maths/source_confusion.py``), by itself: −1 means that
-nobody asked, which says nothing of the row.
+Each source is measured by itself on the gold rows it labelled (``maths/source_confusion.py``); −1 means no answer.
 
-    one = measured("big", 0.01, said, y, classes=3)        # .right, .confusion, .left_out
-    chances = chances_by(votes, on_gold, y, sources)       # (N, C)
+    one = measure_source("big", 0.01, answers, y, classes=3)      # .accuracy, .confusion, .left_out
+    probs = probs_by(votes, on_gold, y, sources)                  # (N, C)
 """
 
 from collections.abc import Sequence
@@ -17,26 +16,26 @@ from understudy.maths.proportions import Share, exact
 from understudy.maths.source_confusion import SHARPNESS, cross_likelihood, fit_sources, fit_votes
 
 LEAST_GOLD = 10
-"""Gold rows below which a source is as good as unknown."""
-# A trusted source errs too, rarely: contradicted by others, it must not make a row impossible.
+"""Fewest gold rows that measure a source."""
+# A trusted source errs too: no probability may become 0.
 _FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
 class SourceValue:
-    """What gold says of a source."""
+    """A source as measured on gold."""
 
     name: str
     price: float | None
-    """Of an answer; None: it cannot be asked."""
-    right: Share
-    """Of the gold rows it answered."""
+    """Of an answer; None: it gives no new ones."""
+    accuracy: Share
+    """On the gold rows it labelled."""
     confusion: Tensor
     """P(answer | truth), ``(C, C)``."""
     weights: Tensor | None
-    """The Dirichlet's ``(C, C)`` behind it; None where it is taken for certain, or nothing is known."""
+    """The Dirichlet's ``(C, C)`` behind it; None where it is trusted, or unknown."""
     left_out: str = ""
-    """Why its word does not count; empty where it does."""
+    """Why its answers do not count; empty where they do."""
 
     @property
     def usable(self) -> bool:
@@ -52,51 +51,51 @@ class SourceValue:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether more gold would tell more of it."""
+        """Whether more gold would measure it better."""
         return self.usable and self.weights is not None
 
 
-def measured(
-    name: str, price: float | None, said: Tensor, y: Tensor, classes: int, *, trusted: bool = False
+def measure_source(
+    name: str, price: float | None, answers: Tensor, y: Tensor, classes: int, *, trusted: bool = False
 ) -> SourceValue:
-    """``said (n,)`` of gold rows, −1: not asked. ``trusted``: its word is what gold is made of."""
-    asked = said >= 0
-    rows, right = int(asked.sum()), int((said == y).sum())
-    share = exact(right, rows)
+    """``answers (n,)`` to gold rows, −1: none. ``trusted``: treated as ground truth."""
+    answered = answers >= 0
+    rows, correct = int(answered.sum()), int((answers == y).sum())
+    share = exact(correct, rows)
     if trusted:
         return SourceValue(name, price, share, torch.eye(classes, dtype=torch.float64), None)
     if rows < LEAST_GOLD:
         even = torch.full((classes, classes), 1 / classes, dtype=torch.float64)
-        return SourceValue(name, price, share, even, None, f"answered {rows} gold rows, too few to tell how good it is")
-    votes, truth = said[asked].unsqueeze(1), y[asked]
+        return SourceValue(name, price, share, even, None, f"labelled {rows} gold rows, too few to measure it")
+    votes, truth = answers[answered].unsqueeze(1), y[answered]
     strength = fit_votes(votes, truth, classes).strength
     confusion = fit_sources(votes, truth, classes, strength=strength).confusion[0, :, :classes]
     weights = confusion * (torch.bincount(truth, minlength=classes).unsqueeze(1) + strength)
     if share.estimate > 1 / classes:
         return SourceValue(name, price, share, confusion, weights)
-    why = f"right on {right} of {rows} gold rows, no more often than by chance (1 in {classes})"
+    why = f"correct on {correct} of {rows} gold rows, no more than by chance (1 in {classes})"
     swapped = "; are its two classes swapped?" if classes == 2 and share.high < 0.5 else ""
     return SourceValue(name, price, share, confusion, weights, why + swapped)
 
 
-def chances_by(votes: Tensor, on_gold: Tensor, y: Tensor, sources: Sequence[SourceValue]) -> Tensor:
-    """The truth's chances of pool rows by the answers ``votes (N, A)`` alone, ``(N, C)``.
+def probs_by(votes: Tensor, on_gold: Tensor, y: Tensor, sources: Sequence[SourceValue]) -> Tensor:
+    """Class probabilities ``(N, C)`` of pool rows from the answers ``votes (N, A)``.
 
-    Sources share mistakes, so that their answers are multiplied with one sharpness 0 < b ≤ 1, by gold.
+    Sources share mistakes, so their log-likelihoods are multiplied by one sharpness 0 < b ≤ 1, fitted on gold.
     """
     classes = sources[0].confusion.shape[0]
     prior = (torch.bincount(y, minlength=classes).double() + 1).log()
     total = torch.zeros(len(votes), classes, dtype=torch.float64)
     for at, one in enumerate(sources):
         if one.usable:
-            total += _says(one.confusion, votes[:, at])
+            total += _log_likelihood(one.confusion, votes[:, at])
     return (_sharpness(on_gold, y, sources) * total + prior).softmax(1)
 
 
-def _says(confusion: Tensor, said: Tensor) -> Tensor:
+def _log_likelihood(confusion: Tensor, answers: Tensor) -> Tensor:
     """log P(answer | truth) ``(N, C)``; 0 where there is none."""
     log = confusion.clamp_min(_FLOOR).log()
-    return torch.where((said >= 0).unsqueeze(1), log.T[said.clamp_min(0)], 0.0)
+    return torch.where((answers >= 0).unsqueeze(1), log.T[answers.clamp_min(0)], 0.0)
 
 
 def _sharpness(on_gold: Tensor, y: Tensor, sources: Sequence[SourceValue]) -> float:
@@ -107,8 +106,8 @@ def _sharpness(on_gold: Tensor, y: Tensor, sources: Sequence[SourceValue]) -> fl
     classes = sources[0].confusion.shape[0]
     total = torch.zeros(len(y), classes, dtype=torch.float64)
     for at in estimated:
-        asked = (on_gold[:, at] >= 0).nonzero().squeeze(1)
-        total[asked] += cross_likelihood(on_gold[asked, at].unsqueeze(1), y[asked], classes)
+        rows = (on_gold[:, at] >= 0).nonzero().squeeze(1)
+        total[rows] += cross_likelihood(on_gold[rows, at].unsqueeze(1), y[rows], classes)
     prior = (torch.bincount(y, minlength=classes).double() + 1).log()
     losses = [-(b * total + prior).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in SHARPNESS]
     return float(SHARPNESS[int(torch.stack(losses).argmin())])

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from understudy.active.oracle import write_columns
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
+from understudy.io.answer_file import write_columns
 from understudy.store.files import digest, read_json, write_json
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint

@@ -16,7 +16,7 @@ from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
 from understudy.cli.example import example_command
 from understudy.cli.export import export_command
-from understudy.cli.import_answers import import_command
+from understudy.cli.import_labels import import_command
 from understudy.cli.label import label_command
 from understudy.cli.predict import predict_command
 from understudy.cli.reconcile import reconcile_command

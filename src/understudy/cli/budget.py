@@ -1,4 +1,4 @@
-"""``understudy budget``: who should label which rows for so much money."""
+"""``understudy budget``: which source should label which rows within a budget."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,48 +6,35 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
 
 
 def budget_command(
-    pool: Annotated[Path, typer.Option(help="The pool's rows: id, and what was answered so far.", show_default=False)],
-    price: Annotated[
-        list[str],
-        typer.Option(help="A source and the price of its answer, e.g. human=0.5; repeat.", show_default=False),
-    ],
-    budget: Annotated[float, typer.Option(min=0, help="What may be spent, in the prices' unit.", show_default=False)],
-    gold: Annotated[Path | None, typer.Option(help="Trusted labels: id and label.", show_default=False)] = None,
-    trusted: Annotated[
-        str | None, typer.Option(help="The source whose word is gold. Without: no new gold.", show_default=False)
-    ] = None,
+    pool: Annotated[Path, flag("The pool's rows: id, and the labels so far.")],
+    price: Annotated[list[str], flag("A source and the price of a label, e.g. human=0.5; repeat.")],
+    budget: Annotated[float, flag("In the unit of the prices.", min=0)],
+    gold: Annotated[Path | None, flag("Trusted labels: id and label.")] = None,
+    trusted: Annotated[str | None, flag("The source treated as ground truth; it gives new gold.")] = None,
     known: Annotated[
-        Path | None,
-        typer.Option(
-            help="What is known of the rows, as reconcile or predict wrote it. Without: what the answers say.",
-            show_default=False,
-        ),
+        Path | None, flag("Class probabilities written by reconcile or predict. Default: from the labels so far.")
     ] = None,
     out: Annotated[Path, typer.Option(help="New folder: a file of rows for every source.")] = Path("plan"),
     column: shared.Column = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Names in order (neg,pos), or how many, where the files do not show all.", show_default=False
-        ),
-    ] = None,
+    classes: Annotated[str | None, flag("Names (neg,pos), or how many, where the files do not show all.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows of new gold.")] = 0,
 ) -> None:
-    """Split a budget: more gold, better labels for doubtful rows, or more labelled rows; and by whom.
+    """Split a label budget between more gold, better labels for uncertain rows, and more labelled rows, by source.
 
-    Answers so far stand in columns `teacher_vote_NAME` of the pool file, empty where NAME was not asked; a single
-    `teacher_label` is the source `teacher`. On rows that are gold they tell how good each source is. Sources with a
-    `--price` can be asked; the others only count. A source that gold tells nothing of gets a trial on gold rows first.
+    Labels so far are in columns `teacher_vote_NAME` of the pool file, empty where NAME gave none; a single
+    `teacher_label` is the source `teacher`. Gold rows among them measure each source. Sources with a `--price` can
+    label more; the others only count. A source without labels of gold rows gets a trial on gold rows first.
 
-    OUT holds `NAME.csv` for every source with rows to answer (`id`, `purpose`, `gain` in clean labels, `why`,
-    `predicted`, `confidence`, an empty `label`; what adds most first), `gold.csv` for the new gold of the trusted
-    source, and `plan.json` with everything in numbers and words. `understudy label` and `understudy ask` take such
-    files; with the column `label` filled in, `understudy train --gold +gold.csv` does. Spend a part, add the answers,
-    and ask again: answers tell what the next ones are worth.
+    OUT holds `NAME.csv` for every source with rows to label (`id`, `purpose`, `gain` in clean labels, `why`,
+    `predicted`, `confidence`, an empty `label`; largest gain first), `gold.csv` for the new gold of the trusted
+    source, and `plan.json` with all numbers and sentences. `understudy label` and `understudy ask` take such
+    files; with the column `label` filled in, `understudy train --gold +gold.csv` does. Spend a part, add the labels,
+    and plan again: labels improve the next plan.
 
     Examples:
 
@@ -62,7 +49,7 @@ def budget_command(
     prices = _prices(price)
     with shared.loading():
         from understudy.active.label_plan import plan_labels
-        from understudy.cli.plan_files import read_sources, write_plan
+        from understudy.active.plan_files import read_sources, write_plan
 
     given = read_sources(gold, pool, known, list(prices), shared.read_mapping(column), shared.read_classes(classes))
     every = {**prices, **{name: None for name in given.names if name not in prices}}
@@ -71,7 +58,7 @@ def budget_command(
         gold_answers=given.gold_answers, gold_y=given.gold_y, trusted=trusted, seed=seed,
     )  # fmt: skip
     files = write_plan(out, plan, given)
-    for sentence in plan.words:
+    for sentence in plan.sentences:
         typer.echo(sentence)
     typer.echo(f"Plan: {out} ({', '.join(files)})")
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import typer
 
-from understudy.active.answer_files import AnswerFiles
-from understudy.active.bought import all_bought
 from understudy.active.loop import Loop
-from understudy.active.oracle import Oracle, Page
+from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
+from understudy.active.round_gain import round_gains
 from understudy.active.state import Result
 from understudy.cli.label import PORT
 from understudy.errors import UnderstudyError
@@ -65,7 +64,7 @@ def run_campaign(asked: Campaign, data: DataOptions, recipe: dict[str, Any]) -> 
         examples.leaks().warn()
         with _page(asked, data, examples) as page:
             oracle: Oracle = (
-                AnswerFiles(asked.out, examples.class_names, asked.answers) if page is None else Page(page.book)
+                AnswerFiles(asked.out, examples.class_names, asked.answers) if page is None else LabelPage(page.book)
             )
             loop = _loop(asked, data, examples, recipe, oracle, warnings)
             _write(asked, loop.state.records, warnings)  # a kill may have come before the last page
@@ -135,7 +134,7 @@ def _loop(
         )
 
     def on_round(records: list[dict[str, Any]]) -> None:
-        typer.echo(round_line(all_bought(records, asked.price)[-1], records[-1]))
+        typer.echo(round_line(round_gains(records, asked.price)[-1], records[-1]))
         _write(asked, records, warnings)
 
     return Loop(

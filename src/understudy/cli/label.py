@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
 
 if TYPE_CHECKING:
@@ -21,91 +22,45 @@ def label_command(
     rows: Annotated[
         Path, typer.Argument(help="The rows to label: a batch of select, or any file train reads.", show_default=False)
     ],
-    pool: Annotated[
-        Path | None, typer.Option(help="The file to show them from, where ROWS has ids alone.", show_default=False)
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="Their names (neg,pos), how many, or a file with one a line.", show_default=False),
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="A finished training with the same classes.", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="For the answers, at the end; without: ROWS-answers.csv.", show_default=False)
-    ] = None,
-    book: Annotated[
-        Path | None, typer.Option(help="The file that keeps every answer; without: ROWS.book.", show_default=False)
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write what was answered until now here, and serve nothing.", show_default=False)
-    ] = None,
+    pool: Annotated[Path | None, flag("The file to show them from, where ROWS has ids alone.")] = None,
+    classes: Annotated[str | None, flag("Their names (neg,pos), how many, or a file with one a line.")] = None,
+    run: Annotated[Path | None, flag("A finished training with the same classes.")] = None,
+    out: Annotated[Path | None, flag("File of the answers, at the end. Default: ROWS-answers.csv.")] = None,
+    book: Annotated[Path | None, flag("The file that stores every answer. Default: ROWS.book.")] = None,
+    export: Annotated[Path | None, flag("Write the answers so far to this file, and serve nothing.")] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="ROWS are a random sample: their answers may measure the teacher.")
+        bool, typer.Option("--random", help="ROWS are a random sample: their answers may calibrate.")
     ] = False,
     column: shared.Column = None,
-    text: Annotated[
-        str | None, typer.Option(help="The column of texts.", show_default=False, rich_help_panel=SHOWN)
-    ] = None,
-    image: Annotated[
-        str | None, typer.Option(help="The column of images.", show_default=False, rich_help_panel=SHOWN)
-    ] = None,
-    show: Annotated[
-        str | None, typer.Option(help="Columns for a table (age,job).", show_default=False, rich_help_panel=SHOWN)
-    ] = None,
-    highlight: Annotated[
-        list[str] | None,
-        typer.Option(help="A word to mark in texts; repeat for more.", show_default=False, rich_help_panel=SHOWN),
-    ] = None,
-    guideline: Annotated[
-        Path | None, typer.Option(help="A Markdown file to read beside.", show_default=False, rich_help_panel=SHOWN)
-    ] = None,
+    text: Annotated[str | None, flag("The column of texts.", panel=SHOWN)] = None,
+    image: Annotated[str | None, flag("The column of images.", panel=SHOWN)] = None,
+    show: Annotated[str | None, flag("Columns for a table (age,job).", panel=SHOWN)] = None,
+    highlight: Annotated[list[str] | None, flag("A word to highlight in texts; repeat for more.", panel=SHOWN)] = None,
+    guideline: Annotated[Path | None, flag("A Markdown file to read beside.", panel=SHOWN)] = None,
     show_suggestion: Annotated[
         bool,
-        typer.Option(
-            "--show-suggestion", help="What the student or teacher says; such answers never estimate.",
-            rich_help_panel=SHOWN,
-        ),
+        flag("Show the student's or teacher's label; such answers never calibrate.", "--show-suggestion", panel=SHOWN),
     ] = False,
     annotator: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Who labels, with a link of their own; repeat for more. Without: you.", show_default=False,
-            rich_help_panel=PEOPLE,
-        ),
+        list[str] | None, flag("A person who labels, with a link; repeat for more. Default: you.", panel=PEOPLE)
     ] = None,
-    overlap: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the rows that several people get.", min=0, max=1, show_default=False, rich_help_panel=PEOPLE
-        ),
-    ] = None,
-    people: Annotated[
-        int | None,
-        typer.Option(
-            help="How many get such a row; without: 2.", min=2, show_default=False, rich_help_panel=PEOPLE
-        ),
-    ] = None,
+    overlap: Annotated[float | None, flag("Share of the rows for several people.", panel=PEOPLE, min=0, max=1)] = None,
+    people: Annotated[int | None, flag("How many label such a row. Default: 2.", panel=PEOPLE, min=2)] = None,
     host: Annotated[
-        str, typer.Option(help="Other machines reach the page by another; it is not encrypted.", rich_help_panel=SERVED)
+        str, typer.Option(help="Another address serves other machines too; unencrypted.", rich_help_panel=SERVED)
     ] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Without: {PORT}, or a free one.", min=0, max=65535, show_default=False, rich_help_panel=SERVED
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    port: Annotated[int | None, flag(f"Default: {PORT}, or a free one.", panel=SERVED, min=0, max=65535)] = None,
+) -> None:
     """Label rows by hand, on a page in the browser: keys 1 to 9, skip, undo, on a phone too.
 
-    ROWS is what `understudy select` wrote (with `--pool`, the file that its ids are in), or any file with an `id`: a
-    text, an image or a table of its columns is shown, and nothing of what a teacher or a student said. Every answer is
-    in the book (`ROWS.book`) before the next is asked for; stop and start as you like. Ctrl-C ends it and writes
-    `ROWS-answers.csv`, which `train --gold +FILE` takes. With several `--annotator`, each has a link, rows go to one
-    person at a time but for the `--overlap`, and what each said is in `ROWS-votes.parquet` as well: a pool with votes.
+    ROWS is the output of `understudy select` (with `--pool`, the file of its ids), or any file with an `id`: a text, an
+    image or a table of its columns is shown, and no label or prediction. Every answer is in the book (`ROWS.book`)
+    before the next row; stop and start as you like. Ctrl-C ends it and writes `ROWS-answers.csv`, which
+    `train --gold +FILE` takes. With several `--annotator`, each has a link, rows go to one person at a time except for
+    the `--overlap`, and each person's labels are in `ROWS-votes.parquet` as well: a pool with votes.
 
-    Rows that select chose train and never measure the teacher. Say `--random` of a random sample, whose answers may do
-    both; suggestions are never shown for those. The page is for this machine alone unless `--host` says otherwise.
+    Rows that select chose train and never calibrate. Give `--random` for a random sample, whose answers may do both;
+    suggestions are never shown for those. The page is for this machine alone unless `--host` names another address.
 
     Examples:
 
@@ -139,7 +94,7 @@ def label_command(
 
 
 def _add(book: "AnswerBook", cards: "Cards", random: bool) -> None:
-    """The rows to label; what may be made of their answers stays as it was said first."""
+    """Adds the rows to label; whether a row is chosen or random may not change."""
     marks, known = cards.chosen or [not random] * len(cards.ids), book.chosen()
     for id, mark in zip(cards.ids, marks, strict=True):
         if known.get(id, mark) != mark:
@@ -161,10 +116,10 @@ def _serve(
     guideline: Path | None,
     show_suggestion: bool,
 ) -> None:
-    """Until Ctrl-C; the answers are written however it ends, and once all are there."""
+    """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
     from understudy.store.trail import who
     from understudy.web.answer_export import check_export
-    from understudy.web.guideline import read_guideline
+    from understudy.web.card_content import read_guideline
     from understudy.web.serve import LabelServer, free_port
 
     check_export(book, out)
@@ -182,7 +137,7 @@ def _serve(
         title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,
     )  # fmt: skip
     left = len(book.waiting())
-    typer.echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is kept in {book.path}")
+    typer.echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is stored in {book.path}")
     for name, url in server.urls.items():
         typer.echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
     try:
@@ -218,7 +173,7 @@ def _write(book: "AnswerBook", cards: "Cards", out: Path) -> None:
 
 
 def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
-    """As typed, as of the run, or as the files have them."""
+    """The classes as typed, of the run, or in the files."""
     if typed is not None:
         if Path(typed).is_file():
             lines = Path(typed).read_text(encoding="utf-8-sig").splitlines()
@@ -230,7 +185,7 @@ def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
 
         names = Run.load(run).config.get("class_names")
         if not names:
-            raise UnderstudyError(f"the classes of {run} have numbers alone; say how many there are: --classes 10")
+            raise UnderstudyError(f"the classes of {run} have no names; give their number: --classes 10")
         return [str(name) for name in names]
     from understudy.io.labelling import find_labelling
 

@@ -62,8 +62,8 @@ def select_command(
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     with shared.loading():
         from understudy.active.loop import needs_ema
-        from understudy.active.oracle import write_columns
         from understudy.cli.run_on_file import RunOnFile
+        from understudy.io.answer_file import write_columns
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.store.copies import local_path
         from understudy.store.trail import Trail, beside

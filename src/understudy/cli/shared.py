@@ -170,6 +170,11 @@ def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
+def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option whose default its help names, if any."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
 def takes_table(table: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the flags of a table of options (``store/option_fields.py``) in the place of ``options``."""
 

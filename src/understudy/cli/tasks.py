@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
 from understudy.io.exchange import TOOLS
 from understudy.store.files import check_new_file
@@ -13,31 +14,25 @@ from understudy.store.files import check_new_file
 
 def tasks_command(
     table: Annotated[Path, typer.Argument(help="A file of any kind that train reads, with ids.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help=f"One of {', '.join(TOOLS)}.", show_default=False)],
-    classes: Annotated[str, typer.Option(help="The classes, e.g. neg,pos.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New .json or .jsonl file, or folder.", show_default=False)],
-    batch: Annotated[
-        Path | None, typer.Option(help="Only the rows of this file, e.g. of select.", show_default=False)
-    ] = None,
-    show: Annotated[
-        list[str] | None, typer.Option(help="A column that people see; repeat for more.", show_default=False)
-    ] = None,
-    image: Annotated[
-        str | None, typer.Option(help="A column with addresses of images to see.", show_default=False)
-    ] = None,
+    to: Annotated[str, flag(f"One of {', '.join(TOOLS)}.", "--to")],
+    classes: Annotated[str, flag("The classes, e.g. neg,pos.")],
+    out: Annotated[Path, flag("New .json or .jsonl file, or folder.")],
+    batch: Annotated[Path | None, flag("Only the rows of this file, e.g. of select.")] = None,
+    show: Annotated[list[str] | None, flag("A column to show; repeat for more.")] = None,
+    image: Annotated[str | None, flag("A column with addresses of images to show.")] = None,
     show_suggestion: Annotated[
-        bool, typer.Option("--show-suggestion", help="Send the teacher's label along; such answers never estimate.")
+        bool, typer.Option("--show-suggestion", help="Send the teacher's label along; such answers never calibrate.")
     ] = False,
     column: shared.Column = None,
 ) -> None:
     """Write rows as tasks for Label Studio, Prodigy, Argilla or `datasets`.
 
-    Each task holds the row's id and what people see of it; `understudy import --from TOOL` reads the answers. For
+    Each task holds the row's id and its shown columns; `understudy import --from TOOL` reads the answers. For
     Label Studio OUT is the .json to import, and beside it the .xml of the labelling configuration; for Prodigy the
     .jsonl of its choice interface; for Argilla a folder for `rg.Dataset.from_disk`; for `datasets` a folder for
     `load_dataset`. An existing file is not overwritten.
 
-    The teacher's label stays hidden unless `--show-suggestion` is given: people lean to what they are shown.
+    The teacher's label stays hidden unless `--show-suggestion` is given: people tend to agree with a suggestion.
 
     Examples:
 

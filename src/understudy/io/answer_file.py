@@ -3,8 +3,8 @@
 ``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
 class that is called ``skip`` is that class.
 ``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. ``suggestion_shown`` (optional,
-true or false) says where whoever answered saw a suggestion: such an answer leans to it, so it trains and never
-estimates, however its row was picked. Other columns (scores, reasons) are ignored.
+true or false) says where the annotator saw a suggestion: such an answer leans to it, so it trains and never
+calibrates, however its row was picked. Other columns (scores, reasons) are ignored.
 """
 
 import csv
@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.table import Table, read_table
+from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.labels.class_names import ClassNames
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, to_parquet
 from understudy.store.copies import local_path
+from understudy.store.files import write_bytes, write_text
 
 SHOWN = "suggestion_shown"
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
@@ -116,3 +118,18 @@ def _like(ids: Array, texts: list[str]) -> Array:
     """As numbers, where the pool's are and these are spelled so; what is no id of the pool is refused later."""
     whole = ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, texts))
     return np.asarray([int(text) for text in texts]) if whole else object_column(texts)
+
+
+def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
+    """A small CSV or Parquet file, whole or not at all; None is an empty cell."""
+    if path.suffix.lower() == ".parquet":
+        # An answer may be a number or a word, so the column is text.
+        write_bytes(path, to_parquet({**columns, "label": pa.array(columns["label"], pa.string())}))
+        return
+    texts = [cell for column in columns.values() for cell in column if isinstance(cell, str)]
+    warn_of_formulas(path, [*columns, *texts])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n", quoting=quoting_for(texts))
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    write_text(path, text.getvalue())

@@ -31,6 +31,7 @@ from starlette.routing import Route
 from understudy.errors import UnderstudyError
 from understudy.web.access import HEADERS, Access
 from understudy.web.answer_book import AnswerBook
+from understudy.web.card_content import guideline_html
 from understudy.web.cards import Card, Cards
 
 MOST_EVENTS, MOST_ROWS, MOST_BYTES = 200, 20, 1 << 18
@@ -255,21 +256,3 @@ class Guard:
         response = HTMLResponse(_OPEN)
         response.set_cookie(self.access.cookie, token, httponly=True, samesite="strict", path="/")
         return response
-
-
-def guideline_html(path: Path | None) -> str:
-    """The Markdown file as HTML, read anew for each page; markup in it is shown as text, links are http(s) and mail."""
-    if path is None:
-        return ""
-    from markdown_it import MarkdownIt
-
-    # This preset accepts no HTML, and refuses javascript:, file: and the like in links.
-    html: str = MarkdownIt("js-default", {"html": False, "linkify": False}).render(read_guideline(path))
-    return html.replace("<a href=", '<a target="_blank" rel="noopener noreferrer" href=')
-
-
-def read_guideline(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnderstudyError(f"cannot read the guideline {path}: {error}; write Markdown in UTF-8") from error

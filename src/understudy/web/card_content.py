@@ -125,3 +125,21 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, stop))
     return merged
+
+
+def guideline_html(path: Path | None) -> str:
+    """The Markdown file as HTML, read anew for each page; markup in it is shown as text, links are http(s) and mail."""
+    if path is None:
+        return ""
+    from markdown_it import MarkdownIt
+
+    # This preset accepts no HTML, and refuses javascript:, file: and the like in links.
+    html: str = MarkdownIt("js-default", {"html": False, "linkify": False}).render(read_guideline(path))
+    return html.replace("<a href=", '<a target="_blank" rel="noopener noreferrer" href=')
+
+
+def read_guideline(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnderstudyError(f"cannot read the guideline {path}: {error}; write Markdown in UTF-8") from error

@@ -1,4 +1,4 @@
-"""The files around a plan for labels: what the sources have said, and the rows that each is to be asked about.
+"""The files of ``understudy budget``: the labels of the sources so far, and the rows that each should label.
 
 given = read_sources(gold, pool, known, ["small", "human"], columns, classes=None)
 write_plan(out, plan_labels(prices, budget, answers=given.answers, …), given)
@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.active.oracle import write_columns
-from understudy.active.plan_result import LabelPlan, why_asked
+from understudy.active.label_plan import LabelPlan
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
+from understudy.io.answer_file import write_columns
 from understudy.io.labelling import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
 from understudy.store.files import folder_appearing_whole, write_json
+from understudy.store.notebook import from_report
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"
 TEACHER = "teacher"
@@ -39,11 +40,11 @@ class GivenSources:
     """Of the pool's rows that are not gold; those of gold are ``gold_ids``."""
     gold_ids: np.ndarray[Any, Any]
     answers: Tensor
-    """``(N, A)``, −1: not asked."""
+    """``(N, A)``, −1: none."""
     gold_answers: Tensor
     gold_y: Tensor
     known: Tensor | None
-    """The truth's chances ``(N, C)``."""
+    """Class probabilities ``(N, C)``."""
 
 
 def read_sources(
@@ -55,10 +56,10 @@ def read_sources(
     of_known = [] if known is None else [_known_table(known)]
     _prepare([table, *tables.values(), *of_known])
     how = find_labelling(tables, table, classes, "majority")
-    said = read_teacher(table, how)
-    count = _count(how, said, classes)
-    names = [*priced, *(name for name in _names(said) if name not in priced)]
-    votes = _votes(said, names, len(table), table)
+    labels = read_teacher(table, how)
+    count = _count(how, labels, classes)
+    names = [*priced, *(name for name in _names(labels) if name not in priced)]
+    votes = _votes(labels, names, len(table), table)
     assert table.ids is not None
     stays, y, on_gold, gold_ids = np.arange(len(table)), torch.empty(0, dtype=torch.long), votes[:0], table.ids[:0]
     if gold is not None:
@@ -77,45 +78,45 @@ def read_sources(
         raise UnderstudyError(f"{pool}: every row is gold; add other pool rows")
     ids = table.ids[stays]
     names_of = how.names.names if how.names is not None else tuple(map(str, range(count)))
-    chances = _chances(of_known[0], table.rows_in(of_known[0])[stays], ids, how, count) if of_known else None
-    return GivenSources(names, count, names_of, ids, gold_ids, votes[torch.from_numpy(stays)], on_gold, y, chances)
+    probs = _probabilities(of_known[0], table.rows_in(of_known[0])[stays], ids, how, count) if of_known else None
+    return GivenSources(names, count, names_of, ids, gold_ids, votes[torch.from_numpy(stays)], on_gold, y, probs)
 
 
 def _prepare(tables: Sequence[Table]) -> None:
-    """Ids that can meet: where one file has text, all have."""
+    """Ids as text everywhere where one file has text ids."""
     for one in tables:
         if "id" not in one.names:
-            raise UnderstudyError(f"{one.path} has no column 'id', by which answers find their rows; add it")
+            raise UnderstudyError(f"{one.path} has no column 'id', by which answers are joined to rows; add it")
     if any(one.has_text_ids for one in tables):
         for one in tables:
             one.spell_ids()
 
 
-def _count(how: Labelling, said: Labels | None, classes: Any) -> int:
+def _count(how: Labelling, labels: Labels | None, classes: Any) -> int:
     if how.names is not None:
         return len(how.names)
-    seen = 0 if said is None else int(said.answers().max()) + 1
+    seen = 0 if labels is None else int(labels.answers().max()) + 1
     return max(2, how.classes or 0, seen, classes if isinstance(classes, int) else 0)
 
 
-def _names(said: Labels | None) -> Sequence[str]:
-    if said is None:
+def _names(labels: Labels | None) -> Sequence[str]:
+    if labels is None:
         return ()
-    if isinstance(said, Votes):
-        return said.sources or tuple(map(str, range(said.votes.shape[1])))
-    if isinstance(said, Hard):
+    if isinstance(labels, Votes):
+        return labels.sources or tuple(map(str, range(labels.votes.shape[1])))
+    if isinstance(labels, Hard):
         return (TEACHER,)
     raise UnderstudyError(
-        f"the pool's labels are {said.title}, not the answers of sources; give them by --known, and answers in columns "
-        "teacher_vote_NAME"
+        f"the pool's labels are {labels.title}, not those of single sources; give them by --known, and sources in "
+        "columns teacher_vote_NAME"
     )
 
 
-def _votes(said: Labels | None, names: Sequence[str], rows: int, table: Table) -> Tensor:
-    """``(rows, A)`` in the order of ``names``, −1 where a source said nothing."""
+def _votes(labels: Labels | None, names: Sequence[str], rows: int, table: Table) -> Tensor:
+    """``(rows, A)`` in the order of ``names``, −1 where a source has no label."""
     votes = torch.full((rows, len(names)), -1)
     for name, column in zip(
-        _names(said), said.answers().long().reshape(rows, -1).T if said is not None else (), strict=True
+        _names(labels), labels.answers().long().reshape(rows, -1).T if labels is not None else (), strict=True
     ):
         if name in names:
             votes[:, names.index(name)] = column
@@ -123,33 +124,33 @@ def _votes(said: Labels | None, names: Sequence[str], rows: int, table: Table) -
 
 
 def _known_table(path: Path) -> Table:
-    """What ``understudy reconcile`` or ``predict`` wrote."""
+    """The output of ``understudy reconcile`` or ``predict``."""
     table = read_table(path)
     return read_table(path, columns={"teacher_probs": "probabilities"}) if "probabilities" in table.names else table
 
 
-def _chances(table: Table, at: Any, ids: Any, how: Labelling, classes: int) -> Tensor:
+def _probabilities(table: Table, at: Any, ids: Any, how: Labelling, classes: int) -> Tensor:
     """In the order of the pool's rows, which are the rows ``at`` of the table."""
-    said = read_teacher(table, how)
-    if said is None:
+    labels = read_teacher(table, how)
+    if labels is None:
         raise UnderstudyError(
-            f"{table.path} has no 'teacher_probs' or 'probabilities'; name what reconcile or predict wrote"
+            f"{table.path} has no 'teacher_probs' or 'probabilities'; name an output of reconcile or predict"
         )
     if (at < 0).any():
         raise UnderstudyError(
-            f"{table.path} says nothing of id {ids[int((at < 0).argmax())]!r}; write it of the whole pool"
+            f"{table.path} has no row of id {ids[int((at < 0).argmax())]!r}; it must cover the whole pool"
         )
-    return said.dense(torch.from_numpy(at), classes).double()
+    return labels.dense(torch.from_numpy(at), classes).double()
 
 
 def write_plan(out: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
-    """A file for every source that is asked something; the names of the files."""
+    """Writes a file for every source with rows to label; returns the names of the files."""
     with folder_appearing_whole(out) as folder:
         return [*_write_sources(folder, plan, given), *_write_gold(folder, plan, given), _write_numbers(folder, plan)]
 
 
 def file_names(sources: Sequence[str]) -> dict[str, str]:
-    """Of the sources' rows: an LLM may be called ``maker/model``, a person ``gold``."""
+    """A file name for each source: an LLM may be called ``maker/model``, a person ``gold``."""
     files: dict[str, str] = {}
     taken = {GOLD_FILE, PLAN}
     for name in sources:
@@ -185,7 +186,7 @@ def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[s
 def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     if not len(plan.gold):
         return []
-    # Drawn at random, so that they may estimate (io/answer_file.py).
+    # Drawn at random, so that they may calibrate (io/answer_file.py).
     lines = _lines(plan, plan.gold, given.ids, "new gold", given)
     write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
     return [GOLD_FILE]
@@ -202,11 +203,14 @@ def _lines(
     about_gold = purpose == "trial"
     chance, best = plan.known[rows].max(1) if not about_gold else (torch.empty(0), torch.empty(0))
     blank = [None] * len(rows)
+    reasons = ["to measure its accuracy"] * len(rows)
+    if not about_gold:
+        reasons = from_report("label_budget").row_reasons(plan, rows, given.class_names)
     return {
         "id": ids[rows.numpy()].tolist(),
         "purpose": [purpose] * len(rows),
         "gain": blank if about_gold else [round(gain, 4) for gain in plan.gain[rows].tolist()],
-        "why": ["to learn how good it is"] * len(rows) if about_gold else why_asked(plan, rows, given.class_names),
+        "why": reasons,
         "predicted": blank if about_gold else [given.class_names[label] for label in best.tolist()],
         "confidence": blank if about_gold else [round(value, 4) for value in chance.tolist()],
         "label": blank,
@@ -215,17 +219,19 @@ def _lines(
 
 def _numbers(plan: LabelPlan) -> dict[str, Any]:
     return {
-        "format": 1, "budget": plan.budget, "cost": plan.cost, "trusted": plan.trusted, "words": list(plan.words),
+        "format": 1, "budget": plan.budget, "cost": plan.cost, "trusted": plan.trusted,
+        "sentences": list(plan.sentences),
         "expected_errors": {"now": plan.errors[0], "then": plan.errors[1]},
         "clean_labels": {"now": plan.clean[0], "then": plan.clean[1]},
         "new_gold": len(plan.gold),
-        "weighed": [{"new_gold": count, "clean_labels": value} for count, value in plan.splits],
+        "splits": [{"new_gold": count, "clean_labels": value} for count, value in plan.splits],
         "sources": [
             {
                 "name": one.name, "price": one.price, "rows": len(plan.asks.get(one.name, ())),
                 "beside_new_gold": len(plan.gold_asks.get(one.name, ())), "trial": len(plan.trials.get(one.name, ())),
-                "right": None if not one.right.known else [one.right.estimate, one.right.low, one.right.high],
-                "gold_rows": int(one.right.rows), "left_out": one.left_out or None,
+                "accuracy": one.accuracy.estimate if one.accuracy.known else None,
+                "accuracy_interval": [one.accuracy.low, one.accuracy.high] if one.accuracy.known else None,
+                "gold_rows": int(one.accuracy.rows), "left_out": one.left_out or None,
             }
             for one in plan.sources
         ],

@@ -1,0 +1,296 @@
+"""Oracles, which label batches: a function, an array of held-out labels, a person with files, or the label page.
+
+    as_oracle(lambda rows: ask_an_expert(rows), size=len(x))    # row numbers in, labels out; None or −1: cannot label
+    as_oracle(y, size=len(x))                                   # held-out labels; −1: cannot label
+    as_oracle("batches/", size=len(x))                          # a folder: one CSV per round, filled in by a person
+    as_oracle("batches.parquet", size=len(x))                   # the same as batches-001.parquet, … in this format
+    as_oracle(AnswerBook("rows.book", ["neg", "pos"]), …)       # the label page's book; rows by their ids
+
+Every oracle returns labels in the order of the rows, −1 where it cannot label, or None where the answers are not there
+yet. Anything with ``kind``, ``answers`` and ``waiting`` is one.
+
+A batch file has the columns ``id`` (where the pool has ids), ``row``, ``score``, ``why``, ``label``. The annotator
+fills in ``label`` with a class number, or ``skip`` (or −1) where no label can be given; an empty cell is open.
+``AnswerFiles``, the oracle of ``understudy campaign``, takes class names, and answers from a file of ``id`` and
+``label`` too; where both files have one, the batch file's counts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.errors import UnderstudyError
+from understudy.io.answer_file import BY_NUMBER, SKIPPED, is_skipped, text_columns, write_columns
+from understudy.labels.class_names import ClassNames
+from understudy.store.settings import fingerprint
+from understudy.web.answer_book import AnswerBook
+
+CANNOT_LABEL = -1
+
+
+@dataclass(frozen=True)
+class LabelRequest:
+    """The rows of one round to label, in the order picked."""
+
+    round: int
+    rows: Tensor
+    classes: int
+    ids: np.ndarray[Any, Any] | None = None
+    """Of these rows, not of the whole pool."""
+    scores: list[float] = field(default_factory=list)
+    why: list[str] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """Ids as text; row numbers where the pool has no ids."""
+        return [str(id) for id in (self.rows if self.ids is None else self.ids).tolist()]
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    @property
+    def kind(self) -> str:
+        """A name of the oracle; a loop continues only with the same."""
+
+    def answers(self, request: LabelRequest) -> Tensor | None:
+        """Labels ``(n,)`` in the order of the rows, −1 where it cannot label; None: not there yet."""
+
+    def waiting(self, request: LabelRequest) -> str:
+        """A message: what must be done before the answers are there."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """``ask(rows)`` with the row numbers (n,) of the batch returns n labels."""
+
+    ask: Callable[[Tensor], Any]
+    kind: str = "function"
+
+    def answers(self, request: LabelRequest) -> Tensor | None:
+        labels = self.ask(request.rows)
+        return _as_labels(labels, f"the oracle's answer in round {request.round}", len(request.rows))
+
+    def waiting(self, request: LabelRequest) -> str:
+        return "call run() again"  # a function has answered when it returns
+
+
+@dataclass(frozen=True)
+class BatchFiles:
+    """A file per round: written once, then read until every row has an answer."""
+
+    folder: Path
+    stem: str
+    suffix: str
+
+    @property
+    def kind(self) -> str:
+        return f"a {self.suffix} file per round"
+
+    def answers(self, request: LabelRequest) -> Tensor | None:
+        path = self.file(request)
+        if not path.exists():
+            write_batch(path, request)
+            return None
+        return read_batch(path, request)
+
+    def file(self, request: LabelRequest) -> Path:
+        return self.folder / f"{self.stem}-{request.round:03}{self.suffix}"
+
+    def waiting(self, request: LabelRequest) -> str:
+        path = self.file(request)
+        return (
+            f"round {request.round} waits for {_unanswered(path)} of {len(request.rows)} answers: fill in the "
+            f"column 'label' of {path} (a class number, or skip), then call run() again"
+        )
+
+
+@dataclass(frozen=True)
+class LabelPage:
+    """The book of the label page: rows go in by their ids (their numbers, without ids), answers come as people give
+    them, also while nothing here runs."""
+
+    book: AnswerBook
+    wait: float = 0.0
+    """Seconds to wait for a round's answers; then ``run()`` returns."""
+    kind: str = "the label page"
+
+    def answers(self, request: LabelRequest) -> Tensor | None:
+        if len(self.book.classes) != request.classes:
+            raise UnderstudyError(
+                f"{self.book.path} has {len(self.book.classes)} classes, the student {request.classes} outputs; begin "
+                "the book with the student's classes"
+            )
+        ids = request.names()
+        self.book.add(ids, chosen=request.round > 0)
+        if not self.book.wait(self.wait, ids):
+            return None
+        labels, place = self.book.answers(), {name: number for number, name in enumerate(self.book.classes)}
+        return torch.tensor([place.get(labels[id] or "", CANNOT_LABEL) for id in ids])
+
+    def waiting(self, request: LabelRequest) -> str:
+        left = len({*self.book.waiting()} & {*request.names()})
+        return (
+            f"round {request.round} waits for {left} of {len(request.rows)} answers on the label page "
+            f"({self.book.path}); then call run() again"
+        )
+
+
+@dataclass(frozen=True)
+class AnswerFiles:
+    folder: Path
+    names: tuple[str, ...] | None = None
+    """Of the classes; None: they are numbers."""
+    given: Path | None = None
+    kind: str = "answers in files"
+
+    def answers(self, request: LabelRequest) -> Tensor | None:
+        names, labels = request.names(), self._labels(request)
+        if not all(labels.get(name) for name in names):
+            if not self.batch(request).exists():
+                write_batch(self.batch(request), request)
+            return None
+        return torch.tensor([self._number(labels[name], name, request.classes) for name in names])
+
+    def waiting(self, request: LabelRequest) -> str:
+        names, labels = request.names(), self._labels(request)
+        left = sum(not labels.get(name) for name in names)
+        where = self.batch(request) if self.given is None else f"{self.batch(request)} (or add them to {self.given})"
+        what = "a class number" if self.names is None else "a class"
+        return (
+            f"round {request.round} waits for {left} of {len(names)} answers: fill in the column 'label' of {where}, "
+            f"{what} or skip, then give the same command again"
+        )
+
+    def batch(self, request: LabelRequest) -> Path:
+        return self.folder / f"batch-{request.round:03}.csv"
+
+    def _labels(self, request: LabelRequest) -> dict[str, str]:
+        """By id, the answers in the two files."""
+        by = "row" if request.ids is None else "id"
+        labels = {} if self.given is None else _column(self.given, by)
+        path = self.batch(request)
+        if path.exists():
+            mine = _column(path, by)
+            if strange := set(mine) - set(request.names()):
+                raise UnderstudyError(f"{path}: {by} {min(strange)} is not part of the batch; answer its rows")
+            labels |= {name: label for name, label in mine.items() if label}
+        return labels
+
+    def _number(self, text: str, name: str, classes: int) -> int:
+        names = ClassNames(self.names or ())
+        if is_skipped(text, names):
+            return CANNOT_LABEL
+        where = f"the answer to {name}"
+        number = names.number(text, where)
+        if number >= classes:
+            raise UnderstudyError(f"{where} is {text!r}; write a class number from 0 to {classes - 1}, or skip")
+        return number
+
+
+def as_oracle(value: Any, *, size: int) -> Oracle:
+    """The oracle for a pool of ``size`` rows from any of the forms above."""
+    if isinstance(value, AnswerBook):
+        return LabelPage(value)
+    if isinstance(value, Oracle):
+        return value
+    if isinstance(value, str | Path):
+        path = Path(value)
+        if path.suffix.lower() in (".csv", ".parquet"):
+            return BatchFiles(path.parent, path.stem, path.suffix.lower())
+        if path.suffix and not path.is_dir():
+            raise UnderstudyError(f"oracle={str(path)!r}: name a folder, or a file ending in .csv or .parquet")
+        return BatchFiles(path, "round", ".csv")
+    if isinstance(value, Tensor | np.ndarray | Sequence):
+        held_out = _as_labels(value, "oracle", size)
+        return Function(lambda rows: held_out[rows], f"held-out labels {fingerprint(held_out)}")
+    if callable(value):
+        return Function(value)
+    raise UnderstudyError(
+        f"the oracle is a {type(value).__name__}; pass a function (rows -> labels), an array with one label per pool "
+        "row, a folder for the batches, or the label page's AnswerBook"
+    )
+
+
+def _as_labels(value: Any, where: str, count: int) -> Tensor:
+    """Whole numbers ≥ −1, ``count`` of them; None and NaN count as "cannot label"."""
+    if isinstance(value, Tensor | np.ndarray):
+        numbers = torch.as_tensor(value).detach().cpu()
+    else:
+        try:
+            numbers = torch.tensor([CANNOT_LABEL if label is None else label for label in value])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UnderstudyError(
+                f"{where} is not a sequence of labels: {error}; return one class number a row"
+            ) from error
+    if numbers.shape != (count,):
+        raise UnderstudyError(f"{where} has shape {tuple(numbers.shape)}; {count} rows need {count} labels")
+    if numbers.is_floating_point():
+        numbers = numbers.nan_to_num(nan=CANNOT_LABEL)
+        if bool((numbers != numbers.round()).any()):
+            raise UnderstudyError(f"{where} holds fractions; labels are class numbers from 0, −1 for none")
+    numbers = numbers.long()
+    if count and int(numbers.min()) < CANNOT_LABEL:
+        raise UnderstudyError(f"{where} holds {int(numbers.min())}; labels are class numbers from 0, −1 for none")
+    return numbers
+
+
+def write_batch(path: Path, request: LabelRequest) -> None:
+    columns: dict[str, list[Any]] = {} if request.ids is None else {"id": request.ids.tolist()}
+    columns["row"] = request.rows.tolist()
+    if request.why:
+        columns |= {"score": request.scores, "why": request.why}
+    columns["label"] = [None] * len(request.rows)
+    write_columns(path, columns)
+
+
+def read_batch(path: Path, request: LabelRequest) -> Tensor | None:
+    """Labels in the order of the request, −1 where skipped; None while a row has no answer. Lines may be re-ordered."""
+    given = text_columns(path)
+    for name in ("row", "label"):
+        if name not in given:
+            raise UnderstudyError(f"{path} has no column {name!r}; it held 'row' and 'label' when it was written")
+    answers: dict[int, str] = {}
+    for line, (row, label) in enumerate(zip(given["row"], given["label"], strict=True)):
+        if not row.isdigit() or int(row) in answers:
+            raise UnderstudyError(f"{path}: column 'row' line {line + 1} holds {row!r}, twice or not a row number")
+        answers[int(row)] = label.strip()
+    rows = request.rows.tolist()
+    if set(answers) != set(rows):
+        other = min(set(answers) ^ set(rows))
+        raise UnderstudyError(
+            f"{path}: row {other} is {'not part of' if other in answers else 'missing from'} the batch; answer its rows"
+        )
+    if not all(answers.values()):
+        return None
+    return torch.tensor([_label(answers[row], f"{path}: row {row}", request.classes) for row in rows])
+
+
+def _unanswered(path: Path) -> int:
+    """How many rows of a batch file have no answer yet."""
+    return sum(not label.strip() for label in text_columns(path).get("label", []))
+
+
+def _label(text: str, where: str, classes: int) -> int:
+    if text.lower() in SKIPPED:
+        return -1
+    label = BY_NUMBER.number(text, where)
+    if label >= classes:
+        raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0 to {classes - 1}, or skip")
+    return label
+
+
+def _column(path: Path, by: str) -> dict[str, str]:
+    columns = text_columns(path)
+    for name in (by, "label"):
+        if name not in columns:
+            raise UnderstudyError(f"{path} has no column {name!r}; answers need {by!r} and 'label'")
+    labels: dict[str, str] = {}
+    for name, label in zip(columns[by], columns["label"], strict=True):
+        if name in labels and labels[name] != label.strip():
+            raise UnderstudyError(f"{path} answers {by} {name} twice and differently; keep one line")
+        labels[name] = label.strip()
+    return labels
