@@ -44,7 +44,7 @@ def draw(path: Path, found: list[Setting], ink: str, paper: str, faint: str) -> 
         axis.hlines(
             places, [s.alternative for s in found], [s.auto for s in found], color=faint, linewidth=1.5, zorder=1
         )
-        axis.scatter([s.teacher for s in found], places, marker="|", s=60, color=faint, label="the labels themselves")
+        axis.scatter([s.teacher for s in found], places, marker="|", s=60, color=faint, label="teacher")
         axis.scatter([s.alternative for s in found], places, s=34, color=OTHERS, label="best alternative")
         axis.scatter([s.auto for s in found], places, s=34, color=OURS, label="auto")
         axis.set_yticks(places, [s.name for s in found])
@@ -53,7 +53,7 @@ def draw(path: Path, found: list[Setting], ink: str, paper: str, faint: str) -> 
         axis.grid(axis="x", color=faint, alpha=0.25)
         axis.set(facecolor=paper, axisbelow=True, ylim=(-0.8, len(found) - 0.2))
         figure.legend(loc="upper right", ncols=3, frameon=False, handletextpad=0.2, labelcolor=ink)
-        figure.suptitle("% right", x=0.01, ha="left", y=0.985, fontweight="bold", fontsize=11)
+        figure.suptitle("accuracy, %", x=0.01, ha="left", y=0.985, fontweight="bold", fontsize=11)
         figure.tight_layout(rect=(0, 0, 1, 0.975))
         figure.savefig(path, facecolor=paper, metadata={"Date": None, "Creator": None})
         plt.close(figure)
