@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich
 import torch
 import typer
 
@@ -191,3 +192,26 @@ def test_the_loop_of_the_documents_ends_like_train(capsys: pytest.CaptureFixture
         assert value.equal(names["student"].state_dict()[name])
     exec(_loop("class Log(us.Callback)"), names)
     assert capsys.readouterr().out.startswith("1 ")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["audit", "reconcile", "compare", "faq"])
+def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a small set of two classes, with fewer epochs and seeds than on the page."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    x = torch.randn(320, 8)
+    y = (x[:, 0] > 0).long()
+    probs = torch.nn.functional.one_hot(torch.where(torch.rand(320) < 0.2, 1 - y, y), 2) * 0.6 + 0.2
+    gold, pool = us.Gold(x[:60], y[:60], probs[:60]), us.Pool(x[60:220], probs[60:220])
+    student = us.models.mlp(8, 2, hidden=(4,))
+    names: dict[str, Any] = {
+        "us": us, "rich": rich, "gold": gold, "pool": pool, "student": student, "test": us.Gold(x[220:], y[220:]),
+        "x_test": x[220:], "y_test": y[220:], "run": us.train(student, gold, pool, us.slam(), epochs=1, progress=False),
+    }  # fmt: skip
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{name}.md").read_text("utf-8"), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        shorter = re.sub(r"epochs=\d+", "epochs=1, workers=1", block).replace("seeds=5", "seeds=2")
+        exec(shorter, names)
