@@ -41,13 +41,11 @@ if TYPE_CHECKING:
     from understudy.parallel.ray_tasks import ray
     from understudy.reconciling.relabel import reconcile
     from understudy.store.remote_lock import unlock
-    from understudy.training.callbacks import Callback
-    from understudy.training.choose import l2_of_c
-    from understudy.training.defaults import default_student
+    from understudy.training.callbacks import Callback, LogTo, MLflow, TensorBoard, WandB
+    from understudy.training.choose import default_student, l2_of_c
     from understudy.training.ema import EMA
     from understudy.training.run import Run
     from understudy.training.session import Session
-    from understudy.training.trackers import LogTo, MLflow, TensorBoard, WandB
     from understudy.training.train import train
 
 __version__ = "0.1.0"
@@ -145,14 +143,12 @@ _HOMES = {
     "parallel.map_shards": "map_shards",
     "store.remote_lock": "unlock",
     "io.read": "read_examples",
-    "training.callbacks": "Callback",
-    "training.defaults": "default_student",
+    "training.choose": "default_student l2_of_c",
     "training.ema": "EMA",
-    "training.choose": "l2_of_c",
     "training.train": "train",
     "training.run": "Run",
     "training.session": "Session",
-    "training.trackers": "LogTo MLflow TensorBoard WandB",
+    "training.callbacks": "Callback LogTo MLflow TensorBoard WandB",
 }
 _HOME = {name: f"understudy.{home}" for home, names in _HOMES.items() for name in names.split()}
 

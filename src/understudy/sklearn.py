@@ -35,7 +35,7 @@ from understudy.store.arrow import Array
 from understudy.store.frames import as_column, as_frame
 from understudy.store.option_fields import with_parameters
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import LINEAR, NET, prefers_linear, row_shape
+from understudy.training.choose import LINEAR, NET, prefers_linear, row_shape
 from understudy.training.options import option_names, option_parameters
 from understudy.training.train import train
 

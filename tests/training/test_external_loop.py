@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.training.external_loop import ExternalLoop
-from understudy.training.packed import pack, unpack
+from understudy.training.external_loop import ExternalLoop, pack, unpack
 
 from ..front_ends import SEED, assert_same, build, net, trained, world
 

@@ -8,13 +8,13 @@ from sklearn.linear_model import LogisticRegression
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.training.lbfgs import LBFGS
+from understudy.training.optimizers import LBFGS
 
 
 @pytest.fixture(autouse=True)
 def tight(monkeypatch):
     """Both solvers go on until nothing but the formula can make them differ."""
-    monkeypatch.setattr("understudy.training.lbfgs.TOLERANCE", 1e-6)
+    monkeypatch.setattr("understudy.training.optimizers.TOLERANCE", 1e-6)
 
 
 def made_up(classes, *, rows=400, features=12, seed=0):

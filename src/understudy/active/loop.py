@@ -52,7 +52,7 @@ from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import builder_options, default_epochs
+from understudy.training.choose import builder_options, default_epochs
 from understudy.training.ema import EMA
 from understudy.training.evaluation import cross_validate
 from understudy.training.learner import check_outputs

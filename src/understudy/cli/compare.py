@@ -61,8 +61,8 @@ def compare_command(
         from understudy.comparison.compare import compare
         from understudy.inference.passes import usable_device
         from understudy.report.run_text import epochs_fact, optimizer_text
+        from understudy.training.callbacks import tracker
         from understudy.training.students import resolve_epochs, resolve_student, student_builder
-        from understudy.training.trackers import tracker
 
     out = work_folder(out)
     names = [name.strip() for name in methods.split(",") if name.strip()]

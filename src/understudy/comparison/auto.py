@@ -55,7 +55,7 @@ from understudy.store.files import locked, read_json
 from understudy.store.option_fields import plain
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import resolve_options
+from understudy.training.choose import resolve_options
 from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.ema import EMA
 from understudy.training.learner import check_outputs

@@ -40,7 +40,7 @@ from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, un
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
-from understudy.training.defaults import resolve_options
+from understudy.training.choose import resolve_options
 from understudy.training.options import SHARED, shows_options
 
 FORMAT = 1

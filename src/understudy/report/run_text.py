@@ -13,7 +13,7 @@ from understudy.report.choice import choice_reason
 from understudy.report.formatting import p_text, percent_ci
 from understudy.training.evaluation import Evaluation
 from understudy.training.job import TrainRequest
-from understudy.training.lbfgs import ITERATIONS
+from understudy.training.optimizers import ITERATIONS
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
 from understudy.training.students import reads_texts

@@ -8,11 +8,18 @@ Such loops ask for batches ahead of time, draw random numbers between two steps,
 Nothing of that may change a bit: their data loader therefore gives them numbers alone (``numbers``), a batch is read
 where its loss is asked for, and the epoch's random state is in place for that moment only. A backward pass draws
 nothing.
+
+The state is tensors and plain values; ``pack`` makes one safetensors file of it, for checkpoints that others write:
+
+    write_bytes(path, pack(loop.state_dict()))
+    loop.load_state_dict(unpack(path.read_bytes(), path), path)
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +32,7 @@ from understudy.store.settings import as_json
 from understudy.training.checkpoint import check_same_training, resume_settings
 from understudy.training.fit import finished, finite
 from understudy.training.options import SESSION
-from understudy.training.run import Run
+from understudy.training.run import Run, state_from_bytes, state_to_bytes
 from understudy.training.session import Session, mean_loss
 from understudy.training.step import Batch
 
@@ -161,3 +168,38 @@ class _Rows(Dataset[int]):
 
 def _only(numbers: list[int]) -> dict[str, int]:
     return {"number": numbers[0]}
+
+
+_OUTLINE = "outline.json"
+_TENSOR = "tensor number"
+
+
+def pack(state: Mapping[str, Any]) -> bytes:
+    """Tensors by number, and as JSON the outline of what stands where."""
+    tensors: list[Tensor] = []
+
+    def outline(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            return {_TENSOR: len(tensors) - 1}
+        if isinstance(value, Mapping):
+            return {name: outline(part) for name, part in value.items()}
+        return [outline(part) for part in value] if isinstance(value, list | tuple) else value
+
+    text = json.dumps(outline(state)).encode()
+    numbered = {str(number): tensor for number, tensor in enumerate(tensors)}
+    return state_to_bytes({**numbered, _OUTLINE: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
+
+
+def unpack(content: bytes, path: Path) -> dict[str, Any]:
+    tensors = state_from_bytes(content, path)
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return tensors[str(value[_TENSOR])] if _TENSOR in value else {k: filled(part) for k, part in value.items()}
+        return [filled(part) for part in value] if isinstance(value, list) else value
+
+    if _OUTLINE not in tensors:
+        raise UnderstudyError(f"{path} is no state of a session; resume from a checkpoint that has one")
+    state: dict[str, Any] = filled(json.loads(bytes(tensors.pop(_OUTLINE).tolist())))
+    return state

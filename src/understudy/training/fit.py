@@ -27,8 +27,7 @@ from understudy.store.progress import EpochProgress
 from understudy.training.callbacks import CallbackRunner
 from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
-from understudy.training.lbfgs import ITERATIONS, LBFGS
-from understudy.training.optimizers import grouped, make_optimizer, set_lr
+from understudy.training.optimizers import ITERATIONS, LBFGS, grouped, make_optimizer, set_lr
 from understudy.training.options import TrainingOptions
 from understudy.training.run import Run
 from understudy.training.session import Session, seed_torch

@@ -30,12 +30,12 @@ from understudy.store.copies import known_as, local_path
 from understudy.store.files import locked, write_json
 from understudy.store.seal import read_sealed, sealed, unsealed
 from understudy.store.trail import TRAIL, Trail, beside, of_file
+from understudy.training.callbacks import tracker
 from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero
 from understudy.training.ema import EMA
 from understudy.training.options import AUTO
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
 from understudy.training.students import resolve_student, student_builder
-from understudy.training.trackers import tracker
 from understudy.training.train import train
 
 FORMAT = 1

@@ -295,7 +295,7 @@ class StudentLearner:
     def _batch_norm(self, counted: bool) -> AbstractContextManager[Any]:
         if self.processes is None or not self.options.sync_batchnorm:
             return nullcontext()
-        from understudy.training.synced_norm import SyncedBatchNorm
+        from understudy.training.distributed import SyncedBatchNorm
 
         return SyncedBatchNorm(self.processes, counted=counted)
 

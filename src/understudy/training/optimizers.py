@@ -7,14 +7,30 @@
 
 A group is named as files are in a shell; where several fit a parameter, the last one that says something of it counts.
 Whoever builds a student may note rates on it (``note_rates``), which a recipe's groups go before.
+
+**L-BFGS** minimises the loss of all rows at once, until its gradient shows that there is nothing left to gain.
+
+    optimizer = LBFGS(parameters, penalised=weights, weight_decay=1e-4)
+    optimizer.minimise(loss_of_everything, iterations=20)      # and again: it goes on where it was
+    optimizer.idle                                             # the last call found nothing to do
+
+Minimised is ``loss + weight_decay / 2 · Σ w²`` over the penalised parameters. The direction is that of Liu & Nocedal
+(1989) from the last ``MEMORY`` steps; the step length meets the weak Wolfe conditions, and is found between what was
+too long and what was too short (Lewis & Overton, 2013); the length 1 is tried first and nearly always does. It is
+converged where no entry of the gradient exceeds ``TOLERANCE``, which is scikit-learn's criterion on scikit-learn's
+scale (a mean over rows).
+
+What it remembers is tensors, so that a training that is resumed goes on to the same bits; where the function is not the
+one of the call before (other weights, refreshed columns), it starts with an empty memory.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
 from understudy.training.options import OPTIMIZERS, Groups
@@ -83,3 +99,143 @@ def make_optimizer(
     if name == "sgd":
         return torch.optim.SGD(given, lr=lr, weight_decay=weight_decay, momentum=momentum, fused=fused)
     raise UnderstudyError(f"optimizer={name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
+
+
+TOLERANCE = 1e-4
+ITERATIONS = 20
+"""Of one epoch: enough for most trainings, and few enough for weights that follow the student."""
+MEMORY = 10
+_SUFFICIENT, _CURVATURE = 1e-4, 0.9
+_TRIALS = 25
+
+Point = tuple[Tensor, Tensor, Tensor]
+"""Parameters and gradient, flat; the loss in float64: sums of neighbours differ in their eighth digit."""
+
+
+class LBFGS:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], *, penalised: Iterable[nn.Parameter] = (), weight_decay: float = 0.0,
+        add_up: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:  # fmt: skip
+        """``add_up``: makes loss and gradient of this process's rows those of all, where several share them."""
+        self.add_up = add_up
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        under_penalty = {id(parameter) for parameter in penalised}
+        self.decays = [weight_decay if id(parameter) in under_penalty else 0.0 for parameter in self.parameters]
+        self.sizes = [parameter.numel() for parameter in self.parameters]
+        self.idle = False
+        """Whether the last call began where there was nothing to gain."""
+        self.memory: list[tuple[Tensor, Tensor, float]] = []
+        """The last steps, what each changed of the gradient, and the product of the two."""
+        self._last: tuple[Tensor, Tensor] | None = None
+        """Loss and gradient where the last call ended."""
+
+    def minimise(self, loss: Callable[[], Tensor], iterations: int = ITERATIONS) -> float:
+        """At most so many steps; the loss where they end, without the penalty."""
+        start = here = self._at(self._read(), loss)
+        if self._last is None or not (self._last[0].equal(start[1]) and self._last[1].equal(start[2])):
+            self.memory.clear()
+        for _ in range(iterations):
+            if here[2].abs().max() <= TOLERANCE:
+                break
+            there = self._step(here, loss)
+            if there is None and self.memory:
+                self.memory.clear()  # downhill from here, whatever the memory says
+                there = self._step(here, loss)
+            if there is None:
+                break  # rounding hides any further descent
+            step, change = there[0] - here[0], there[2] - here[2]
+            if (curvature := float(step @ change)) > 1e-10 * float(change @ change):
+                self.memory = [*self.memory, (step, change, curvature)][-MEMORY:]
+            here = there
+        self.idle = here is start
+        self._write(here[0])
+        self._last = here[1], here[2]
+        return float(here[1] - self._penalty(here[0]))
+
+    def _step(self, here: Point, loss: Callable[[], Tensor]) -> Point | None:
+        """A point further down; None where there is none to be seen."""
+        x, value, gradient = here
+        direction = self._direction(gradient)
+        start, slope = float(value), float(direction @ gradient)
+        if not slope < 0:
+            return None
+        low, high, best = 0.0, math.inf, None
+        length = 1.0 if self.memory else min(1.0 / float(gradient.norm()), 1e6)
+        for _ in range(_TRIALS):
+            there = self._at(x + length * direction, loss)
+            rise, tilt = float(there[1]) - start, float(there[2] @ direction)
+            if not rise <= _SUFFICIENT * length * slope:
+                high = length
+                # The lowest point of the parabola through what is known, but well inside.
+                wanted = -slope * length**2 / (2 * (rise - slope * length)) if math.isfinite(rise) else 0.0
+            elif tilt < _CURVATURE * slope:
+                low, best = length, there
+                wanted = length * slope / (slope - tilt) if tilt > slope else math.inf
+            else:
+                return there
+            length = _between(wanted, low, high)
+        return best
+
+    def _direction(self, gradient: Tensor) -> Tensor:
+        """−H g, H the inverse Hessian as the remembered steps show it, by the two loops of Nocedal (1980)."""
+        direction, shares = -gradient, []
+        for step, change, curvature in reversed(self.memory):
+            shares.append(float(step @ direction) / curvature)
+            direction.sub_(change, alpha=shares[-1])
+        if self.memory:
+            _, change, curvature = self.memory[-1]
+            direction.mul_(curvature / float(change @ change))
+        for step, change, curvature in self.memory:
+            direction.add_(step, alpha=shares.pop() - float(change @ direction) / curvature)
+        return direction
+
+    def _at(self, x: Tensor, loss: Callable[[], Tensor]) -> Point:
+        self._write(x)
+        with torch.enable_grad():
+            value = loss()
+            gradients = torch.autograd.grad(value, self.parameters, allow_unused=True)
+        value = value.detach().double()
+        if self.add_up is not None:
+            sums = [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, gradients, strict=True)]
+            value, added = self.add_up(value, torch.cat([each.reshape(-1) for each in sums]))
+            parts = zip(self.parameters, added.split(self.sizes), strict=True)
+            gradients = tuple(part.view(parameter.shape) for parameter, part in parts)
+        flat = [
+            (decay * p.detach() if g is None else g.add(p.detach(), alpha=decay) if decay else g).reshape(-1)
+            for p, g, decay in zip(self.parameters, gradients, self.decays, strict=True)
+        ]
+        return x, value + self._penalty(x), torch.cat(flat)
+
+    def _penalty(self, x: Tensor) -> Tensor:
+        parts = zip(x.split(self.sizes), self.decays, strict=True)
+        squares = [0.5 * decay * part.double().square().sum() for part, decay in parts if decay]
+        return torch.stack(squares).sum() if squares else x.new_zeros((), dtype=torch.float64)
+
+    def _read(self) -> Tensor:
+        return torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
+
+    def _write(self, x: Tensor) -> None:
+        with torch.no_grad():
+            for parameter, part in zip(self.parameters, x.split(self.sizes), strict=True):
+                parameter.copy_(part.view_as(parameter))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {} if self._last is None else {"loss": self._last[0], "gradient": self._last[1]}
+        for number, (step, change, _) in enumerate(self.memory):
+            state |= {f"step{number}": step, f"change{number}": change}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        device = self.parameters[0].device
+        state = {name: value.to(device) for name, value in state.items()}
+        pairs = [(state[f"step{n}"], state[f"change{n}"]) for n in range(MEMORY) if f"step{n}" in state]
+        self.memory = [(step, change, float(step @ change)) for step, change in pairs]
+        self._last = (state["loss"], state["gradient"]) if "loss" in state else None
+
+
+def _between(wanted: float, low: float, high: float) -> float:
+    """A length to try next: the wanted one, but neither at the ends of what is left nor far beyond them."""
+    if high == math.inf:
+        return min(max(wanted, 2 * low), 10 * low)
+    return min(max(wanted, low + 0.1 * (high - low)), high - 0.1 * (high - low))

@@ -25,8 +25,7 @@ from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
-from understudy.training.choose import penalty_on_gold
-from understudy.training.defaults import resolve_options
+from understudy.training.choose import penalty_on_gold, resolve_options
 from understudy.training.distributed import current, is_first, on_rank_zero, same_start, together
 from understudy.training.ema import EMA
 from understudy.training.evaluation import evaluate_training
