@@ -204,7 +204,7 @@ def test_warnings_are_one_line_each_and_kept_in_the_report(folder: Path) -> None
     assert lines == result.stderr.splitlines()
     report = (folder / "run" / "report.html").read_text()
     # The teacher is right on all four, so that SLaM has nothing to mix.
-    expected = ["no example of class 2", "4 gold rows measure the teacher", "is 1, so it changes nothing here"]
+    expected = ["no example of class 2", "4 gold rows calibrate the teacher", "is 1, so it changes nothing here"]
     for line, said in zip(lines, expected, strict=True):
         assert said in line and said in report
 
@@ -250,13 +250,13 @@ def test_help_teaches() -> None:
 
 
 def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.cli import digits_demo as demo
+    from understudy.comparison import digits_demo as demo
 
-    tiny = demo.Setting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=100, epochs=1, gold_only_epochs=1)
-    monkeypatch.setattr(demo, "Setting", lambda seeds: tiny)
+    tiny = demo.DemoSetting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=100, epochs=1, gold_only_epochs=1)
+    monkeypatch.setattr(demo, "DemoSetting", lambda seeds: tiny)
     result = call("demo", "--seeds", "2")
     assert "seed 1/2  teacher" in result.stderr and "seed 2/2" in result.stderr
-    for said in ("gold only", "minus vanilla", "SLaM student", "Report: understudy-demo/report.html"):
+    for said in ("gold only", "minus vanilla", "SLaM vs its teacher", "Report: understudy-demo/report.html"):
         assert said in result.stdout
     assert (folder / "understudy-demo" / "report.html").exists()
 

@@ -6,12 +6,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from understudy.cli import digits_demo as demo
-from understudy.cli.digits_demo import GOLD_ONLY, SLAM, TEACHER, VANILLA, WEIGHTED, Setting, deal, judge, run_demo
-from understudy.comparison.outcome import Comparison, Outcome
+from understudy.comparison import digits_demo as demo
+from understudy.comparison.digits_demo import (
+    GOLD_ONLY,
+    SLAM,
+    TEACHER,
+    VANILLA,
+    WEIGHTED,
+    DemoData,
+    DemoSetting,
+    demo_methods,
+    run_demo,
+    split_digits,
+)
+from understudy.comparison.outcome import Comparison, Outcome, run_cells
 from understudy.errors import UnderstudyWarning
+from understudy.report.demo_page import demo_verdict, write_demo_report
 
-TINY = Setting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=200, epochs=2, gold_only_epochs=3)
+TINY = DemoSetting(seeds=2, teacher_rows=60, gold_rows=40, pool_rows=200, epochs=2, gold_only_epochs=3)
 
 
 def comparison(**points: float) -> Comparison:
@@ -25,53 +37,47 @@ def comparison(**points: float) -> Comparison:
     return found
 
 
-def test_verdict_when_slam_wins() -> None:
-    verdict = judge(comparison(teacher=-1, gold=-8, vanilla=-0.5))
-    assert verdict[0] == "The SLaM student beats its teacher: +1.0 points over 3 seeds, 95% interval +0.8 to +1.2."
-    assert verdict[1].startswith("It beats training on the gold rows alone: +8.0")
-    assert verdict[2].startswith("SLaM is ahead of vanilla distillation: +0.5")
-    # weighted is level with SLaM up to rounding; no claim that gold wins.
-    assert not any("does not pay" in sentence for sentence in verdict)
+def test_verdict_when_slam_is_better() -> None:
+    verdict = demo_verdict(comparison(teacher=-1, gold=-8, vanilla=-0.5))
+    assert verdict[0] == "SLaM vs its teacher: +1.0 points (95% CI +0.8 to +1.2, 3 seeds), significantly better."
+    assert verdict[1].startswith("SLaM vs training on gold alone: +8.0")
+    assert verdict[2].startswith("SLaM vs vanilla distillation: +0.5")
 
 
-def test_verdict_when_slam_loses() -> None:
-    verdict = judge(comparison(teacher=2, gold=3, vanilla=1))
-    assert verdict[0].startswith("The SLaM student stays behind its teacher: −2.0")
-    assert verdict[1].startswith("Training on the gold rows alone wins over SLaM: −3.0")
-    assert verdict[2].startswith("SLaM is behind vanilla distillation: −1.0")
-    assert verdict[3] == "In this setting the pool does not pay: train on gold alone."
-    assert verdict[4] == "The highest mean is that of gold only: 93.0%."
+def test_verdict_when_slam_is_worse() -> None:
+    verdict = demo_verdict(comparison(teacher=2, gold=3, vanilla=1))
+    assert verdict[0].startswith("SLaM vs its teacher: −2.0")
+    assert all(sentence.endswith("significantly worse.") for sentence in verdict[:3])
+    assert verdict[3] == "Highest mean accuracy: gold only, 93.0%."
 
 
-def test_verdict_when_nothing_can_be_told() -> None:
+def test_verdict_without_significance() -> None:
     # Half-width of the paired interval: 4.3027 · 0.001 / √3 = 0.25 points, so 0.2 is within.
-    verdict = judge(comparison(teacher=-0.2, gold=0.2, vanilla=-0.2))
-    for sentence, said in zip(verdict, ("and its teacher", "training on the gold rows alone", "vanilla"), strict=False):
-        assert "cannot be told apart" in sentence and said in sentence and "includes 0" in sentence
-    assert "wins" not in " ".join(verdict) and "beats" not in " ".join(verdict)
+    verdict = demo_verdict(comparison(teacher=-0.2, gold=0.2, vanilla=-0.2))
+    assert all(sentence.endswith("not significant.") for sentence in verdict[:3])
 
 
 def test_a_single_seed_decides_nothing() -> None:
     found = Comparison(VANILLA)
     for name, value in ((TEACHER, 0.5), (GOLD_ONLY, 0.5), (VANILLA, 0.5), (SLAM, 0.9)):
         found.add(name, 0, Outcome(value))
-    assert all("cannot be told apart" in sentence and "single seed" in sentence for sentence in judge(found)[:3])
+    assert all("single seed" in sentence and "unknown" in sentence for sentence in demo_verdict(found)[:3])
 
 
-def test_rows_are_dealt_once_each() -> None:
-    situation = deal(0, TINY)
-    assert (len(situation.gold), len(situation.pool), len(situation.test)) == (40, 200, 1797 - 300)
-    assert len(situation.gold.calibration_rows()) == 40
-    dealt = torch.cat([situation.gold.x, situation.pool.x, situation.test.x])
-    assert len(dealt.unique(dim=0)) == len(dealt) == 1797 - 60
-    again = deal(0, TINY)
-    assert again.gold.y.tolist() == situation.gold.y.tolist()
-    assert deal(1, TINY).gold.y.tolist() != situation.gold.y.tolist()
+def test_every_row_is_in_one_set() -> None:
+    data = split_digits(0, TINY)
+    assert (len(data.gold), len(data.pool), len(data.test)) == (40, 200, 1797 - 300)
+    assert len(data.gold.calibration_rows()) == 40
+    every = torch.cat([data.gold.x, data.pool.x, data.test.x])
+    assert len(every.unique(dim=0)) == len(every) == 1797 - 60
+    again = split_digits(0, TINY)
+    assert again.gold.y.tolist() == data.gold.y.tolist()
+    assert split_digits(1, TINY).gold.y.tolist() != data.gold.y.tolist()
 
 
 def test_tiny_demo_end_to_end(tmp_path: Path) -> None:
     done: list[str] = []
-    result = run_demo(tmp_path / "demo", TINY, on_done=lambda method, seed, outcome: done.append(f"{method} {seed}"))
+    result = run_demo(TINY, on_done=lambda method, seed, outcome: done.append(f"{method} {seed}"))
     assert list(result.comparison.outcomes) == [TEACHER, GOLD_ONLY, VANILLA, WEIGHTED, SLAM]
     assert result.comparison.seeds == [0, 1] and len(done) == 10
     histories = {name: by_seed[0].history for name, by_seed in result.comparison.outcomes.items()}
@@ -82,35 +88,36 @@ def test_tiny_demo_end_to_end(tmp_path: Path) -> None:
         WEIGHTED: 2,
         SLAM: 2,
     }
-    assert result.verdict == judge(result.comparison)
-    text = result.report.read_text(encoding="utf-8")
-    assert result.report == tmp_path / "demo" / "report.html" and "How far the teacher can be trusted" in text
+    report = tmp_path / "demo" / "report.html"
+    write_demo_report(report, result)
+    text = report.read_text(encoding="utf-8")
+    assert "Reliability of the teacher" in text and demo_verdict(result.comparison)[0] in text
     # A second demo replaces the first one's page.
-    run_demo(tmp_path / "demo", Setting(**{**TINY.__dict__, "seeds": 1}))
+    write_demo_report(report, run_demo(DemoSetting(**{**TINY.__dict__, "seeds": 1})))
     assert [path.name for path in (tmp_path / "demo").iterdir()] == ["report.html"]
 
 
 def test_warnings_are_gathered_and_others_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def noisy(seed: int, setting: Setting) -> demo.Situation:
+    def noisy(seed: int, setting: DemoSetting) -> DemoData:
         warnings.warn("too little", UnderstudyWarning, stacklevel=1)
         warnings.warn("from elsewhere", RuntimeWarning, stacklevel=1)
-        return deal(seed, setting)
+        return split_digits(seed, setting)
 
-    monkeypatch.setattr(demo, "deal", noisy)
-    # Shown as before, by whoever shows warnings.
+    monkeypatch.setattr(demo, "split_digits", noisy)
+    # Shown as before too.
     with pytest.warns(RuntimeWarning, match="from elsewhere"), pytest.warns(UnderstudyWarning, match="too little"):
-        result = run_demo(tmp_path, TINY)
+        result = run_demo(TINY)
     assert "too little" in result.warnings and len(set(result.warnings)) == len(result.warnings)
-    assert "too little" in result.report.read_text(encoding="utf-8")
+    write_demo_report(tmp_path / "report.html", result)
+    assert "too little" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_demo_shows_what_it_is_for() -> None:
     """Three seeds at full size: gold only < teacher < SLaM, and vanilla < SLaM, in the mean."""
-    from understudy.cli.digits_demo import methods
-    from understudy.comparison.outcome import run_cells
-
-    setting = Setting(seeds=3)
-    found = run_cells(lambda seed: methods(deal(seed, setting), seed, setting), range(3), reference=VANILLA)
+    setting = DemoSetting(seeds=3)
+    found = run_cells(
+        lambda seed: demo_methods(split_digits(seed, setting), seed, setting), range(3), reference=VANILLA
+    )
     mean = {line.method: line.last.mean for line in found.rows()}
     assert mean[GOLD_ONLY] < mean[TEACHER] < mean[SLAM] and mean[VANILLA] < mean[SLAM]

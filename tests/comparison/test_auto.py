@@ -23,7 +23,7 @@ from understudy.comparison.pilot_scores import (
 )
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
-from understudy.report.choice import choice_reason
+from understudy.report.run_text import choice_reason
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
 

@@ -13,7 +13,7 @@ from understudy.maths.proportions import exact
 from understudy.objective import Objective
 from understudy.training.evaluation import Evaluation, cross_validate, evaluate_training
 from understudy.training.options import TrainingOptions
-from understudy.training.train import fitted
+from understudy.training.train import fit_resolved
 
 from ..three_blobs import FAST, student, world
 
@@ -81,7 +81,7 @@ def test_rows_are_predicted_by_students_trained_without_them() -> None:
     """A student that memorises its rows knows nothing of those left out: the label of each row is drawn."""
     y = torch.randint(2, (40,), generator=torch.Generator().manual_seed(0))
     gold, options = us.Gold(torch.eye(40), y), TrainingOptions(epochs=60, lr=0.1)
-    fit = partial(fitted, lambda: us.models.linear(40, 2))
+    fit = partial(fit_resolved, lambda: us.models.linear(40, 2))
     assert us.evaluate(fit(gold, None, us.vanilla(), options), gold)["accuracy"] == 1.0
     correct = cross_validate(fit, gold, None, us.vanilla(), options)
     assert correct is not None and len(correct) == 40 and float(correct.double().mean()) < 0.8

@@ -1,4 +1,4 @@
-"""``understudy demo``: what it does, on built-in handwritten digits."""
+"""``understudy demo``: methods compared on built-in handwritten digits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,21 +11,22 @@ if TYPE_CHECKING:
 
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("understudy-demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many splits and starts to average over.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: splits and initialisations.")] = 10,
 ) -> None:
-    """Show what it does, on built-in handwritten digits.
+    """Compare methods on built-in handwritten digits.
 
-    A teacher learns from 100 labels of its own and labels 1,100 rows; a smaller student learns from these labels
-    and from 60 trusted ones. Compares training on the trusted labels alone, vanilla distillation, Weighted
-    Distillation and SLaM, over several seeds with 95% intervals, and says in words what came out.
+    A teacher is trained on 100 labels of its own and labels 1,100 rows; a smaller student is trained on these and on
+    60 gold labels. Compares training on gold alone, vanilla distillation, Weighted Distillation and SLaM, over
+    several seeds with 95% intervals.
 
     Example: `understudy demo --out understudy-demo`
     """
     import torch
     from rich.console import Console
 
-    from understudy.cli.digits_demo import Setting, run_demo
+    from understudy.comparison.digits_demo import DemoSetting, run_demo
     from understudy.comparison.interval import percent
+    from understudy.report.demo_page import demo_verdict, write_demo_report
 
     torch.set_num_threads(1)  # the nets are tiny: more threads only wait for each other
     line: list[str] = []
@@ -36,8 +37,9 @@ def demo_command(
             typer.echo(f"seed {seed + 1}/{seeds}  " + "  ".join(line), err=True)
             line.clear()
 
-    result = run_demo(out, Setting(seeds=seeds), on_done=on_done)
+    result, report = run_demo(DemoSetting(seeds=seeds), on_done=on_done), out / "report.html"
+    write_demo_report(report, result)
     Console().print(result.comparison.table())
-    for sentence in result.verdict:
+    for sentence in demo_verdict(result.comparison):
         typer.echo(sentence)
-    typer.echo(f"Report: {result.report}")
+    typer.echo(f"Report: {report}")

@@ -17,7 +17,7 @@ def example_command(out: Annotated[Path, typer.Option(help="New folder for the f
 
     - `answers.jsonl`: the LLM's answers in its own words, right about three times in four
 
-    - `crowd.csv`: what six people said, each of half of them
+    - `crowd.csv`: the labels of six annotators, each of half of the messages
 
     - `gold.csv`: the labels that are right, `id` and `label`; `test.csv`: 500 more messages, to test on
 

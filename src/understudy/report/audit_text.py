@@ -18,7 +18,7 @@ from understudy.auditing.audit import Audit
 from understudy.auditing.sources import AuditedSources, VoteModel
 from understudy.comparison.interval import Interval
 from understudy.maths.proportions import Share, two_sided
-from understudy.report.formatting import auc_ci, listed, p_text, percent_ci, percent_range, shorten
+from understudy.report.formatting import auc_ci, first_names, p_text, percent_ci, percent_range, shorten
 
 
 def verdict(audit: Audit) -> list[str]:
@@ -60,7 +60,7 @@ def audit_warnings(audit: Audit) -> list[str]:
         )
     missing = [each.name for each in audit.accuracy.per_class if not each.actual]
     if missing:
-        sentences.append(f"Gold has no row of {listed(missing)}: the teacher's accuracy on them is unknown.")
+        sentences.append(f"Gold has no row of {first_names(missing)}: the teacher's accuracy on them is unknown.")
     shift = audit.shift
     if shift is not None and shift.alarming:
         sentences.append(
@@ -120,7 +120,7 @@ def _calibration(audit: Audit) -> str:
 
 def _sources(found: AuditedSources) -> str:
     harmful = [source.name for source in found.each if source.harms]
-    without = f"; labels are significantly better without {listed(harmful)}" if harmful else ""
+    without = f"; labels are significantly better without {first_names(harmful)}" if harmful else ""
     return (
         f"Accuracy of the votes on gold: {percent_ci(found.majority)} by majority, {percent_ci(found.accuracy)} "
         f"weighted by gold. Largest gain of {len(found.each)} sources: {found.each[0].name}{without}."

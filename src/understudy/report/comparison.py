@@ -39,8 +39,10 @@ def write_comparison_report(
     warnings: Sequence[str] = (),
 ) -> None:
     """Everything but the pictures is plain text, and is escaped."""
-    told: dict[str, Any] = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": facts}
-    write_page(path, **told, **comparison_parts(comparison), **teacher_section(trust, trust_note))
+    write_page(
+        path, title=title, lead=lead, verdict=verdict, warnings=warnings, facts=facts, **comparison_parts(comparison),
+        **teacher_section(trust, trust_note),
+    )  # fmt: skip
 
 
 def comparison_parts(comparison: Comparison) -> dict[str, Any]:

@@ -37,6 +37,6 @@ def shorten(name: str, longest: int = 24) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
-def listed(names: list[str], most: int = 5) -> str:
+def first_names(names: list[str], most: int = 5) -> str:
     """The first few, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -45,10 +45,14 @@ def page(
 
     ``settings``: options, shown after the facts. All text is escaped; pictures come as ``Markup``.
     """
-    own = "" if template is None else _templates().get_template(template).render(**sections)
-    every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "content": Markup(own)}
     shown = [*facts, *((name, str(value)) for name, value in (settings or {}).items())]
-    return _templates().get_template(frame).render(**every, facts=shown, **sections)
+    content = "" if template is None else _render(template, **sections)
+    every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": shown}
+    return _render(frame, title=title, body=_render("body.html.jinja", content=content, **every, **sections))
+
+
+def _render(template: str, **values: Any) -> Markup:
+    return Markup(_templates().get_template(template).render(**values))
 
 
 @cache
