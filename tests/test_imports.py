@@ -16,7 +16,7 @@ ROOT = Path(us.__file__).parent
 LAYERS = [
     "errors arguments",
     "store",
-    "samples",
+    "samples comparison.options",
     "maths",
     "data.checks data.memory models",
     "labels",

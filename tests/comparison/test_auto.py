@@ -121,12 +121,12 @@ def test_who_is_clearly_behind_leaves() -> None:
 def test_gold_alone_must_also_beat_the_teacher_where_only_a_slice_was_seen() -> None:
     gold = us.Gold(torch.randn(10, 2), torch.zeros(10).long(), teacher=torch.tensor([0] * 8 + [1] * 2))
     base = {"vanilla": one("vanilla", 0.0, 0.0), "slam": one("slam", 0.02, 0.01)}
-    for accuracy, sees_all, choice in ((0.7, True, "gold only"), (0.7, False, "slam"), (0.9, False, "gold only")):
+    for accuracy, all_rows, choice in ((0.7, True, "gold only"), (0.7, False, "slam"), (0.9, False, "gold only")):
         judged = {**base, "gold only": one("gold only", 0.1, 0.01, accuracy)}
-        assert _choice(judged, gold, sees_all=sees_all) == (choice, "gold only" if choice == "slam" else None)
+        assert _choice(judged, gold, all_rows=all_rows) == (choice, "gold only" if choice == "slam" else None)
     unknown = us.Gold(gold.x, gold.y)
-    assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, sees_all=False)[0] == "slam"
-    assert _choice({}, gold, sees_all=True) == ("vanilla", None)
+    assert _choice({**base, "gold only": one("gold only", 0.1, 0.01, 0.99)}, unknown, all_rows=False)[0] == "slam"
+    assert _choice({}, gold, all_rows=True) == ("vanilla", None)
 
 
 def blobs(noise: float, gold_rows: int = 60) -> tuple[us.Gold, us.Pool, us.Gold]:
@@ -329,7 +329,7 @@ def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() 
 
 def test_too_little_gold_is_said() -> None:
     gold, pool, _ = blobs(0.3, gold_rows=12)
-    with pytest.warns(us.UnderstudyWarning, match="12 gold rows are too few to choose a method by"):
+    with pytest.warns(us.UnderstudyWarning, match="12 gold rows are too few to choose a method on"):
         run = us.auto(student, gold, pool, **FAST)
     assert run.config["auto"]["choice"] == "vanilla"
 

@@ -5,7 +5,7 @@ import torch
 
 import understudy as us
 from understudy.comparison.candidates import named_methods
-from understudy.comparison.cells import FOLDS, deal
+from understudy.comparison.cells import FOLDS, split_for_seed
 
 
 def gold_of(rows: int, *, chosen: bool | torch.Tensor = False) -> us.Gold:
@@ -21,7 +21,7 @@ def test_folds_test_every_gold_row_once() -> None:
     gold = gold_of(60)
     tested: list[int] = []
     for seed in range(FOLDS):
-        parts = deal(gold, test=None, select=0.25, seed=seed)
+        parts = split_for_seed(gold, test=None, select=0.25, seed=seed)
         train, select, test = numbers(parts.gold), numbers(parts.select), numbers(parts.test)
         assert not (train & select or train & test or select & test) and len(train | select | test) == 60
         assert (len(select), len(test)) == (12, 12) and set(parts.rows.tolist()) == test
@@ -29,31 +29,31 @@ def test_folds_test_every_gold_row_once() -> None:
         tested += parts.rows.tolist()
     assert sorted(tested) == list(range(60))
     # The next round of seeds cuts anew; the same seed never does.
-    assert numbers(deal(gold, test=None, select=0.0, seed=FOLDS).test) != numbers(
-        deal(gold, test=None, select=0.0, seed=0).test
+    assert numbers(split_for_seed(gold, test=None, select=0.0, seed=FOLDS).test) != numbers(
+        split_for_seed(gold, test=None, select=0.0, seed=0).test
     )
-    again = deal(gold, test=None, select=0.25, seed=2)
-    assert numbers(again.gold) == numbers(deal(gold, test=None, select=0.25, seed=2).gold)
+    again = split_for_seed(gold, test=None, select=0.25, seed=2)
+    assert numbers(again.gold) == numbers(split_for_seed(gold, test=None, select=0.25, seed=2).gold)
 
 
 def test_chosen_rows_always_train() -> None:
     chosen = torch.arange(60) >= 40
     for seed in range(FOLDS):
-        parts = deal(gold_of(60, chosen=chosen), test=None, select=0.2, seed=seed)
+        parts = split_for_seed(gold_of(60, chosen=chosen), test=None, select=0.2, seed=seed)
         assert set(range(40, 60)) <= numbers(parts.gold)
     with pytest.raises(us.UnderstudyError, match="8 gold rows are too few to be cut into 5 folds"):
-        deal(gold_of(60, chosen=torch.arange(60) >= 8), test=None, select=0.0, seed=0)
+        split_for_seed(gold_of(60, chosen=torch.arange(60) >= 8), test=None, select=0.0, seed=0)
 
 
 def test_with_test_rows_all_of_gold_serves() -> None:
     gold, test = gold_of(30), gold_of(7)
-    parts = deal(gold, test=test, select=0.0, seed=3)
+    parts = split_for_seed(gold, test=test, select=0.0, seed=3)
     assert numbers(parts.gold) == set(range(30)) and parts.test is test and parts.select is None
     assert parts.rows.tolist() == list(range(7))
     picks = gold_of(5)
-    assert deal(gold, test=test, select=picks, seed=3).select is picks
+    assert split_for_seed(gold, test=test, select=picks, seed=3).select is picks
     with pytest.raises(us.UnderstudyError, match="leaves no row on one side"):
-        deal(gold, test=test, select=0.001, seed=3)
+        split_for_seed(gold, test=test, select=0.001, seed=3)
 
 
 def test_baselines_are_always_there() -> None:

@@ -73,5 +73,5 @@ def test_mistakes() -> None:
         us.reconcile(student, gold.take(torch.arange(10)), pool, **FAST)
     with pytest.raises(us.UnderstudyError, match="there is no method 'nobody'"):
         us.reconcile(student, gold, pool, methods=["nobody"], **FAST)
-    with pytest.raises(us.UnderstudyError, match="folds=1 must lie between 2"):
+    with pytest.raises(us.UnderstudyError, match="folds=1 must be a whole number, at least 2"):
         us.reconcile(student, gold, pool, folds=1, **FAST)

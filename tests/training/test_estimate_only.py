@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.comparison.candidates import candidates
-from understudy.comparison.cells import Job, deal
+from understudy.comparison.cells import Job, split_for_seed
 from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
@@ -81,9 +81,11 @@ def test_gold_that_only_estimates_serves_a_pool_and_nothing_else() -> None:
 
 def test_marked_rows_may_select_and_judge() -> None:
     gold, _, _ = problem()
-    tested = torch.cat([torch.from_numpy(deal(gold, test=None, select=0.0, seed=seed).rows) for seed in range(5)])
+    tested = torch.cat(
+        [torch.from_numpy(split_for_seed(gold, test=None, select=0.0, seed=seed).rows) for seed in range(5)]
+    )
     assert tested.sort().values.tolist() == list(range(40))
-    part = deal(gold, test=None, select=0.2, seed=1)
+    part = split_for_seed(gold, test=None, select=0.2, seed=1)
     assert 0 < int(part.gold.estimate_only.sum()) < 10
 
 

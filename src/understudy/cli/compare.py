@@ -1,4 +1,4 @@
-"""``understudy compare``: which method to take for these files, with intervals and in words."""
+"""``understudy compare``: the best method for these files, with its uncertainty."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +7,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import takes_options
+from understudy.comparison.options import CompareOptions, split_names
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings, complain
@@ -19,35 +20,37 @@ if TYPE_CHECKING:
     from understudy.io.read import Examples
 
 
-@takes_options("seed", "ema", "checkpoint_every")
+@takes_options("seed", "ema", "checkpoint_every", table=CompareOptions)
 def compare_command(
     gold: Annotated[list[str], shared.GOLD],
     pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder for the results; an unfinished one goes on.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; an unfinished one is resumed.", show_default=False)
+    ],
     data: DataOptions,
     methods: Annotated[
         str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
     ] = "slam,weighted,reconciled",
-    seeds: Annotated[int, typer.Option(min=1, help="How many splits and starts to average over.")] = 5,
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
-    select_share: Annotated[float, typer.Option(help="Without --select: this share of gold picks the epoch.")] = 0.2,
+    select_share: Annotated[
+        float, typer.Option(help="Without --select: the share of gold that chooses the epoch.")
+    ] = 0.2,
     student: shared.Student = AUTO,
-    workers: shared.Workers = None,
     ray: shared.Ray = None,
     quiet: shared.Quiet = False,
     track: shared.Track = None,
-    **recipe: Any,
+    **options: Any,
 ) -> None:
-    """Compare methods on your own gold and pool, over several seeds, and say which to take.
+    """Compare methods on your own gold and pool, over several seeds, and recommend one.
 
-    Files are those of `understudy train`. Always compared too: the teacher itself, training on gold alone, vanilla, and
-    keeping only confident labels. Without `--test`, gold is cut into 5 folds and each seed tests on the next. The
-    answer is the option with the best expected accuracy and its chance of being the best; it may be to train on gold
-    alone, or to use the teacher's own labels. A training that cannot be run is in the table as such and ends no other.
+    Files are those of `understudy train`. Always compared too: the teacher itself, training on gold only, vanilla, and
+    keeping only confident labels. Without `--test`, gold is split into 5 folds and each seed tests on the next. The
+    recommendation is the option with the best expected accuracy, with its probability of being the best; it may be to
+    train on gold only, or to use the teacher's own labels. A training that fails does not end the others.
 
-    Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. Stopped
-    at any moment, the same command goes on where it was; more seeds or methods may be asked for.
+    Written to the folder: `report.html`, `comparison.json`, `differences.png`, one file per method and seed. The same
+    command resumes an interrupted comparison, and adds seeds or methods to a finished one.
 
     Examples:
 
@@ -65,30 +68,30 @@ def compare_command(
         from understudy.training.students import resolve_epochs, resolve_student, student_builder
 
     out = work_folder(out)
-    names = [name.strip() for name in methods.split(",") if name.strip()]
+    names = split_names(methods)
     parse_methods(names)  # a misspelt name is refused before files are read
-    if recipe["patience"] is not None and select is None and not select_share:
-        raise UnderstudyError("--patience stops on select rows; name --select, or a --select-share above 0")
-    trackers = [tracker(name, out) for name in track or []]
+    if options["patience"] is not None and select is None and not select_share:
+        raise UnderstudyError("--patience needs a validation set; name --select, or a --select-share above 0")
+    where = shared.where_to_run(options.pop("workers"), ray)
+    seeds, trackers = options.pop("seeds"), [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
         examples = data.for_student(student).read(gold, pool=pool, test=test, select=select)
         examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.count_classes(examples)
-        student, recipe = resolve_student(student, examples, recipe)
+        student, recipe = resolve_student(student, examples, options)
         build = student_builder(student, examples, classes)
         recipe, length = resolve_epochs(build, examples, recipe)
         try:
             comparison = compare(
                 build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
                 select=examples.select or select_share, out=out, progress=not quiet,
-                callbacks=trackers, **shared.where_to_run(workers, ray),
-                **recipe | {"device": usable_device(recipe["device"])},
+                callbacks=trackers, **where, **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
         except KeyboardInterrupt as stop:
             done = len(list((out / "cells").glob("[!.]*.json")))
-            complain(f"stopped: {done} trainings are finished and kept; the same command goes on from there")
+            complain(f"stopped: {done} trainings are finished and kept; the same command resumes")
             raise typer.Exit(130) from stop
     how = "trained to convergence" if recipe["optimizer"] == LBFGS else f"{recipe['epochs']} epochs"
     how = f"{how}, student {student}"
@@ -96,7 +99,7 @@ def compare_command(
         ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool)}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_text(recipe)),
         *epochs_fact(length).items(),
-        ("Epochs on gold alone, first", str(recipe["pretrain_epochs"])),
+        ("Epochs on gold only, first", str(recipe["pretrain_epochs"])),
     ]
     _publish(out, comparison, examples, how, facts, warnings, classes)
 

@@ -7,6 +7,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import takes_options
+from understudy.comparison.options import ReconcileOptions
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings
@@ -14,27 +15,20 @@ from understudy.store.files import check_new_file
 from understudy.training.options import AUTO
 
 
-@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
+@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr", table=ReconcileOptions)
 def reconcile_command(
     gold: Annotated[list[str], shared.GOLD],
     pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
     data: DataOptions,
     out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
-    folds: Annotated[int, typer.Option(min=2, help="Parts of gold; each base model is trained once without each.")] = 4,
-    rows: Annotated[int, typer.Option(min=1, help="Pool rows that train base models; all rows get a label.")] = 20_000,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Methods for base models, e.g. gce,slam. Default: chosen automatically.", show_default=False),
-    ] = None,
     parts: Annotated[
         Path | None,
         typer.Option(help="Folder that keeps finished trainings; the same command resumes.", show_default=False),
     ] = None,
     student: shared.Student = AUTO,
-    workers: shared.Workers = None,
     ray: shared.Ray = None,
     quiet: shared.Quiet = False,
-    **recipe: Any,
+    **options: Any,
 ) -> None:
     """Make better labels for a pool: combine the teacher's with predictions of base models.
 
@@ -63,18 +57,19 @@ def reconcile_command(
     from understudy.report.label_sources_table import print_sources
     from understudy.training.students import resolve_student, student_builder
 
-    names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    where = shared.where_to_run(options.pop("workers"), ray)
+    own = {name: options.pop(name) for name in ("methods", "folds", "rows")}
     with collected_warnings():
         examples = data.for_student(student).read(gold, pool=pool)
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
         classes = data.count_classes(examples)
-        student, recipe = resolve_student(student, examples, recipe)
+        student, recipe = resolve_student(student, examples, options)
         build = student_builder(student, examples, classes)
         reconciled = reconcile(
-            build, examples.gold, examples.pool, methods=names, folds=folds, rows=rows, out=parts, progress=not quiet,
-            **shared.where_to_run(workers, ray), **recipe | {"device": usable_device(recipe["device"])},
+            build, examples.gold, examples.pool, out=parts, progress=not quiet,
+            **own, **where, **recipe | {"device": usable_device(recipe["device"])},
         )  # fmt: skip
     print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)

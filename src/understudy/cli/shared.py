@@ -112,8 +112,11 @@ Column = Annotated[
 ]
 
 
-def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of its ``data`` and ``**training``, without those named and those it has itself."""
+def takes_options(*without: str, table: type | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of its ``data`` and ``**training``, without those named and those it has itself.
+
+    ``table``: further options, which join those of the training.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -125,14 +128,15 @@ def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[...
         ]
         left_out = {*without, *signature.parameters}
         data, training = (
-            {name: each for name, each in typed_fields(table).items() if shown and name not in left_out}
-            for table, shown in ((DataOptions, True), (TrainingOptions, trains))
+            {name: each for name, each in typed_fields(source).items() if shown and name not in left_out}
+            for source, shown in ((DataOptions, True), (TrainingOptions, trains))
         )
+        training |= {} if table is None else typed_fields(table)
 
         @functools.wraps(command)
         def wrapped(**typed: Any) -> None:
             given = {each.name: _read(each, typed.pop(name)) for name, each in data.items()}
-            options = {each.name: typed.pop(name) for name, each in training.items() if name in typed}
+            options = {each.name: _read(each, typed.pop(name)) for name, each in training.items() if name in typed}
             command(**typed, data=DataOptions(**given), **options)
 
         shown = [option_parameter(name, each) for name, each in {**data, **training}.items()]

@@ -22,16 +22,9 @@ from typing import Any
 from torch import Tensor
 
 from understudy.arguments import checked_plainly
-from understudy.comparison.candidates import (
-    FEWEST_ROWS,
-    GOLD_ONLY,
-    RECONCILED,
-    VANILLA,
-    Methods,
-    candidates,
-    named_methods,
-)
+from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
+from understudy.comparison.options import AutoOptions, take_options
 from understudy.comparison.pilot_scores import (
     CAUTION,
     RECONCILED_CAUTION,
@@ -52,16 +45,17 @@ from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import cross_validate_student, reconciled_pool
 from understudy.reconciling.relabel import Reconcile
 from understudy.store.files import locked, read_json
-from understudy.store.option_fields import plain
+from understudy.store.option_fields import spell_out
 from understudy.store.settings import check_same
 from understudy.training.callbacks import Callback
 from understudy.training.choose import resolve_options
 from understudy.training.distributed import is_first, on_rank_zero, together
-from understudy.training.ema import EMA
 from understudy.training.learner import check_outputs
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.run import Run, usable_folder
 
+FINAL = ("seed", "ema", "checkpoint_every")
+"""Options of the final training."""
 FOLDER = "pilot"
 """In the run's folder, until the run is finished."""
 SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
@@ -82,52 +76,42 @@ class Pilot:
     """The run's folder."""
 
     def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], Reconcile]:
-        """Every candidate beside the one that has the benefit of the doubt, and the labels that were made; nobody where
-        gold is too small to tell."""
+        """Every candidate compared with the reference, and the reconciled labels; no candidate if gold is too small."""
         relabel = Reconcile(self.folds, self.rows)
         random, needed = int((~self.gold.chosen).sum()), max(FEWEST_ROWS, self.folds)
         if random < needed:
             warn(
-                f"{random} gold rows are too few to choose a method by ({needed} or more are needed); "
+                f"{random} gold rows are too few to choose a method on ({needed} or more are needed); "
                 "vanilla is trained"
             )
             return {}, relabel
         with nullcontext() if self.out is None else locked(self.out):
-            out_of_fold = self.base_models.run(executor, eliminate=self._eliminate, progress=progress)
+            fitted = self.base_models
+            out_of_fold = fitted.run(executor, eliminate=self._eliminate, progress=progress)
             predictions = {name: probs for name, probs in out_of_fold.gold.items() if name in self.objectives}
             if self.reconcile:
-                relabel.labels = reconciled_pool(self.base_models, out_of_fold)
-                predictions[RECONCILED] = cross_validate_student(
-                    self.base_models, out_of_fold, executor, progress=progress
-                )
+                relabel.labels = reconciled_pool(fitted, out_of_fold)
+                predictions[RECONCILED] = cross_validate_student(fitted, out_of_fold, executor, progress=progress)
         return score_candidates(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
 
     @cached_property
     def base_models(self) -> CrossFit:
         """The candidates, and the other label sources beside them."""
+        classes = check_outputs(initial_student(self.student, 0), self.gold, drop_unlabelled(self.pool)[0])
         base_models: dict[str, BaseModel] = {
             name: TrainedModel(objective, gold_only=name == GOLD_ONLY) for name, objective in self.objectives.items()
         }
         if self.reconcile:
-            base_models |= vector_models(self.gold, self.pool, self.classes, METHODS[VANILLA](), self.recipe)
+            base_models |= vector_models(self.gold, self.pool, classes, METHODS[VANILLA](), self.recipe)
         return CrossFit(
-            self.student, self.gold, self.pool, base_models, self.recipe, self.classes, folds=self.folds,
-            rows=self.rows, seed=self.recipe.seed, folder=None if self.out is None else self.out / FOLDER,
+            self.student, self.gold, self.pool, base_models, self.recipe, classes, folds=self.folds, rows=self.rows,
+            seed=self.recipe.seed, folder=None if self.out is None else self.out / FOLDER,
         )  # fmt: skip
-
-    @cached_property
-    def classes(self) -> int:
-        return check_outputs(initial_student(self.student, 0), self.gold, drop_unlabelled(self.pool)[0])
-
-    @property
-    def sees_all(self) -> bool:
-        assert self.pool.teacher is not None
-        return self.rows >= int(self.pool.teacher.labelled().sum())
 
     def _eliminate(self, predictions: dict[str, Tensor]) -> list[str]:
         """Without the candidates that are clearly behind; those that serve as label sources stay, for diversity."""
-        running = {name: probs for name, probs in predictions.items() if name in self.objectives}
-        going_on = still_competitive(running, self.gold.y)
+        scored = {name: probs for name, probs in predictions.items() if name in self.objectives}
+        going_on = still_competitive(scored, self.gold.y)
         return [
             name
             for name in predictions
@@ -135,64 +119,57 @@ class Pilot:
         ]
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a pilot to go on."""
-        told = {"seed": self.recipe.seed, "folds": self.folds, "rows": self.rows, "reconcile": int(self.reconcile)}
-        return shared_settings(self.student, self.recipe, gold=self.gold, pool=self.pool, **told)
+        """What must be the same for a pilot to resume."""
+        own = {"seed": self.recipe.seed, "folds": self.folds, "rows": self.rows, "reconcile": int(self.reconcile)}
+        return shared_settings(self.student, self.recipe, gold=self.gold, pool=self.pool, **own)
 
 
-@shows_options(SHARED)
+@shows_options([*SHARED, *FINAL])
 @checked_plainly
+@spell_out(AutoOptions, keep_others=True)
 @together
 def auto(
     student: Student,
     gold: Gold,
     pool: Pool,
     *,
-    methods: Methods | None = None,
-    reconcile: bool = True,
-    pilot_rows: int = 20_000,
-    pilot_epochs: int | None = None,
-    folds: int = 4,
-    seed: int = 0,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | tuple[Any, Any] | None = None,
     out: str | Path | None = None,
-    ema: EMA | None = None,
-    checkpoint_every: int | None = None,
     resume: bool = False,
     notes: Mapping[str, Any] | None = None,
     evaluate: bool = False,
-    workers: int | None = None,
     executor: Executor | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     **options: Any,
 ) -> Run:
-    """Reconcile the labels, or choose the method, by a pilot on gold; then train as ``us.train`` would.
+    """Choose the method, or reconcile the labels, by a pilot on gold; then train as ``us.train`` would.
 
-    ``methods``: what to choose from, as for ``us.compare`` (None: a short list that suits the labels). ``reconcile``:
-    whether labels made of everybody's word are a candidate too. The pilot sees ``pilot_rows`` rows of the pool, for
-    ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds`` parts of gold, over ``workers`` processes
-    or by an ``executor``. The test and select rows are not looked at by the pilot. With ``out``, pilot and training can
-    both be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the training in full.
+    ``methods``: the candidates, as for ``us.compare`` (None: a short list by the form of the labels). ``reconcile``:
+    whether labels combined from all label sources are a candidate too. The pilot trains on ``pilot_rows`` rows of the
+    pool, for ``pilot_epochs`` (None: as many as the training, at most 30), in ``folds`` parts of gold, over ``workers``
+    processes or by an ``executor``. It does not use the test and select rows. With ``out``, pilot and training can both
+    be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the final training.
     """
     check_sets(gold, pool, both_for="auto")
+    own, others = take_options(AutoOptions, options)
     validation = select if isinstance(select, Gold) else None
-    recipe, length = resolve_options(student, gold, pool, options, select=validation, names=SHARED, function="auto")
-    recipe = recipe.replace(seed=seed)
-    folds, pilot_rows, pilot_epochs = map(plain, (folds, pilot_rows, pilot_epochs))
-    executor = executor_for(workers, executor)
+    final = {name: others.pop(name) for name in FINAL if name in others}
+    recipe, chosen = resolve_options(student, gold, pool, others, select=validation, names=SHARED, function="auto")
+    recipe = recipe.replace(**final)
+    executor = executor_for(own.workers, executor)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
     labelled, _ = drop_unlabelled(pool)
     assert labelled is not None
     known = weighed(labelled, gold)
-    objectives = candidates(gold, known) if methods is None else named_methods(methods, known)[0]
-    if pilot_rows < 1:
-        raise UnderstudyError(f"pilot_rows={pilot_rows} must be at least 1")
-    short = min(recipe.epochs, 30) if pilot_epochs is None else pilot_epochs
-    short_recipe = recipe.replace(epochs=short, patience=None, refine=False, finetune_epochs=0)
-    pilot = Pilot(student, gold, pool, objectives, short_recipe, folds, pilot_rows, reconcile, folder)
-    relabel = Reconcile(folds, pilot_rows)
+    objectives = candidates(gold, known) if own.methods is None else named_methods(own.methods, known)[0]
+    short = recipe.replace(
+        epochs=min(recipe.epochs, 30) if own.pilot_epochs is None else own.pilot_epochs,
+        patience=None, refine=False, finetune_epochs=0, ema=None, checkpoint_every=None,
+    )  # fmt: skip
+    pilot = Pilot(student, gold, pool, objectives, short, own.folds, own.pilot_rows, own.reconcile, folder)
+    relabel = Reconcile(own.folds, own.pilot_rows)
     decision = on_rank_zero(lambda: _earlier(folder, pilot) or _decided(pilot, relabel, executor, progress=progress))
     choice = decision["choice"]
     if choice not in objectives and choice != RECONCILED:
@@ -201,33 +178,32 @@ def auto(
     if choice == RECONCILED:
         objective = objective.replace(relabel=relabel)
     run = train_method(
-        choice, student, gold, pool, objective, recipe.replace(ema=ema, checkpoint_every=checkpoint_every), test=test,
-        select=select, out=folder, resume=folder is not None, notes={**(notes or {}), **length, "auto": decision},
-        evaluate=evaluate, callbacks=callbacks, progress=progress,
+        choice, student, gold, pool, objective, recipe, test=test, select=select, out=folder,
+        resume=folder is not None, notes={**(notes or {}), **chosen, "auto": decision}, evaluate=evaluate,
+        callbacks=callbacks, progress=progress,
     )  # fmt: skip
     if folder is not None and is_first():
-        # The run's config has what the pilot found; its parts are not needed again.
+        # The run's config has the decision; the pilot's parts are not needed again.
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
     return run
 
 
 def _decided(pilot: Pilot, relabel: Reconcile, executor: Executor, *, progress: bool) -> dict[str, Any]:
-    """What the pilot says, for the run's config; ``relabel`` keeps the labels that it made."""
-    judged, made = pilot.run(executor, progress=progress)
+    """The pilot's decision, for the run's config; ``relabel`` keeps the reconciled labels."""
+    scored, made = pilot.run(executor, progress=progress)
     relabel.labels = made.labels
-    choice, ruled_out = _choice(judged, weighed(pilot.gold, pilot.gold), sees_all=pilot.sees_all)
-    labelled, _ = drop_unlabelled(pilot.pool)
-    assert labelled is not None
+    labelled = len(drop_unlabelled(pilot.pool)[0] or ())
+    choice, ruled_out = _choice(scored, weighed(pilot.gold, pilot.gold), all_rows=pilot.rows >= labelled)
     return {
-        "choice": choice, "ruled_out": ruled_out, "folds": pilot.folds,
-        "pilot_rows": min(pilot.rows, len(labelled)), "candidates": _table(judged.values()),
+        "choice": choice, "ruled_out": ruled_out, "folds": pilot.folds, "pilot_rows": min(pilot.rows, labelled),
+        "candidates": _table(scored.values()),
         "sources": [] if made.labels is None else _table(made.labels.sources, "probs"),
         "settings": {} if pilot.out is None else pilot.settings(),
     }  # fmt: skip
 
 
 def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
-    """Dataclasses as JSON can hold them: numbers that are none are left out."""
+    """Dataclasses for JSON, without NaN."""
     return [
         {
             each.name: value
@@ -239,7 +215,7 @@ def _table(found: Iterable[Any], *without: str) -> list[dict[str, Any]]:
 
 
 def _earlier(folder: Path | None, pilot: Pilot) -> dict[str, Any] | None:
-    """What the pilot of a finished run had decided."""
+    """The decision of a finished run's pilot."""
     if folder is None or not (folder / "config.json").exists():
         return None
     decision = read_json(folder / "config.json").get("auto")
@@ -249,20 +225,21 @@ def _earlier(folder: Path | None, pilot: Pilot) -> dict[str, Any] | None:
     return decision
 
 
-def _choice(judged: dict[str, Candidate], gold: Gold, *, sees_all: bool) -> tuple[str, str | None]:
-    """Whom to take, and who was ahead but ruled out."""
-    if not judged:
+def _choice(scored: dict[str, Candidate], gold: Gold, *, all_rows: bool) -> tuple[str, str | None]:
+    """The method to train, and one that was ahead but ruled out. ``all_rows``: whether the pilot used the whole
+    pool."""
+    if not scored:
         return VANILLA, None
-    reference = RECONCILED if RECONCILED in judged else VANILLA
+    reference = RECONCILED if RECONCILED in scored else VANILLA
     caution = RECONCILED_CAUTION if reference == RECONCILED else CAUTION
-    choice = choose(judged, reference, caution=caution)
-    if choice == GOLD_ONLY and not sees_all:
-        # More pool rows would bring the others closer to the teacher, so gold alone must be ahead of that too.
+    choice = choose(scored, reference, caution=caution)
+    if choice == GOLD_ONLY and not all_rows:
+        # With more pool rows the others approach the teacher, so gold only must be more accurate than it.
         rows, labels = gold.calibration()
         teacher = 1.0
         if labels is not None and len(rows):
             teacher = float((labels.top1() == gold.y[rows]).double().mean())
-        if judged[GOLD_ONLY].accuracy <= teacher:
-            others = {name: one for name, one in judged.items() if name != GOLD_ONLY}
+        if scored[GOLD_ONLY].accuracy <= teacher:
+            others = {name: one for name, one in scored.items() if name != GOLD_ONLY}
             return choose(others, reference, caution=caution), GOLD_ONLY
     return choice, None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 
 from understudy import methods as registry
+from understudy.comparison.options import Methods
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.method_options import read_options
@@ -19,7 +20,6 @@ TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "re
 CONFIDENT = "confident"
 FEWEST_ROWS = 20
 """With fewer gold rows no method is chosen, no label source weighted and no teacher estimated in folds."""
-Methods = Sequence[str] | Mapping[str, Objective | Callable[[], Objective]]
 
 
 def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:

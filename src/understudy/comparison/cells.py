@@ -1,4 +1,4 @@
-"""One comparison's work: which rows a seed deals out, and what a cell (one method under one seed) trains.
+"""The cells of a comparison: the split of each seed, and the training of one method under one seed.
 
 With test rows of their own, gold is cut into a training and a select part, anew for each seed. Without, gold is also
 cut into folds: seed 0 tests on the first fifth, seed 1 on the second and so on, so that after ``FOLDS`` seeds every
@@ -19,8 +19,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from understudy.comparison.candidates import GOLD_ONLY, Methods, named_methods
+from understudy.comparison.candidates import GOLD_ONLY, named_methods
 from understudy.comparison.interval import Array
+from understudy.comparison.options import Methods
 from understudy.comparison.outcome import Correct, Outcome
 from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled, weighed
@@ -35,7 +36,7 @@ from understudy.training.evaluation import gold_only_options
 from understudy.training.learner import check_outputs
 from understudy.training.options import NOT_SHARED, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
-from understudy.training.train import train
+from understudy.training.train import train, train_resolved
 
 FOLDS = 5
 
@@ -45,24 +46,24 @@ class Cell:
     method: str
     seed: int
     start: bytes | None = field(default=None, repr=False)
-    """The student of this seed after pretraining, where there is any, as a file holds it."""
+    """The pretrained student of this seed, where there is one, as the bytes of a file."""
 
     def __str__(self) -> str:
         return f"{self.method}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What one seed deals: gold that trains and measures the teacher, gold that picks the epoch, rows that test."""
+class SeedSplit:
+    """The split of one seed: gold that trains and measures the teacher, a validation set, a test set."""
 
     gold: Gold
     select: Gold | None
     test: Gold
     rows: Array
-    """Which rows of the user's test set (or of gold, where that is cut into folds) test."""
+    """The numbers of the test rows in the user's test set (or in gold, where that is split into folds)."""
 
 
-def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> Parts:
+def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> SeedSplit:
     random = (~gold.chosen).nonzero().squeeze(1)
     if test is None:
         if len(random) < 2 * FOLDS:
@@ -85,7 +86,7 @@ def deal(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> P
         picks, random = gold.take(random[parts["select"]]), random[parts["train"]]
     train = torch.cat([random, gold.chosen.nonzero().squeeze(1)]).sort().values
     mine = gold if len(train) == len(gold) else gold.take(train)
-    return Parts(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
+    return SeedSplit(mine, picks, gold.take(tested) if test is None else test, tested.numpy())
 
 
 def train_method(
@@ -98,38 +99,38 @@ def train_method(
 
 
 class Job:
-    """Everything a cell needs; in forked processes shared, elsewhere sent once to each."""
+    """The data and options of all cells; shared with forked processes, sent once to others."""
 
     def __init__(
         self, student: Student, gold: Gold, pool: Pool, methods: Methods, recipe: TrainingOptions, test: Any,
         select: Any, callbacks: Sequence[Callback] = (),
     ) -> None:  # fmt: skip
         check_sets(gold, pool, both_for="a comparison")
-        drop_unlabelled(pool)  # says what is wrong with a pool without labels
+        drop_unlabelled(pool)  # raises for a pool without labels
         assert pool.teacher is not None
         pool.teacher.take(torch.arange(1))  # votes fit their model now, once, and not in every process
         self.objectives, self.notes = named_methods(methods, weighed(pool, gold))
         if not len(gold.training_rows()):
             del self.objectives[GOLD_ONLY]
-            self.notes.append("gold only (train on gold alone) is left out: every gold row estimates only.")
+            self.notes.append("gold only is left out: every gold row is for estimates only.")
         self.test: Gold | None = Gold(*test, name="test") if isinstance(test, tuple) else test
         select = Gold(*select, name="select") if isinstance(select, tuple) else select
         self.select = select if isinstance(select, Gold) else float(select or 0.0)
         if isinstance(self.select, float) and not 0 <= self.select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
         self.gold = copy.copy(gold)  # it will hold a ``cache``, which the user's shall not
-        self.estimates: dict[int | None, dict[Hashable, Any]] = {}
-        """What was estimated from the gold of each seed; under None where all seeds have the whole of it."""
+        self.cached_estimates: dict[int | None, dict[Hashable, Any]] = {}
+        """Estimates from the gold of each seed; under None where all seeds have all of gold."""
         self.student, self.pool, self.recipe, self.callbacks = student, pool, recipe, callbacks
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same for cells to stand in one table."""
+        """What must be the same for cells of one table."""
         data = {"gold": self.gold, "pool": self.pool, "test": self.test, "select": self.select}
         return shared_settings(self.student, self.recipe, **data)
 
-    def parts(self, seed: int) -> Parts:
-        parts = deal(self.gold, test=self.test, select=self.select, seed=seed)
-        parts.gold.cache = self.estimates.setdefault(None if parts.gold is self.gold else seed, {})
+    def parts(self, seed: int) -> SeedSplit:
+        parts = split_for_seed(self.gold, test=self.test, select=self.select, seed=seed)
+        parts.gold.cache = self.cached_estimates.setdefault(None if parts.gold is self.gold else seed, {})
         return parts
 
     def estimate(self, seeds: Iterable[int]) -> None:
@@ -145,15 +146,14 @@ class Job:
                         slot.estimate(context)
 
     def pretrain(self, seed: int) -> bytes:
-        """The student of a seed after pretraining on its gold, for all methods: its state, as a file holds it."""
-        told = {"pretrain_epochs": 0, "finetune_epochs": 0, "seed": seed}
-        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, **told)
+        """The student of a seed, pretrained on its gold, for all methods; as the bytes of a file."""
+        recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, finetune_epochs=0, seed=seed)
         gold = self.parts(seed).gold
-        run = train(self.student, gold, None, METHODS["vanilla"](), progress=False, **recipe.arguments())
+        run = train_resolved(self.student, gold, None, METHODS["vanilla"](), recipe)
         return state_to_bytes(run.student.state_dict())
 
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
-        """Train one method under one seed: what it reached, and what it warned of."""
+        """Train one method under one seed; its outcome and warnings."""
         parts = self.parts(cell.seed)
         recipe = self.recipe.replace(refine=False, seed=cell.seed)
         student: Student = self.student
@@ -174,8 +174,7 @@ class Job:
         return outcome, [str(one.message) for one in caught if issubclass(one.category, UnderstudyWarning)]
 
     def _cross_fits(self, cell: Cell, gold: Gold) -> bool:
-        """Whether the method pretrains by itself: it asks the student about gold rows that this one has trained on, so
-        copies must be pretrained without them."""
+        """Whether the method pretrains copies of the student itself, because it predicts gold rows that trained it."""
         trained_on = (~gold.estimate_only[gold.calibration_rows()]).any()
         asks = cell.method != GOLD_ONLY and self.objectives[cell.method].predicts_gold
         return asks and bool(trained_on)
@@ -195,7 +194,7 @@ class Job:
 
     @cached_property
     def teacher_seen_on(self) -> str:
-        """Where the teacher's own accuracy can be seen: on the "test" rows, on "gold", or nowhere ("")."""
+        """Where the teacher's own accuracy can be measured: on the "test" rows, on "gold", or nowhere ("")."""
         if self.test is None or len(self.test.calibration_rows()) == 0:
             return "gold" if len(self.gold.calibration_rows()) else ""
         return "test"
@@ -211,7 +210,7 @@ class Job:
         return Outcome(float(right.mean()), judged=Correct(parts.rows, right))
 
     def teacher(self, seed: int) -> Outcome | None:
-        """The teacher on the rows that test, or else on all of gold; neither was seen by it."""
+        """The teacher on the test rows, or else on all of gold; it was trained on neither."""
         parts, on_test = self.parts(seed), self.test is None or self.teacher_seen_on == "test"
         if self.test is None:
             examples = self.weighed_gold.take(torch.from_numpy(parts.rows))
@@ -227,7 +226,7 @@ class Job:
 
 
 def shared_settings(student: Student, recipe: TrainingOptions, **others: Any) -> dict[str, Any]:
-    """What must be the same for trainings to be compared, as JSON can hold it; where numbers are crunched is not."""
+    """What must be the same for trainings to be compared, for JSON."""
     settings = {**others, "student": initial_student(student, 0), **recipe.settings(leave_out=NOT_SHARED)}
     plain = int | float | str | None
     return {name: value if isinstance(value, plain) else fingerprint(value) for name, value in settings.items()}

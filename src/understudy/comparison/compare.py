@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from understudy.arguments import checked
-from understudy.comparison.candidates import TEACHER, VANILLA, Methods
+from understudy.comparison.candidates import TEACHER, VANILLA
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.interval import percent
+from understudy.comparison.options import CompareOptions, Methods, take_options
 from understudy.comparison.outcome import Comparison, Correct, Outcome
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool
@@ -34,7 +35,7 @@ from understudy.parallel.executors import Executor, Failure, attempts, executor_
 from understudy.store.copies import work_folder
 from understudy.store.files import locked, read_json, write_bytes, write_json
 from understudy.store.jobs import Jobs, file_name
-from understudy.store.option_fields import plain
+from understudy.store.option_fields import plain, spell_out
 from understudy.store.progress import ProgressBar
 from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
@@ -158,37 +159,36 @@ def inspect_comparison(path: Path) -> Iterator[Finding]:
 
 @shows_options(SHARED)
 @checked
+@spell_out(CompareOptions, keep_others=True)
 def compare(
     student: Student,
     gold: Gold,
     pool: Pool,
     methods: Methods = ("slam", "weighted", "reconciled"),
     *,
-    seeds: int | Iterable[int] = 5,
     test: Gold | tuple[Any, Any] | None = None,
     select: Gold | float = 0.2,
     out: str | Path | None = None,
-    workers: int | None = None,
     executor: Executor | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     **options: Any,
 ) -> Comparison:
-    """Methods side by side on your own data, and which to take.
+    """Compare methods on your own data, and recommend one.
 
     ``methods``: names (``"slam"``, ``"slam:lower_bound=0.6"``), or a dict of names to objectives. Always beside them:
     the teacher, gold only (as many steps as the others), vanilla, and confident. Within a seed all of them share the
-    splits, the initial student (pretrained once) and the batches. ``test`` rows are only looked at; without them gold
-    is cut into 5 folds and seed s tests on fold s. ``select``: gold rows that pick an epoch, or the share of gold to
-    set aside for that (0.0: none). ``out`` keeps every finished cell: the same call goes on where it was stopped, and
-    more seeds or methods may join. A cell that cannot be run is in the table as such and ends no other (``failed``);
-    the next call tries it again. ``workers``: processes of one thread each (None: one per core; 1: none);
-    ``executor``: anything else that runs cells (``parallel/executors.py``). ``callbacks`` see every cell's training,
-    where it runs: they are sent to the processes and must be importable there. ``options`` are those of ``us.train``
-    that all trainings share; ``epochs`` left out are chosen once, on gold, for all methods and seeds
-    (without ``test`` also on the rows that will test).
+    splits, the initial student (pretrained once) and the batches. ``test``: a test set; without one gold is split into
+    5 folds and seed s tests on fold s. ``select``: a validation set that chooses the epoch, or the share of gold for it
+    (0.0: none). ``out`` keeps every finished cell: the same call resumes, and more seeds or methods may be added. A
+    cell that fails is marked in the table and does not end the others (``failed``); the next call tries it again.
+    ``workers``: processes of one thread each (None: one per core; 1: none); ``executor``: any other that runs cells
+    (``parallel/executors.py``). ``callbacks`` see every cell's training, where it runs: they are sent to the processes
+    and must be importable there. ``options`` are those of ``us.train`` that all trainings share; ``epochs`` left out
+    are chosen once, on gold, for all methods and seeds (without ``test`` also on the rows that will test).
     """
-    numbers, executor = _seeds(seeds), executor_for(workers, executor)
+    own, options = take_options(CompareOptions, options)
+    numbers, executor = _seeds(own.seeds), executor_for(own.workers, executor)
     validation = select if isinstance(select, Gold) else None
     resolved, _ = resolve_options(student, gold, pool, options, select=validation, names=SHARED, function="compare")
     job = Job(student, gold, pool, methods, resolved, test, select, callbacks)

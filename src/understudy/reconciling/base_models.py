@@ -35,7 +35,7 @@ from understudy.objective import Objective
 from understudy.training.choose import l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import AUTO, TrainingOptions
-from understudy.training.train import train
+from understudy.training.train import train_resolved
 
 # With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
 MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
@@ -96,7 +96,7 @@ class TrainedModel:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)  # the full training repeats them
             trained_on = None if self.gold_only else pool
-            run = train(student, fold.gold, trained_on, self.objective, progress=False, **recipe.arguments())
+            run = train_resolved(student, fold.gold, trained_on, self.objective, recipe)
         return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
 
     def _c(self, fold: Fold) -> float:

@@ -41,7 +41,7 @@ from understudy.store.seal import read_sealed, sealed
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.choose import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions
-from understudy.training.train import train
+from understudy.training.train import train_resolved
 
 Part = tuple[str, int]
 """(base model, fold)."""
@@ -168,11 +168,11 @@ class CrossFit:
     def _chosen_c(self) -> tuple[float, float]:
         """On all of gold, once for all base models: a single number reveals little about any one row."""
         pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-        options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE).arguments()
+        options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnderstudyWarning)
             gold_only, with_pool = (
-                train(self.student, self.gold, each, Objective(name="vanilla"), progress=False, **options)
+                train_resolved(self.student, self.gold, each, Objective(name="vanilla"), options)
                 for each in (None, pool)
             )
         return gold_only.config["chosen_penalty"]["c"], with_pool.config["chosen_penalty"]["c"]

@@ -18,7 +18,8 @@ import torch
 
 from understudy import methods as registry
 from understudy.arguments import checked_plainly
-from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, Methods, named_objectives
+from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
+from understudy.comparison.options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError
@@ -30,25 +31,21 @@ from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
-from understudy.store.option_fields import plain
+from understudy.store.option_fields import spell_out
 from understudy.training.choose import resolve_options
 from understudy.training.learner import check_outputs
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 
 
-@shows_options(SHARED)
+@shows_options([*SHARED, "seed"])
 @checked_plainly
+@spell_out(ReconcileOptions, keep_others=True)
 def reconcile(
     student: Student,
     gold: Gold,
     pool: Pool,
     *,
-    methods: Methods | None = None,
-    folds: int = 4,
-    rows: int | None = 20_000,
-    seed: int = 0,
     out: str | Path | None = None,
-    workers: int | None = None,
     executor: Executor | None = None,
     progress: bool = True,
     **options: Any,
@@ -60,20 +57,22 @@ def reconcile(
     With ``out``, finished trainings are kept in that folder, and the same call resumes.
     """
     check_sets(gold, pool, both_for="reconcile")
-    executor = executor_for(workers, executor)
-    recipe, _ = resolve_options(student, gold, pool, options, names=SHARED, function="reconcile")
+    own, others = take_options(ReconcileOptions, options)
+    seed = others.pop("seed", 0)
+    executor = executor_for(own.workers, executor)
+    recipe, _ = resolve_options(student, gold, pool, others, names=SHARED, function="reconcile")
     recipe = recipe.replace(seed=seed)
-    classes = check_outputs(initial_student(student, seed), gold, drop_unlabelled(pool)[0])
+    classes = check_outputs(initial_student(student, recipe.seed), gold, drop_unlabelled(pool)[0])
     base_models: dict[str, BaseModel]
-    if methods is None:
+    if own.methods is None:
         base_models = default_base_models(gold, pool, classes, recipe)
     else:
         base_models = gold_only_model(gold)
-        base_models |= {name: TrainedModel(objective) for name, objective in named_objectives(methods).items()}
+        base_models |= {name: TrainedModel(objective) for name, objective in named_objectives(own.methods).items()}
         base_models |= vector_models(gold, pool, classes, registry.METHODS[VANILLA](), recipe)
     folder = None if out is None else work_folder(out)
     fitted = fit_base_models(
-        student, gold, pool, base_models, recipe, classes=classes, folds=plain(folds), rows=plain(rows), folder=folder
+        student, gold, pool, base_models, recipe, classes=classes, folds=own.folds, rows=own.rows, folder=folder
     )
     with nullcontext() if folder is None else locked(folder):
         return reconciled_pool(fitted, fitted.run(executor, progress=progress))

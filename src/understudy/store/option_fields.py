@@ -95,12 +95,18 @@ def check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")
 
 
-def with_parameters(function: Function, shown: Sequence[Parameter], *, first: bool = False) -> Function:
-    """The function with these keywords in its signature instead of ``**options``; ``first``: before its own ones."""
+def with_parameters(
+    function: Function, shown: Sequence[Parameter], *, first: bool = False, keep_others: bool = False
+) -> Function:
+    """The function with these keywords in its signature instead of ``**options``; ``first``: before its own ones.
+
+    ``keep_others``: beside ``**options``, for a function that takes more than these.
+    """
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    others = [each for each in signature.parameters.values() if keep_others and each not in own]
     at = next((i for i, each in enumerate(own) if each.kind is Parameter.KEYWORD_ONLY), len(own)) if first else len(own)
-    function.__signature__ = signature.replace(parameters=[*own[:at], *shown, *own[at:]])  # type: ignore[attr-defined]
+    function.__signature__ = signature.replace(parameters=[*own[:at], *shown, *own[at:], *others])  # type: ignore[attr-defined]
     return function
 
 
@@ -117,6 +123,6 @@ def field_parameters(table: type, names: Iterable[str] | None = None, **types: A
     ]  # fmt: skip
 
 
-def spell_out(table: type) -> Callable[[Function], Function]:
-    """The function with its signature showing the fields of ``table`` in the place of its ``**options``."""
-    return lambda function: with_parameters(function, field_parameters(table))
+def spell_out(table: type, *, keep_others: bool = False) -> Callable[[Function], Function]:
+    """The function with its signature showing the fields of ``table``; ``keep_others`` as in ``with_parameters``."""
+    return lambda function: with_parameters(function, field_parameters(table), keep_others=keep_others)
