@@ -1,4 +1,4 @@
-"""Arguments held to their annotations: what passes, what is refused and how that is said."""
+"""Arguments held to their annotations: what passes, what is refused, and the message."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -44,19 +44,19 @@ def test_a_refusal_names_function_argument_and_cure() -> None:
         return amount
 
     assert smooth(1, hard=True) == 1 and smooth.__name__ == "smooth"
-    for said, call in (
+    for message, call in (
         (r"smooth\(amount='0.1'\) must be a number", lambda: smooth("0.1")),  # type: ignore[arg-type]
         (r"smooth\(hard=<list>\) must be True or False", lambda: smooth(1, hard=[])),  # type: ignore[arg-type]
         (r"smooth\(names=3\) must be a list of texts or None", lambda: smooth(1, names=3)),  # type: ignore[arg-type]
     ):
-        with pytest.raises(us.UnderstudyError, match=said):
+        with pytest.raises(us.UnderstudyError, match=message):
             call()
     with pytest.raises(TypeError, match=r"smooth.*missing 1 required positional argument: 'amount'"):
         smooth()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
-    ("said", "call"),
+    ("message", "call"),
     [
         ("1 to 10,000,000 units", lambda: us.models.from_text("mlp:0", shape=(2,), classes=2)),
         ("1 to 10,000,000 units", lambda: us.models.mlp(2, 2, (4, 10**12))),
@@ -74,8 +74,8 @@ def test_a_refusal_names_function_argument_and_cure() -> None:
         ("classes=-1 must be", lambda: us.LabelStore("nowhere", classes=-1)),
     ],
 )
-def test_what_was_seen(said: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(us.UnderstudyError, match=said) as caught:
+def test_what_was_seen(message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(us.UnderstudyError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
@@ -84,8 +84,8 @@ X, Y = torch.zeros(12, 2), torch.arange(12) % 2
 
 
 def _train(student: Any = None, **options: Any) -> Any:
-    told = {"epochs": 1, "progress": False, **options}
-    return us.train(student or us.models.linear(2, 2), us.Gold(X, Y), us.Pool(X, Y), us.vanilla(), **told)
+    given = {"epochs": 1, "progress": False, **options}
+    return us.train(student or us.models.linear(2, 2), us.Gold(X, Y), us.Pool(X, Y), us.vanilla(), **given)
 
 
 def _compare(**options: Any) -> Any:

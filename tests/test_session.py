@@ -1,4 +1,4 @@
-"""``us.Session``: a loop of one's own over it ends with the bits of ``us.train``, for every method, and resumes."""
+"""``us.Session``: a loop of one's own over it is bit-identical to ``us.train``, for every method, and resumes."""
 
 import copy
 import io
@@ -39,7 +39,7 @@ def open_session(net: nn.Module, objective: us.Objective, **options: Any) -> tup
 def finish(
     net: nn.Module, session: us.Session, optimizer: torch.optim.Optimizer, *, start: int = 0, stop: int | None = None
 ) -> State | None:
-    """The loop anybody would write; after ``stop`` steps the state of all three, as it would come back from a file."""
+    """A plain loop; after ``stop`` steps the state of all three, as it would come back from a file."""
     steps = 0
     for epoch in range(start, EPOCHS):
         for batch in session.batches(epoch):
@@ -83,7 +83,7 @@ def test_a_loop_of_ten_lines_ends_with_the_bits_of_train(name: str) -> None:
 
 
 @each_method
-def test_how_long_training_will_be_is_asked_only_where_it_matters(name: str) -> None:
+def test_epochs_are_needed_only_where_the_method_depends_on_them(name: str) -> None:
     net, objective = student(), _build(name, "training")
     try:
         session, optimizer = open_session(net, objective, epochs=None)

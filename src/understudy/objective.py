@@ -14,8 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +58,7 @@ class Step:
     modules: Mapping[str, nn.Module] = field(default_factory=dict)
     """The slots' own modules, by slot name."""
     alignment: Tensor | None = None
-    """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights that asked for it."""
+    """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights with ``alignment_rows``."""
     gold_alignment: Tensor | None = None
     """The same of the batch's gold rows, for a weight that weighs them too."""
     temperature: float = 1.0
@@ -122,8 +121,9 @@ class Context:
 
     @cached_property
     def student_on_calibration(self) -> Tensor:
-        gold, _ = self.calibration
-        return self.predict(gold.rows) if self.predict_calibration is None else self.predict_calibration()
+        return (
+            self.predict(self.calibration[0].rows) if self.predict_calibration is None else self.predict_calibration()
+        )
 
     @cached_property
     def student_on_pool(self) -> Tensor:
@@ -137,15 +137,13 @@ class Slot(ABC):
     wants_features: bool = False
     """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
     predicts_gold: bool = False
-    """Whether ``prepare`` reads ``context.student_on_calibration``: where the student was pretrained on these rows, the
-    predictions are made out of fold."""
+    """Whether ``prepare`` reads ``context.student_on_calibration`` (out of fold where the student was pretrained)."""
     whole_batch: bool = False
-    """Whether a row's value depends on the other rows of its batch (a mean, a rank). Where several processes share a
-    batch, the slot is then called with the rows of all of them."""
+    """Whether a row's value depends on the other rows of its batch; several processes then call it with all rows."""
 
     @property
     def wants_progress(self) -> bool:
-        """Whether it reads ``step.progress``, so that the length of training must be known."""
+        """Whether it reads ``step.progress``: the epochs must then be known."""
         return False
 
     def prepare(self, context: Context) -> Columns:
@@ -253,19 +251,6 @@ class Relabelled(NamedTuple):
     """scikit-learn's C for a linear student on them, where the options leave it open."""
 
 
-class Relabel(Protocol):
-    """Relabels a pool before a student is trained on it.
-
-    ``options``: the training's resolved options (``TrainingOptions``); ``folder``: where finished parts are kept until
-    it ends.
-    """
-
-    def __call__(
-        self, student: Any, gold: Gold | None, pool: Pool, options: Any, *, classes: int, folder: Path | None,
-        progress: bool,
-    ) -> Relabelled: ...  # fmt: skip
-
-
 _SLOTS: tuple[tuple[str, Any, str], ...] = (
     ("target", Target, "a target, e.g. us.bootstrap_target()"),
     ("link", Link, "a link, e.g. us.slam_link()"),
@@ -310,10 +295,9 @@ class Objective:
     gold_trains: bool = True
     """Whether gold rows join the batches (learning to reweight only steers by them)."""
     scorer: Callable[[Any], Any] | None = None
-    """For a method whose step has another shape (Co-teaching trains two nets): ``Learner -> Scorer``, both in
-    ``training/step.py``."""
-    relabel: "Relabel | None" = None
-    """For a method that trains on labels of its own (reconciled): makes them before the student is trained."""
+    """For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` (``training/step.py``)."""
+    relabel: Callable[..., Relabelled] | None = None
+    """For labels of a method's own: ``(student, gold, pool, options, *, classes, folder, progress)``, called first."""
     traits: frozenset[str] = frozenset()
     """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
@@ -336,9 +320,7 @@ class Objective:
     @property
     def temperatures(self) -> tuple[float, float]:
         """(gold, pool)."""
-        if isinstance(self.temperature, tuple):
-            return self.temperature
-        return (self.temperature, self.temperature)
+        return self.temperature if isinstance(self.temperature, tuple) else (self.temperature, self.temperature)
 
     def slots(self) -> tuple[Slot, ...]:
         return self._slots
@@ -362,8 +344,7 @@ class Objective:
         return self._with_terms(self.loss(log_prediction, self.target(step) if target is None else target), step)
 
     def all_losses(self, logits: Tensor, labels: Tensor, step: Step, target: Tensor | None = None) -> Tensor:
-        """``gold_losses`` of the first rows and ``pool_losses`` of the rest, in one call where one formula serves both:
-        a small net feels every operator that the backward pass need not visit twice."""
+        """``gold_losses`` of the first rows, ``pool_losses`` of the rest; in one call where one formula serves both."""
         golds, target = len(labels), self.target(step) if target is None else target
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
             return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step, target)])

@@ -11,7 +11,7 @@ import pytest
 
 from understudy.store import files
 from understudy.store.files import appearing_whole, locked, write_text
-from understudy.store.stopping import Stopped, deferred, ends_on_sigterm, stop_asked, stop_if_asked
+from understudy.store.stopping import Stopped, deferred, ends_on_sigterm, stop_if_asked, stop_requested
 
 
 def terminate() -> None:
@@ -22,7 +22,7 @@ def test_outside_a_deferral_it_ends_where_it_stands() -> None:
     with pytest.raises(Stopped) as stopped, ends_on_sigterm():
         terminate()
     assert stopped.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not stop_asked()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not stop_requested()
 
 
 def test_a_deferred_stop_waits_for_a_good_place() -> None:
@@ -30,7 +30,7 @@ def test_a_deferred_stop_waits_for_a_good_place() -> None:
     with pytest.raises(Stopped), ends_on_sigterm(), deferred():
         terminate()
         done.append("saved")
-        assert stop_asked()
+        assert stop_requested()
         with deferred():
             pass  # the inner end is not the end
         done.append("more")
@@ -90,7 +90,7 @@ def test_a_fork_ends_as_it_would_have() -> None:
             terminate()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-        assert not stop_asked()
+        assert not stop_requested()
 
 
 def test_a_stopped_command_leaves_no_temporary_file(tmp_path: Path) -> None:

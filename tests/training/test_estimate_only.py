@@ -25,8 +25,8 @@ def problem(rows: int = 200, *, marked: Tensor | bool = MARKED) -> tuple[us.Gold
     draw = torch.Generator().manual_seed(5)
     x = torch.randn(rows + 140, 6, generator=draw)
     y = x[:, :3].argmax(1)
-    said = torch.where(torch.rand(len(y), generator=draw) < 0.3, torch.randint(3, y.shape, generator=draw), y)
-    probs = 0.7 * torch.eye(3)[said] + 0.1
+    teacher_labels = torch.where(torch.rand(len(y), generator=draw) < 0.3, torch.randint(3, y.shape, generator=draw), y)
+    probs = 0.7 * torch.eye(3)[teacher_labels] + 0.1
     gold = us.Gold(x[:40], y[:40], probs[:40], estimate_only=marked)
     return gold, us.Pool(x[40 : 40 + rows], probs[40 : 40 + rows]), us.Gold(x[-100:], y[-100:])
 
@@ -90,17 +90,17 @@ def test_marked_rows_may_select_and_judge() -> None:
 
 
 class Recorded(Weight):
-    """Keeps what the student said of gold when it was asked."""
+    """Keeps what the student teacher_labels of gold when it was asked."""
 
     name = "recorded"
     predicts_gold = True
-    said: list[Tensor]
+    teacher_labels: list[Tensor]
 
     def __init__(self) -> None:
-        self.said = []
+        self.teacher_labels = []
 
     def prepare(self, context: Context) -> dict[str, Tensor]:
-        self.said.append(context.student_on_calibration)
+        self.teacher_labels.append(context.student_on_calibration)
         return {"weight": torch.full((len(context.pool),), 0.5)}
 
 
@@ -109,15 +109,15 @@ def test_a_pretrained_student_is_asked_about_rows_it_has_not_seen() -> None:
     options: Any = {"epochs": 1, "lr": 0.02, "progress": False}
     weight = Recorded()
     run = us.train(net(), gold, pool, us.vanilla(weight=weight), pretrain_epochs=60, **options)
-    (said,) = weight.said
+    (teacher_labels,) = weight.teacher_labels
     assert run.facts["cross_fitted_folds"] == 5
     fitted = us.train(net(), gold, None, us.vanilla(), epochs=60, lr=0.02, progress=False)
     assert float((fitted.predict(gold.x).argmax(1) == gold.y).double().mean()) == 1.0
-    assert 0.4 < float((said.argmax(1) == gold.y).double().mean()) < 1.0
+    assert 0.4 < float((teacher_labels.argmax(1) == gold.y).double().mean()) < 1.0
     # Independent: one row's fold is found by brute force, and a student trained by hand without it says the same.
     rest, held_out = next(iter(fold_rows(gold.y, 5, 0)))
     without = us.train(net(), gold.take(rest), None, us.vanilla(), epochs=60, lr=0.02, progress=False)
-    torch.testing.assert_close(said[held_out], without.predict(gold.x[held_out]))
+    torch.testing.assert_close(teacher_labels[held_out], without.predict(gold.x[held_out]))
 
 
 def test_copies_of_a_linear_student_are_pretrained_as_it_is_on_all_rows_at_once() -> None:
@@ -127,7 +127,7 @@ def test_copies_of_a_linear_student_are_pretrained_as_it_is_on_all_rows_at_once(
     us.train(build, gold, pool, us.vanilla(weight=weight), epochs=1, pretrain_epochs=3, **options)
     rest, held_out = next(iter(fold_rows(gold.y, 5, 0)))
     without = us.train(build, gold.take(rest), None, us.vanilla(), epochs=3, **options)
-    torch.testing.assert_close(weight.said[0][held_out], without.predict(gold.x[held_out]))
+    torch.testing.assert_close(weight.teacher_labels[0][held_out], without.predict(gold.x[held_out]))
 
 
 def test_only_rows_that_were_trained_on_are_asked_of_copies() -> None:
@@ -138,9 +138,9 @@ def test_only_rows_that_were_trained_on_are_asked_of_copies() -> None:
         asked.append(part)
         return nn.Sequential(student, _Constant())
 
-    said = predict_out_of_fold(student, gold, pretrained_on, seed=0)
+    teacher_labels = predict_out_of_fold(student, gold, pretrained_on, seed=0)
     own = predict(student, SubsetRows(gold.rows, torch.arange(40)))
-    assert said[MARKED].equal(own[MARKED]) and bool((said[~MARKED] == 1 / 3).all())
+    assert teacher_labels[MARKED].equal(own[MARKED]) and bool((teacher_labels[~MARKED] == 1 / 3).all())
     assert cross_fit_folds(gold) == len(asked) == 5 and cross_fit_folds(problem(marked=True)[0]) == 0
     assert all(len(part) == 24 and not bool(part.estimate_only.any()) for part in asked)
 
@@ -162,7 +162,7 @@ def test_a_comparison_cross_fits_what_asks_the_student() -> None:
     us.train(
         net(), gold, pool, us.vanilla(weight=alone), epochs=1, pretrain_epochs=10, lr=0.02, refine=False, progress=False
     )
-    assert weight.said[0].equal(alone.said[0])
+    assert weight.teacher_labels[0].equal(alone.teacher_labels[0])
 
 
 def test_memory_is_told_from_skill() -> None:

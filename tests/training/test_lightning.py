@@ -1,4 +1,4 @@
-"""``us.lightning.UnderstudyModule`` ends with the bits of ``us.train``, and resumes in the middle of an epoch."""
+"""``us.lightning.UnderstudyModule`` is bit-identical to ``us.train``, and resumes in the middle of an epoch."""
 
 from pathlib import Path
 from typing import Any
@@ -48,17 +48,17 @@ class Cut(pl.Callback):  # type: ignore[misc]
 
 
 def make(student: nn.Module, objective: us.Objective, **options: Any) -> Any:
-    told: dict[str, Any] = {"optimizer": "adamw", "batch_size": BATCH_SIZE, "seed": SEED, **ADAMW}
-    return us.lightning.UnderstudyModule(student, *world(student), objective, **(told | options))
+    settings: dict[str, Any] = {"optimizer": "adamw", "batch_size": BATCH_SIZE, "seed": SEED, **ADAMW}
+    return us.lightning.UnderstudyModule(student, *world(student), objective, **(settings | options))
 
 
 def fit(module: Any, folder: Path, *, path: Path | None = None, **options: Any) -> None:
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "max_epochs": EPOCHS, "gradient_clip_val": CLIP, "accelerator": "cpu", "logger": False,
         "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
         "default_root_dir": folder,
     }  # fmt: skip
-    pl.Trainer(**(told | options)).fit(module, ckpt_path=path)
+    pl.Trainer(**(settings | options)).fit(module, ckpt_path=path)
 
 
 @each_method
@@ -101,10 +101,10 @@ def test_a_real_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
 
 
 def test_accumulation_and_schedule_are_those_of_train(tmp_path: Path) -> None:
-    told: dict[str, Any] = {"schedule": "cosine", "warmup": 0.3, "groups": {"3.*": {"lr_scale": 0.3}}}
-    module = make(net(), us.s_model(), **told)
+    settings: dict[str, Any] = {"schedule": "cosine", "warmup": 0.3, "groups": {"3.*": {"lr_scale": 0.3}}}
+    module = make(net(), us.s_model(), **settings)
     fit(module, tmp_path, accumulate_grad_batches=3)
-    assert_same_run(module.run(), trained(net(), us.s_model(), accumulate=3, **told), net())
+    assert_same_run(module.run(), trained(net(), us.s_model(), accumulate=3, **settings), net())
 
 
 def test_select_rows_are_logged_for_the_callbacks_of_lightning(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_select_rows_are_logged_for_the_callbacks_of_lightning(tmp_path: Path) -
     assert_same(again.student.state_dict(), module.student.state_dict())
 
 
-def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+def test_unsupported_trainers_are_refused_in_one_line(tmp_path: Path) -> None:
     module = make(net(), us.slam())
     with pytest.raises(us.UnderstudyError, match="there is none yet"):
         module.run()

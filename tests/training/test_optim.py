@@ -71,8 +71,8 @@ def test_groups_learn_at_their_own_rates() -> None:
     for parameter in net.parameters():
         nn.init.ones_(parameter)
         parameter.grad = torch.ones_like(parameter)
-    told = {"head.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0.0}}
-    optimizer = make_optimizer("sgd", *grouped(net, told), lr=0.5, weight_decay=0.2, momentum=0.0)
+    groups = {"head.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0.0}}
+    optimizer = make_optimizer("sgd", *grouped(net, groups), lr=0.5, weight_decay=0.2, momentum=0.0)
     set_lr(optimizer, 0.1)
     optimizer.step()
     found = {name: float(value) for name, value in net.state_dict().items()}

@@ -1,4 +1,4 @@
-"""A training that was stopped goes on to the bits of one that was not; what is damaged is found; one process writes."""
+"""A training that was stopped is bit-identical to one that was not; what is damaged is found; one process writes."""
 
 import errno
 import json
@@ -106,7 +106,7 @@ def test_resumed_equals_undisturbed(name: str, stop: int, tmp_path: Path) -> Non
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == list(range(1, len(undisturbed.history) + 1))
     assert not (tmp_path / "run" / "checkpoint").exists()
-    # Asked again, a finished run is read, not trained.
+    # Called again, a finished run is read, not trained.
     assert_same(train(tmp_path / "run", resume=True, stop=1, **options), undisturbed)
 
 
@@ -171,7 +171,7 @@ def test_damaged_columns_count_as_damage(tmp_path: Path) -> None:
     assert found is not None and found[1]["number"] == 1
 
 
-def test_checkpoints_come_as_often_as_asked_whatever_a_step_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_every_so_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 3 batches, a checkpoint every 2: at each step, not only at every sixth batch."""
     at: list[int] = []
     real = Checkpoints.save
@@ -196,7 +196,7 @@ def test_old_checkpoints_and_columns_are_dropped(tmp_path: Path) -> None:
     assert found is not None and found[1]["number"] == 4
 
 
-def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped(tmp_path / "run")
     before = {path.name for path in (tmp_path / "run" / "checkpoint").iterdir()}
     real = os.fsync
@@ -213,7 +213,7 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "teacher_labels"),
     [
         ({"lr": 0.02}, "lr"),
         ({"epochs": 9}, "epochs"),
@@ -228,9 +228,9 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path: Path, monke
         ({"feature_layer": "0"}, "feature_layer"),
     ],
 )
-def test_other_arguments_are_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_other_arguments_are_refused(change: dict[str, Any], teacher_labels: str, tmp_path: Path) -> None:
     stopped(tmp_path / "run")
-    with pytest.raises(us.UnderstudyError, match=f"begun with another {said}"):
+    with pytest.raises(us.UnderstudyError, match=f"begun with another {teacher_labels}"):
         train(tmp_path / "run", resume=True, **change)
 
 
@@ -303,7 +303,7 @@ def test_damaged_columns_are_written_again(tmp_path: Path) -> None:
     assert read_state(tmp_path / name)["a"].equal(torch.ones(3))
 
 
-def test_what_can_be_resumed_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_can_be_resumed_is_named(tmp_path: Path) -> None:
     stopped(tmp_path / "run")
     with pytest.raises(us.UnderstudyError, match="resume=True"):
         train(tmp_path / "run")
@@ -321,10 +321,10 @@ def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
             "import sys, pathlib; from understudy.store.files import locked\n"
             "try:\n    locked(pathlib.Path(sys.argv[1])).__enter__()\nexcept Exception as error:\n    print(error)"
         )
-        said = subprocess.run(
+        teacher_labels = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
         ).stdout
-    assert f"being written by another process ({os.getpid()})" in said
+    assert f"being written by another process ({os.getpid()})" in teacher_labels
     with locked(tmp_path):  # and free again
         pass
 

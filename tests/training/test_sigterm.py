@@ -1,4 +1,4 @@
-"""SIGTERM in the middle of a training, of a question, of a batch of answers: nothing is lost, nothing asked twice."""
+"""SIGTERM in the middle of a training, of a request, of a batch of answers: nothing is lost or requested twice."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ X = torch.eye(2)[Y] + torch.randn(40, 2, generator=torch.Generator().manual_seed
 
 
 class Net(nn.Linear):
-    """Counts the batches it is trained on; at one of them somebody ends the process."""
+    """Counts the batches it is trained on; at one of them the process is ended."""
 
     def __init__(self, stop_at: int = 0) -> None:
         super().__init__(2, 2)
@@ -38,25 +38,25 @@ class Net(nn.Linear):
 
 def train(out: Path | None, stop_at: int = 0, **options: Any) -> us.Run:
     gold, pool = us.Gold(X[:20], Y[:20]), us.Pool(X[20:], us.Hard(Y[20:]))
-    told: dict[str, Any] = {"epochs": 3, "batch_size": 8, "select": us.Gold(X, Y), "progress": False} | options
-    return us.train(partial(Net, stop_at), gold, pool, us.vanilla(), out=out, **told)
+    given: dict[str, Any] = {"epochs": 3, "batch_size": 8, "select": us.Gold(X, Y), "progress": False} | options
+    return us.train(partial(Net, stop_at), gold, pool, us.vanilla(), out=out, **given)
 
 
 @pytest.mark.parametrize("stop_at", [1, 7, 10])
 @pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"pretrain_epochs": 2}, {"ema": True}])
 def test_a_training_goes_on_from_the_very_step(tmp_path: Path, stop_at: int, options: dict[str, Any]) -> None:
-    def told() -> dict[str, Any]:
+    def given() -> dict[str, Any]:
         return {"ema": us.EMA(Net())} if "ema" in options else options
 
-    right = train(None, **told())
+    right = train(None, **given())
     steps = right.student.steps
     with pytest.raises(Stopped) as stopped:
-        train(tmp_path / "run", stop_at, **told())
+        train(tmp_path / "run", stop_at, **given())
     assert stopped.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert CheckpointFiles(tmp_path / "run" / "checkpoint").latest() is not None
     assert not list((tmp_path / "run").rglob(".*.safetensors*"))
-    again = train(tmp_path / "run", resume=True, **told())
+    again = train(tmp_path / "run", resume=True, **given())
     left = steps - stop_at
     assert again.student.steps in (left, left - options.get("accumulate", 1) + 1)  # a step may be several batches
     assert again.predict(X).equal(right.predict(X))
@@ -73,11 +73,11 @@ def test_without_a_folder_it_is_the_systems_matter(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_paid_answer_is_kept_by_a_loop(tmp_path: Path) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def oracle(rows: Tensor) -> Tensor:
-        asked.extend(rows.tolist())
-        if len(asked) == 15:
+        requested.extend(rows.tolist())
+        if len(requested) == 15:
             signal.raise_signal(signal.SIGTERM)
         return Y[rows]
 
@@ -89,17 +89,17 @@ def test_a_paid_answer_is_kept_by_a_loop(tmp_path: Path) -> None:
 
     with pytest.raises(Stopped):
         loop()
-    assert len(asked) == 15
+    assert len(requested) == 15
     result = loop()
-    assert len(asked) == len(set(asked)) == 25 and result.labels.equal(Y[result.rows])
+    assert len(requested) == len(set(requested)) == 25 and result.labels.equal(Y[result.rows])
 
 
 def test_a_paid_answer_is_kept_by_a_store(tmp_path: Path) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def ask(ids: np.ndarray[Any, Any]) -> list[int]:
-        asked.extend(ids.tolist())
-        if len(asked) == 6:
+        requested.extend(ids.tolist())
+        if len(requested) == 6:
             signal.raise_signal(signal.SIGTERM)
         return [0] * len(ids)
 
@@ -107,7 +107,7 @@ def test_a_paid_answer_is_kept_by_a_store(tmp_path: Path) -> None:
         us.label_missing(us.LabelStore(tmp_path / "labels", 2, "hard"), range(9), ask, batch=3)
     assert len(us.LabelStore(tmp_path / "labels")) == 6
     us.label_missing(us.LabelStore(tmp_path / "labels"), range(9), ask, batch=3)
-    assert asked == list(range(9))
+    assert requested == list(range(9))
 
 
 def test_what_waits_in_a_store_is_written(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_the_command_ends_with_143_and_can_be_resumed(tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    said = process.communicate()[1]
-    assert process.returncode == 143 and "stopped by SIGTERM" in said and "Traceback" not in said
+    teacher_labels = process.communicate()[1]
+    assert process.returncode == 143 and "stopped by SIGTERM" in teacher_labels and "Traceback" not in teacher_labels
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert "checkpoint" in left and "config.json" not in left
     assert [name for name in left if name.startswith(".")] == [".lock"]

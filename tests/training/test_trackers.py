@@ -35,7 +35,7 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(one.step, one.value) for one in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
 
 
-def told(run: us.Run, name: str) -> list[tuple[int, float]]:
+def settings(run: us.Run, name: str) -> list[tuple[int, float]]:
     return [(int(record["epoch"]), pytest.approx(record[name], rel=1e-6)) for record in run.history]
 
 
@@ -49,15 +49,15 @@ class TestTensorBoard:
         run = train(us.TensorBoard(tmp_path))
         found = events(tmp_path / "slam-seed4")
         for name in SHOWN:
-            assert found[name] == told(run, name)
+            assert found[name] == settings(run, name)
         assert found["facts/slam.mean_alpha"] == [(3, pytest.approx(run.facts["slam.mean_alpha"], rel=1e-6))]
         assert_same_history(run, train())
 
-    def test_what_was_written_after_the_last_checkpoint_is_told_once(self, tmp_path: Path) -> None:
+    def test_what_was_written_after_the_last_checkpoint_is_logged_once(self, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError):
             train(us.TensorBoard(), Stumble(), out=tmp_path / "run")
         run = train(us.TensorBoard(), out=tmp_path / "run", resume=True)
-        assert events(tmp_path / "run" / "tensorboard" / "slam-seed4")["loss"] == told(run, "loss")
+        assert events(tmp_path / "run" / "tensorboard" / "slam-seed4")["loss"] == settings(run, "loss")
 
     def test_a_cut_before_the_first_checkpoint_can_be_resumed(self, tmp_path: Path) -> None:
         (tmp_path / "run" / "tensorboard").mkdir(parents=True)
@@ -85,7 +85,7 @@ class TestTensorBoard:
         more = ["--epochs", "2", "--quiet", "--track", "tensorboard", "--out", str(out)]
         result = CliRunner().invoke(cli.app, [*files, *more])
         assert result.exit_code == 0, result.output
-        assert events(out / "tensorboard" / "vanilla-seed0")["loss"] == told(us.Run.load(out), "loss")
+        assert events(out / "tensorboard" / "vanilla-seed0")["loss"] == settings(us.Run.load(out), "loss")
 
 
 def assert_same_history(ours: us.Run, theirs: us.Run) -> None:
@@ -116,16 +116,20 @@ def test_anything_with_log_is_a_tracker() -> None:
 
 
 def test_wandb_gets_a_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    logger, asked = Recorder(), {}
+    logger, init_options = Recorder(), {}
 
     def init(**options: Any) -> Recorder:
-        asked.update(options)
+        init_options.update(options)
         return logger
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     train(us.WandB("labels"))
-    assert (asked["project"], asked["name"], asked["config"]["lr"]) == ("labels", "slam-seed4", 0.02)
-    assert asked["reinit"] == "create_new"
+    assert (init_options["project"], init_options["name"], init_options["config"]["lr"]) == (
+        "labels",
+        "slam-seed4",
+        0.02,
+    )
+    assert init_options["reinit"] == "create_new"
     assert len(logger.rows) == 4 and logger.finished
 
 
@@ -137,23 +141,23 @@ class Stumble(us.Callback):
             raise RuntimeError("a power cut")
 
 
-def test_a_failure_is_told_to_whoever_saw_the_start() -> None:
-    told_of: list[str] = []
+def test_callbacks_that_saw_the_start_see_a_failure() -> None:
+    calls: list[str] = []
 
-    class Witness(us.Callback):
+    class Recording(us.Callback):
         def on_start(self, view: TrainingView) -> None:
-            told_of.append("start")
+            calls.append("start")
 
         def on_failure(self, view: TrainingView) -> None:
-            told_of.append(f"failure at {view.epoch}")
+            calls.append(f"failure at {view.epoch}")
             raise ValueError("not what the user must read")
 
     with pytest.raises(RuntimeError, match="a power cut"):
-        train(Witness(), Stumble())
-    assert told_of == ["start", "failure at 2"]
+        train(Recording(), Stumble())
+    assert calls == ["start", "failure at 2"]
 
 
-def test_resumed_in_its_fine_tuning_a_training_is_told_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_resumed_in_fine_tuning_is_logged_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"out": tmp_path / "run", "finetune_epochs": 2}
 
     def cut(self: Training, phase: str, *rest: Any) -> None:
@@ -197,7 +201,7 @@ class TestMLflow:
         assert found.data.params["lr"] == "0.02" and found.info.status == "FINISHED"
         for name in set(run.history[0]) - {"epoch"}:
             stored = client.get_metric_history(found.info.run_id, name)
-            assert [(one.step, one.value) for one in stored] == told(run, name)
+            assert [(one.step, one.value) for one in stored] == settings(run, name)
         assert found.data.metrics["facts/slam.mean_alpha"] == run.facts["slam.mean_alpha"]
 
     def test_a_failed_training_ends_its_run_and_a_run_of_the_user_stays_open(self, client: Any) -> None:
@@ -255,7 +259,7 @@ class TestWandB:
         code, rows = self.runs(tmp_path)["labels"]
         assert code == 0 and [row["_step"] for row in rows] == [1, 2, 3]
         for name in set(run.history[0]) - {"epoch"}:
-            assert [(row["_step"], row[name]) for row in rows] == told(run, name)
+            assert [(row["_step"], row[name]) for row in rows] == settings(run, name)
         assert rows[-1]["facts/slam.mean_alpha"] == run.facts["slam.mean_alpha"]
 
     def test_a_run_of_the_user_stays_theirs_and_a_failure_is_one(self, tmp_path: Path) -> None:

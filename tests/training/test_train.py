@@ -31,8 +31,8 @@ def _tensors(gold: int = 20, pool: int = 45) -> tuple[Tensor, ...]:
 
 
 def _sets(**sizes: int) -> tuple[us.Gold, us.Pool]:
-    x, y, said, x_pool, said_pool = _tensors(**sizes)
-    return us.Gold(x, y, said), us.Pool(x_pool, said_pool)
+    x, y, teacher_labels, x_pool, pool_labels = _tensors(**sizes)
+    return us.Gold(x, y, teacher_labels), us.Pool(x_pool, pool_labels)
 
 
 def _net(seed: int = 0) -> nn.Module:
@@ -67,7 +67,7 @@ def _bare_loop(
     clip: float | None = None,
 ) -> nn.Module:
     """What a user would write by hand for vanilla distillation, over the same batches."""
-    x, y, _, x_pool, said = _tensors()
+    x, y, _, x_pool, teacher_labels = _tensors()
     net = copy.deepcopy(net).train()
     stepper = optimizer(net.parameters())
     for epoch in range(epochs):
@@ -78,7 +78,7 @@ def _bare_loop(
                     group["lr"] = lr((epoch + number / len(plan)) / epochs)
             stepper.zero_grad()
             on_gold = F.cross_entropy(net(x[golds]), y[golds], reduction="sum") if len(golds) else 0.0
-            on_pool = F.cross_entropy(net(x_pool[pools]), said[pools], reduction="sum") if len(pools) else 0.0
+            on_pool = F.cross_entropy(net(x_pool[pools]), teacher_labels[pools], reduction="sum") if len(pools) else 0.0
             ((gold_weight * on_gold + on_pool) / (len(golds) + len(pools))).backward()
             if clip is not None:
                 nn.utils.clip_grad_norm_(net.parameters(), clip)
@@ -109,10 +109,10 @@ def test_equals_a_bare_loop_with_clipping_and_a_schedule() -> None:
 
 def test_recorded_loss_is_the_mean_over_rows() -> None:
     """With a rate of next to nothing, the loss of an epoch is that of the start."""
-    x, y, _, x_pool, said = _tensors()
+    x, y, _, x_pool, teacher_labels = _tensors()
     net = _net()
     expected = torch.cat(
-        [F.cross_entropy(net(x), y, reduction="none"), F.cross_entropy(net(x_pool), said, reduction="none")]
+        [F.cross_entropy(net(x), y, reduction="none"), F.cross_entropy(net(x_pool), teacher_labels, reduction="none")]
     )
     run = _train(net, lr=1e-12, epochs=1)
     assert run.history[0]["loss"] == pytest.approx(expected.mean().item(), rel=1e-5)
@@ -199,7 +199,7 @@ class Drift(Weight):
         return torch.ones_like(losses)
 
 
-def test_columns_are_prepared_again_when_asked() -> None:
+def test_columns_are_prepared_again_at_every_refresh() -> None:
     slot = Drift()
     run = _train(objective=us.vanilla(weight=slot).replace(refresh_every=2), epochs=5)
     assert slot.epochs == [0, 2, 4]
@@ -303,37 +303,37 @@ class TakesKeywords(nn.Module):
 
 
 def test_every_source_of_features_trains_to_the_same_bits(tmp_path: Path) -> None:
-    x, y, said, x_pool, said_pool = _tensors()
+    x, y, teacher_labels, x_pool, pool_labels = _tensors()
     expected = _train(objective=us.slam()).student
     np.save(tmp_path / "x.npy", x_pool.numpy())
-    np.save(tmp_path / "p.npy", said_pool.numpy())
-    mapped, mapped_said = (np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "p.npy"))
+    np.save(tmp_path / "p.npy", pool_labels.numpy())
+    mapped, mapped_labels = (np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "p.npy"))
     for gold_x, pool_x, teacher in (
-        (x.numpy(), x_pool.numpy(), said_pool.numpy()),
-        (AsDataset(x), AsDataset(x_pool), said_pool),
-        (x, TensorDataset(x_pool, said_pool), said_pool),
-        (x, mapped, mapped_said),
+        (x.numpy(), x_pool.numpy(), pool_labels.numpy()),
+        (AsDataset(x), AsDataset(x_pool), pool_labels),
+        (x, TensorDataset(x_pool, pool_labels), pool_labels),
+        (x, mapped, mapped_labels),
     ):
-        run = _train(objective=us.slam(), sets=(us.Gold(gold_x, y, said), us.Pool(pool_x, teacher)))
+        run = _train(objective=us.slam(), sets=(us.Gold(gold_x, y, teacher_labels), us.Pool(pool_x, teacher)))
         assert _same_bits(run.student, expected)
-    sets = us.Gold(Keywords(x), y, said), us.Pool(Keywords(x_pool), said_pool)
+    sets = us.Gold(Keywords(x), y, teacher_labels), us.Pool(Keywords(x_pool), pool_labels)
     run = _train(TakesKeywords(_net()), us.slam(), sets=sets)
     assert _same_bits(run.student, expected)
 
 
 @pytest.mark.slow
 def test_workers_read_the_same_batches() -> None:
-    x, y, said, x_pool, said_pool = _tensors()
-    sets = us.Gold(AsDataset(x), y, said), us.Pool(AsDataset(x_pool), said_pool)
+    x, y, teacher_labels, x_pool, pool_labels = _tensors()
+    sets = us.Gold(AsDataset(x), y, teacher_labels), us.Pool(AsDataset(x_pool), pool_labels)
     assert _same_bits(_train(sets=sets, workers=2, epochs=2).student, _train(sets=sets, epochs=2).student)
 
 
 def test_rows_without_a_label_are_dropped_counted_and_kept_in_order() -> None:
-    x, y, said, x_pool, said_pool = _tensors()
-    hard = said_pool.argmax(1)
+    x, y, teacher_labels, x_pool, pool_labels = _tensors()
+    hard = pool_labels.argmax(1)
     hard[[0, 7, 44]] = -1
     kept = hard >= 0
-    gold = us.Gold(x, y, said.argmax(1))
+    gold = us.Gold(x, y, teacher_labels.argmax(1))
     run = _train(objective=us.slam(), sets=(gold, us.Pool(x_pool, hard)))
     alone = _train(objective=us.slam(), sets=(gold, us.Pool(x_pool[kept], hard[kept])))
     assert _same_bits(run.student, alone.student)
@@ -360,9 +360,9 @@ def test_pretraining_is_training_on_gold_first() -> None:
     before = us.train(_net(), gold, None, us.vanilla(), epochs=4, batch_size=16, lr=0.05, progress=False).student
     assert _same_bits(_train(pretrain_epochs=4).student, _train(before).student)
     # Weights then read the pretrained student, where gold rows that it was not fitted to are there to ask about.
-    x, y, said, x_pool, said_pool = _tensors()
-    gold = us.Gold(x[::2], y[::2], said[::2], estimate_only=True) + us.Gold(x[1::2], y[1::2])
-    sets = gold, us.Pool(x_pool, said_pool)
+    x, y, teacher_labels, x_pool, pool_labels = _tensors()
+    gold = us.Gold(x[::2], y[::2], teacher_labels[::2], estimate_only=True) + us.Gold(x[1::2], y[1::2])
+    sets = gold, us.Pool(x_pool, pool_labels)
     before = us.train(_net(), gold, None, us.vanilla(), epochs=4, batch_size=16, lr=0.05, progress=False).student
     given, weighted = [
         _train(student, us.weighted(), sets=sets, pretrain_epochs=epochs).columns["debias.weight"]
@@ -404,7 +404,7 @@ class Precision(nn.Module):
         return self.head(x)
 
 
-def test_autocast_is_off_unless_asked_for() -> None:
+def test_autocast_is_off_by_default() -> None:
     run = _train(Precision())
     assert run.student.seen == {False}
     lower = _train(Precision(), autocast=torch.float16, epochs=1)
@@ -436,9 +436,9 @@ def test_the_facts_of_a_run() -> None:
 
 
 def test_a_gold_class_that_is_missing_is_a_warning() -> None:
-    x, y, said, x_pool, said_pool = _tensors()
+    x, y, teacher_labels, x_pool, pool_labels = _tensors()
     keep = y != 2
-    sets = us.Gold(x[keep], y[keep], said[keep]), us.Pool(x_pool, said_pool)
+    sets = us.Gold(x[keep], y[keep], teacher_labels[keep]), us.Pool(x_pool, pool_labels)
     with pytest.warns(us.UnderstudyWarning, match="class 2") as caught:
         _train(sets=sets)
     assert len(caught) == 1
@@ -470,9 +470,11 @@ def test_training_learns(optimizer: str) -> None:
 
 def test_numpys_numbers_are_numbers(tmp_path: Path) -> None:
     x, y = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
-    told: Any = {"epochs": 1, "progress": False}
+    settings: Any = {"epochs": 1, "progress": False}
     mine, plain = (
-        us.train(lambda: us.models.linear(2, 2), us.Gold(x, y), None, us.vanilla(), out=tmp_path / name, **told, **some)
+        us.train(
+            lambda: us.models.linear(2, 2), us.Gold(x, y), None, us.vanilla(), out=tmp_path / name, **settings, **some
+        )
         for name, some in (
             ("a", {"seed": np.int64(3), "lr": np.float64(0.1), "gold_weight": np.float32(0.5)}),
             ("b", {"seed": 3, "lr": 0.1, "gold_weight": 0.5}),

@@ -42,7 +42,7 @@ from understudy.llm.requester import PendingRow, Requester, StopRequestsError
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
 from understudy.store.progress import ProgressBar, time_left
-from understudy.store.stopping import deferred, ends_on_sigterm, stop_asked
+from understudy.store.stopping import deferred, ends_on_sigterm, stop_requested
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 
@@ -171,7 +171,7 @@ class AskRun:
             await asyncio.wait(workers)
 
     def _stopping(self) -> bool:
-        if self.stopped is None and stop_asked():
+        if self.stopped is None and stop_requested():
             self.stopped = INTERRUPTED
         return self.stopped is not None
 

@@ -4,7 +4,7 @@
         with deferred():                           # a stop waits until the work is at a good place:
             for batch in batches:
                 …
-                if stop_asked(): save()
+                if stop_requested(): save()
                 stop_if_asked()                    # here, or at the end of the block
 
 Outside ``deferred`` the program ends where it stands, as it does on Ctrl-C: locks and temporary files go. A second
@@ -33,7 +33,7 @@ class _State:
     deferrals = 0
 
 
-def stop_asked() -> bool:
+def stop_requested() -> bool:
     return _State.asked
 
 

@@ -1,1 +1,1 @@
-"""One loop, and what it is told, keeps and leaves behind."""
+"""Training a student: options, session, fit, evaluation, checkpoints, run."""

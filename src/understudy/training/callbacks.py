@@ -15,7 +15,7 @@ with and without it. An exception it raises ends the training; what was checkpoi
     us.compare(student, gold, pool, ["slam", "weighted"], epochs=30, callbacks=[us.MLflow(experiment="labels")])
     us.train(…, callbacks=[us.LogTo(wandb.init())])      # or anything else with log(values, step=…)
 
-A training is told as ``<method>-seed<seed>``: its settings when it starts, a record per epoch, its facts at the end.
+A training is logged as ``<method>-seed<seed>``: its settings when it starts, a record per epoch, its facts at the end.
 One that is resumed tells the epochs before, too, where the tracker begins a new run for it.
 """
 
@@ -287,7 +287,7 @@ def _plain_settings(view: TrainingView) -> dict[str, Any]:
 
 
 def _need(package: str, who: str) -> None:
-    """Said when the tracker is made, not when hours of preparation are over."""
+    """Raised when the tracker is made, not after hours of preparation."""
     try:
         import_module(package)
     except ImportError as error:

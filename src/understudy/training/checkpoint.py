@@ -29,7 +29,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.objective import Columns, Objective
 from understudy.store.files import read_named, write_named
 from understudy.store.settings import check_same, fingerprint
-from understudy.store.stopping import Stopped, deferred, stop_asked
+from understudy.store.stopping import Stopped, deferred, stop_requested
 from understudy.training.distributed import current, is_first, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.run import nested, state_from_bytes, state_to_bytes, write_history
@@ -220,11 +220,11 @@ class Checkpoints:
             raise Stopped
 
     def _stops(self) -> bool:
-        """Processes stop together, where all of them know that one was asked to."""
-        return stop_asked() if self.processes is None else self.processes.stopping
+        """Whether to stop: several processes stop together, when all of them know of the request."""
+        return stop_requested() if self.processes is None else self.processes.stopping
 
     def is_due(self, batches_done: int) -> bool:
-        # Asked after steps only, which several batches may share.
+        # Called after steps only, which several batches may share.
         due = self.every is not None and batches_done - self._batch >= self.every
         return self.run is not None and (due or self._stops())
 

@@ -1,6 +1,6 @@
 """Processes that share a training: each takes every W-th row of a batch, and the result is that of one process.
 
-    torchrun --nproc-per-node 2 -m understudy train …         # or, in a group that somebody else has started:
+    torchrun --nproc-per-node 2 -m understudy train …         # or, in a group that was started elsewhere:
     run = us.train(student, gold, pool, us.slam(), epochs=30)  # called by every process, with the same arguments
 
 An epoch's plan knows nothing of processes. Row p of a batch, gold rows first, belongs to process p mod W. Each computes

@@ -6,7 +6,7 @@
 
 Such loops ask for batches ahead of time, draw random numbers between two steps, evaluate in the middle of an epoch.
 Nothing of that may change a bit: their data loader therefore gives them numbers alone (``numbers``), a batch is read
-where its loss is asked for, and the epoch's random state is in place for that moment only. A backward pass draws
+where its loss is computed, and the epoch's random state is in place for that moment only. A backward pass draws
 nothing.
 
 The state is tensors and plain values; ``pack`` makes one safetensors file of it, for checkpoints that others write:
@@ -112,7 +112,7 @@ class ExternalLoop:
             torch.cuda.set_rng_state(state, device_of(self.session.student))
 
     def close(self) -> None:
-        """Let go of an epoch that will not be finished; a state that is asked for later is that of its last step."""
+        """Let go of an epoch that will not be finished; a later state is that of its last step."""
         self._batches = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class ExternalLoop:
         return as_json(settings | {"epochs": epochs})
 
     def run(self, **config: Any) -> Run:
-        """What the training has produced so far, to be saved, reported and asked; ``config``: what else it was told."""
+        """The run so far, to be saved, reported and used; ``config``: what else it shall hold."""
         if self._batches is not None:
             raise UnderstudyError("an epoch is under way; ask for the run after it, or when training has ended")
         session = self.session
@@ -154,7 +154,7 @@ class ExternalLoop:
 
 
 class _Rows(Dataset[int]):
-    """As long as an epoch has rows, which loops show and count; what is asked for are numbers of batches."""
+    """As long as an epoch has rows, which loops show and count; its items are numbers of batches."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows

@@ -29,8 +29,9 @@ from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerSt
 from understudy.training.distributed import is_first, on_rank_zero
 from understudy.training.optimizers import ITERATIONS, LBFGS, grouped, make_optimizer, set_lr
 from understudy.training.options import TrainingOptions
+from understudy.training.random_states import seed_torch
 from understudy.training.run import Run
-from understudy.training.session import Session, seed_torch
+from understudy.training.session import Session
 from understudy.training.step import Batch
 
 

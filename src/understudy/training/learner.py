@@ -21,7 +21,7 @@ from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
 from understudy.objective import Columns, Context, Objective, Outputs, Step
-from understudy.training.distributed import current, on_rank_zero
+from understudy.training.distributed import SyncedBatchNorm, current, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
 from understudy.training.processes import BatchShare
@@ -124,6 +124,7 @@ class StudentLearner:
         self._cache: dict[str, Tensor] = {}
         self._cached_batch: Batch | None = None
         """The full batch that is being scored, and what was computed of it the first time."""
+        self.weighs_gold = self.objective.weighs_gold
         wants_features = any(slot.wants_features for slot in self.objective.slots())
         self.tap = FeatureTap(student, self.options.feature_layer) if wants_features else None
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
@@ -201,11 +202,10 @@ class StudentLearner:
 
     def losses(self, model: Any, batch: Batch) -> Losses:
         """The losses of one pass over the batch; with the alignment where a weight asks for it."""
-        weighs_gold = self.objective.weighs_gold
-        if self.aligner is None or not (batch.pool_count or weighs_gold) or self._is_weighed(batch):
+        if self.aligner is None or not (batch.pool_count or self.weighs_gold) or self._is_weighed(batch):
             return self._losses(model, batch)
         # Gold rows come first; where they are weighed too, the alignment is that of all rows.
-        first = 0 if weighs_gold else len(batch.gold_rows)
+        first = 0 if self.weighs_gold else len(batch.gold_rows)
         passes: list[Losses] = []
 
         def weighed_losses() -> Tensor:
@@ -215,12 +215,13 @@ class StudentLearner:
         direction = self._steering_direction(self.aligner, model)
         losses, alignment = self.aligner.along(direction, weighed_losses)
         every, golds = torch.cat([passes[0].every[:first], losses]), passes[0].golds - first
-        on_gold = alignment[:golds] if weighs_gold else None
+        on_gold = alignment[:golds] if self.weighs_gold else None
         return passes[0]._replace(every=every, alignment=alignment[golds:], gold_alignment=on_gold)
 
     def _losses(self, model: Any, batch: Batch) -> Losses:
-        golds, outputs = len(batch.gold_rows), self._forward(model, batch.x, counted=len(batch) > 0)
-        if not len(batch):  # another process has its rows
+        golds, own = len(batch.gold_rows), len(batch.gold_rows) + len(batch.pool_rows)
+        outputs = self._forward(model, batch.x, counted=own > 0)
+        if not own:  # another process has its rows
             outputs = outputs[:0]
         if not batch.pool_count:
             return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
@@ -282,22 +283,19 @@ class StudentLearner:
 
     def _forward(self, model: Any, x: Any, *, counted: bool = True) -> Outputs:
         """``counted``: whether these rows are really this process's."""
-        device, kind = device_of(self.student), self.options.autocast
+        kind = self.options.autocast
+        norm: AbstractContextManager[Any] = nullcontext()
+        if self.processes is not None and self.options.sync_batchnorm:
+            norm = SyncedBatchNorm(self.processes, counted=counted)
+        device = device_of(self.student)
         x = to_device(x, device)
         assert not isinstance(kind, str)
         precision: AbstractContextManager[Any] = (
             nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
         )
-        with precision, self._batch_norm(counted):
+        with precision, norm:
             logits, features = (logits_of(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
         return Outputs(logits if kind is None else logits.float(), features)
-
-    def _batch_norm(self, counted: bool) -> AbstractContextManager[Any]:
-        if self.processes is None or not self.options.sync_batchnorm:
-            return nullcontext()
-        from understudy.training.distributed import SyncedBatchNorm
-
-        return SyncedBatchNorm(self.processes, counted=counted)
 
     def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
         return self.objective.gold_losses(logits, self._labels(rows, logits.device))

@@ -1,4 +1,4 @@
-"""A recipe's optimizer, from PyTorch, and the parameters that learn at a rate of their own.
+"""The optimizer of the options, from PyTorch, and the parameters that learn at a rate of their own.
 
     parts = grouped(student, {"classifier.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0}})
     optimizer = make_optimizer("adamw", *parts, lr=1e-3, weight_decay=0.01, momentum=0.9)
@@ -6,7 +6,7 @@
     loss.backward(); optimizer.step()
 
 A group is named as files are in a shell; where several fit a parameter, the last one that says something of it counts.
-Whoever builds a student may note rates on it (``note_rates``), which a recipe's groups go before.
+A student may carry rates of its own (``note_rates``); groups of the options take precedence.
 
 **L-BFGS** minimises the loss of all rows at once, until its gradient shows that there is nothing left to gain.
 
@@ -51,8 +51,8 @@ def grouped(student: nn.Module, groups: Groups | None) -> list[dict[str, Any]]:
     found: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {}
     for name, parameter in student.named_parameters():
         settings = {LR_SCALE: noted[name]} if name in noted else {}
-        for pattern, told in (groups or {}).items():
-            settings |= told if fnmatchcase(name, pattern) else {}
+        for pattern, given_settings in (groups or {}).items():
+            settings |= given_settings if fnmatchcase(name, pattern) else {}
         if parameter.requires_grad:
             found.setdefault(tuple(sorted(settings.items())), []).append(parameter)
     return [{"params": parameters, **dict(settings)} for settings, parameters in found.items()]
@@ -60,10 +60,10 @@ def grouped(student: nn.Module, groups: Groups | None) -> list[dict[str, Any]]:
 
 def _check(student: nn.Module, groups: Groups) -> None:
     names = [name for name, _ in student.named_parameters()]
-    for pattern, told in groups.items():
+    for pattern, given_settings in groups.items():
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UnderstudyError(f"groups: no parameter is called {pattern!r}; there is {names[0]!r} … {names[-1]!r}")
-        for key, value in told.items():
+        for key, value in given_settings.items():
             if key not in (LR_SCALE, WEIGHT_DECAY):
                 raise UnderstudyError(f"groups[{pattern!r}]: {key!r} is unknown; say {LR_SCALE} or {WEIGHT_DECAY}")
             if not value >= 0:

@@ -4,9 +4,9 @@
     loss, moves = processes.sum_step(parameters, loss, moves)
     columns = processes.on_rank_zero(estimate)                # process 0 estimates
 
-Messages and the sums of CPU tensors go through a gloo group of our own, in which nobody loses patience while process 0
-works, and which breaks at once, for all, where one process fails or dies. Tensors of a GPU go through the group that
-was there.
+Messages and the sums of CPU tensors go through a gloo group of our own, which does not time out while process 0 works,
+and which breaks at once, for all, where one process fails or dies. Tensors of a GPU go through the group that was
+there.
 """
 
 import re
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.objective import Outputs, Step
-from understudy.store.stopping import stop_asked
+from understudy.store.stopping import stop_requested
 
 Result = TypeVar("Result")
 
@@ -47,7 +47,7 @@ class Processes:
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.stopping = False
-        """Whether one of them had been asked to stop when the last step was summed: known to all, or to none."""
+        """Whether one of them was to stop when the last step was summed: known to all, or to none."""
         self._group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     @property
@@ -55,7 +55,7 @@ class Processes:
         return self.rank == 0
 
     def close(self) -> None:
-        """Whoever still waits for this process learns that it has gone."""
+        """Leave the group; processes that still wait for this one notice it."""
         dist.destroy_process_group(self._group)
         self._group = None
 
@@ -85,15 +85,15 @@ class Processes:
                 dist.all_reduce(tensor, group=self._group_of(tensor))
 
     def sum_step(self, parameters: Sequence[nn.Parameter], loss: Tensor, moves: bool) -> tuple[Tensor, bool]:
-        """Add up the gradients of a step, its loss, and whether somebody's rows move the student.
+        """Add up the gradients of a step, its loss, and whether any process's rows move the student.
 
         A parameter that no process's rows reached keeps no gradient: an optimizer then leaves it alone.
         """
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         has = [parameter.grad is not None for parameter in trained]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
-        told = torch.tensor([*has, moves, stop_asked()], dtype=loss.dtype, device=loss.device)
-        sums = [*(gradient.detach() for gradient in gradients), torch.cat([told, loss.reshape(1)])]
+        flags = torch.tensor([*has, moves, stop_requested()], dtype=loss.dtype, device=loss.device)
+        sums = [*(gradient.detach() for gradient in gradients), torch.cat([flags, loss.reshape(1)])]
         self.sum_flat(sums)
         *reached, moved, stops, total = sums[-1].unbind()
         self.stopping = bool(stops)
@@ -103,10 +103,10 @@ class Processes:
 
     def sum_function(self, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the gradient of a function that is a sum over all rows."""
-        told = torch.stack([value, torch.tensor(float(stop_asked()), dtype=value.dtype, device=value.device)])
-        self.sum([told, gradient])
-        self.stopping = bool(told[1])
-        return told[0], gradient
+        flags = torch.stack([value, torch.tensor(float(stop_requested()), dtype=value.dtype, device=value.device)])
+        self.sum([flags, gradient])
+        self.stopping = bool(flags[1])
+        return flags[0], gradient
 
     def sum_flat(self, tensors: Sequence[Tensor]) -> None:
         """The same in one message for each type: a net has many small tensors, and each message takes its time."""
@@ -158,13 +158,13 @@ class Processes:
             dist.all_gather_object(values, value, group=self._group)
         return values
 
-    def check_same(self, told: dict[str, Any]) -> None:
-        """All processes must have been told the same."""
-        for rank, other in enumerate(self.gather_objects(told)):
-            for name, value in told.items():
+    def check_same(self, settings: dict[str, Any]) -> None:
+        """Refuse processes that have different arguments."""
+        for rank, other in enumerate(self.gather_objects(settings)):
+            for name, value in settings.items():
                 if other.get(name) != value:
                     raise UnderstudyError(
-                        f"the processes of a training were told different things: {name} is {value} in process "
+                        f"the processes of a training have different arguments: {name} is {value} in process "
                         f"{self.rank} and {other.get(name)} in process {rank}; give all of them the same arguments, "
                         "and the whole of the data"
                     )

@@ -1,11 +1,11 @@
 """A run: everything a training produced, in memory or as a directory.
 
-    config.json            what was asked for, how the student is built, facts found on the way; has a format version
+    config.json            the options, how the student is built, facts of the training; has a format version
     metrics.jsonl          one line per epoch
     columns.parquet        per pool row: id, and every column the method prepared
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
-    ema.safetensors        the moving average of the student's weights, where one was asked for
+    ema.safetensors        the moving average of the student's weights, where there is one
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
 ``config.json`` is the seal (``store/seal.py``) of these and of what was there before training: ``features.json``,
@@ -101,7 +101,7 @@ class Run(Shown):
     ids: np.ndarray[Any, Any] | None = None
     """The pool's ids."""
     ema: EMA | None = None
-    """The moving average of the student's weights, where one was asked for."""
+    """The moving average of the student's weights, where there is one."""
     fits: dict[str, Reliability] = field(default_factory=dict)
     """The trust in the teacher that the method estimated and used, by slot; not stored."""
     evaluation: Evaluation | None = None
@@ -171,7 +171,7 @@ class Run(Shown):
         if self.ema is not None:
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
         files |= _read_features(self.path or folder, self.config)
-        asked = _read_request(folder)
+        request = _read_request(folder)
         for name in (*_OUTCOME, *FEATURES):
             if name in files:
                 write_bytes(folder / name, files[name])
@@ -192,7 +192,7 @@ class Run(Shown):
             "selected_epoch": self.selected_epoch,
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
         }
-        write_json(folder / CONFIG, sealed(config, files | asked))
+        write_json(folder / CONFIG, sealed(config, files | request))
         self.path = folder
 
     @classmethod
@@ -264,7 +264,7 @@ def _read_features(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _read_request(folder: Path) -> dict[str, bytes]:
-    """What the command line was asked for, if that and the features are still what the training began with."""
+    """The command line's request file, if it and the features are still those that the training began with."""
     if not (folder / REQUEST).exists():
         return {}
     read_sealed(folder / REQUEST, cure=_CURE)

@@ -14,7 +14,7 @@ from understudy.comparison.outcome import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
 from understudy.training import session
-from understudy.training.session import RefinedLabels
+from understudy.training.refined import RefinedLabels
 
 
 def _logits(*probs: float) -> Tensor:
@@ -180,17 +180,17 @@ def test_fine_tuning_after_early_stopping_starts_from_the_selected_epoch(sets: S
 
 
 @pytest.mark.parametrize(
-    ("told", "rate"),
+    ("given", "rate"),
     [
         ({"schedule": "step"}, 1e-4),  # 0.01 · 0.01
         ({"schedule": "cosine"}, 0.01 * (1 - math.cos(0.1 * math.pi)) / 2),  # it ends at 0: the rate at nine tenths
         ({"schedule": "step", "finetune_lr": 3e-3}, 3e-3),
     ],
 )
-def test_fine_tuning_goes_on_at_one_small_rate(sets: Sets, told: dict[str, Any], rate: float) -> None:
+def test_fine_tuning_goes_on_at_one_small_rate(sets: Sets, given: dict[str, Any], rate: float) -> None:
     """The independent way: a second training on gold from the first one's student, constant rate."""
-    plain = sets.train(schedule=told["schedule"])
-    tuned = sets.train(finetune_epochs=3, **told)
+    plain = sets.train(schedule=given["schedule"])
+    tuned = sets.train(finetune_epochs=3, **given)
     by_hand = us.train(plain.student, sets.gold, None, us.vanilla(), epochs=3, lr=rate, progress=False)
     for expected, found in zip(by_hand.student.parameters(), tuned.student.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)

@@ -21,7 +21,7 @@ class Says(torch.nn.Module):
         return torch.stack([torch.zeros(len(x)), self.odds.log() + 0 * x[:, 0]], 1)
 
 
-def asked(rows=12):
+def left_out_rows(rows=12):
     return us.Gold(torch.arange(float(rows)).unsqueeze(1), torch.ones(rows, dtype=torch.long))
 
 
@@ -33,7 +33,7 @@ def search(odds, start):
         tried.append(epochs)
         return Says(odds(epochs))
 
-    return choose_epochs(fit, None, asked(), start)[0], tried
+    return choose_epochs(fit, None, left_out_rows(), start)[0], tried
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def search(odds, start):
     ],
 )
 def test_longer_while_that_is_better_else_shorter_once(best, chosen, tried):
-    """Every row says the same, so that any difference is surely one; all are wrong, which no temperature mends."""
+    """Every row says the same, so that any difference is significant; all are wrong, which no temperature mends."""
     assert search(lambda epochs: 1 / (2 + abs(math.log(epochs / best))), 10) == (chosen, tried)
 
 
@@ -82,7 +82,7 @@ def test_a_third_is_left_out_and_no_chosen_row():
     gold._estimate_only = (torch.arange(40) >= 4) & (torch.arange(40) < 7)
     for seed in range(5):
         _, left = leave_out(gold, seed)
-        assert float(left.rows.take(torch.arange(len(left))).min()) >= 7, "rows that only estimate are never asked"
+        assert float(left.rows.take(torch.arange(len(left))).min()) >= 7, "rows that only estimate are never left out"
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +105,15 @@ def test_a_hard_table_trains_longer(ring):
     assert run.config["schedule"] == "cosine" and "30" in run.config["chosen_epochs"]["losses"]
 
 
-def test_nobody_must_say_epochs(ring):
+def test_epochs_may_be_left_out(ring):
     gold, pool = ring
     few = gold.take(torch.arange(24))
-    told = {"progress": False, "workers": 1, "batch_size": 500}
-    run = us.auto(net, few, pool, folds=2, methods=["vanilla"], reconcile=False, **told)
+    given = {"progress": False, "workers": 1, "batch_size": 500}
+    run = us.auto(net, few, pool, folds=2, methods=["vanilla"], reconcile=False, **given)
     assert run.config["epochs"] == 30, "24 gold rows choose nothing: 30 epochs are the most"
-    table = us.compare(net, few, pool, ["gce"], seeds=1, epochs="auto", **told)
+    table = us.compare(net, few, pool, ["gce"], seeds=1, epochs="auto", **given)
     assert len(table.outcomes["vanilla"][0].history) == 30
-    assert len(us.reconcile(net, few, pool, folds=2, **told)) == 500
+    assert len(us.reconcile(net, few, pool, folds=2, **given)) == 500
 
 
 def test_a_linear_student_needs_no_number_either():
@@ -122,7 +122,7 @@ def test_a_linear_student_needs_no_number_either():
     assert run.config["optimizer"] == "lbfgs" and "chosen_penalty" in run.config and "chosen_epochs" not in run.config
 
 
-def test_what_cannot_be_is_said_before_anything_is_trained(ring, tmp_path):
+def test_bad_options_are_refused_before_anything_is_trained(ring, tmp_path):
     gold, pool = ring
     (tmp_path / "other.txt").write_text("")
     built = []
