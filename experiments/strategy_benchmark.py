@@ -45,7 +45,7 @@ from torch import Tensor, nn
 
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.loop import Loop
-from understudy.active.state import Result
+from understudy.active.loop_state import Result
 from understudy.comparison.interval import Interval, percent, span
 from understudy.data.examples import Gold
 from understudy.data.splits import random_rows

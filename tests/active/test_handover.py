@@ -87,8 +87,8 @@ def test_parquet_files_too(make_loop: MakeLoop, tmp_path: Path) -> None:
         (lambda text: text.replace("row,", "number,"), "has no column 'row'"),
         (lambda text: "", "is empty"),
         (lambda text: text.replace("\n", ",x\n", 2).replace(",x\n", "\n", 1), "has 3 cells, the header has 2"),
-        (lambda text: text.replace(",\n", ",7\n"), "has label '7'; write a class number from 0 to 3"),
-        (lambda text: text.replace(",\n", ",cat\n"), "has label 'cat'"),
+        (lambda text: text.replace(",\n", ",7\n"), "is '7'; write a class number from 0 to 3"),
+        (lambda text: text.replace(",\n", ",cat\n"), "'cat'"),
     ],
 )
 def test_mistakes_in_the_answers(

@@ -23,7 +23,7 @@ MakeLoop = Callable[..., active.Loop]
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_spends_its_budget_on_distinct_rows(make_loop: MakeLoop, strategy: str) -> None:
     result = make_loop(strategy=strategy).run()
-    assert result.stopped == "budget" and "50 labels asked in 4 rounds" in result.message
+    assert result.stopped == "budget" and "50 labels in 4 rounds" in result.message
     assert len(set(result.rows.tolist())) == 50
     assert result.rounds.tolist() == [0] * 20 + [1] * 10 + [2] * 10 + [3] * 10
     assert torch.equal(result.labels, blobs(300)[1][result.rows])
@@ -159,7 +159,7 @@ def test_the_last_round_is_a_run_with_its_average(make_loop: MakeLoop, tmp_path:
     [
         ({"strategy": "bagde"}, "unknown strategy 'bagde'"),
         ({"start": 0}, "start=0 must be at least 1"),
-        ({"batch": 0}, "batch=0 must be at least 1"),
+        ({"batch": 0}, "batch=0 must be a whole number, at least 1"),
         ({"start": 301}, "the pool has 300 rows"),
         ({"oracle": torch.zeros(299)}, "300 rows need 300 labels"),
         ({"oracle": 7}, "the oracle is a int"),
@@ -174,7 +174,7 @@ def test_mistakes_are_said_at_once(make_loop: MakeLoop, changes: dict[str, objec
     ("answer", "message"),
     [
         (lambda rows: [0], r"has shape \(1,\); 20 rows need 20 labels"),
-        (lambda rows: [9] * len(rows), "says class 9 of row"),
+        (lambda rows: [9] * len(rows), "gives class 9 for row"),
         (lambda rows: [0.5] * len(rows), "holds fractions"),
         (lambda rows: [-2] * len(rows), "holds -2"),
         (lambda rows: ["cat"] * len(rows), "not a sequence of labels"),
@@ -210,7 +210,7 @@ def test_the_watch_warns_in_words(make_loop: MakeLoop) -> None:
     x, y = blobs(600)
     noise = torch.arange(600) >= 300
     x, y = torch.where(noise[:, None], torch.full((1, 6), -3.0), x), torch.where(noise, torch.arange(600) % CLASSES, y)
-    with pytest.warns(us.UnderstudyWarning, match="of the confidence batch comes from places where labels look random"):
+    with pytest.warns(us.UnderstudyWarning, match="confidence batch comes from regions where labels look random"):
         make_loop(x=x, oracle=y, strategy="confidence", start=100, batch=40, budget=140, epochs=30).run()
 
 

@@ -98,8 +98,8 @@ def test_a_kill_after_the_answers_costs_nothing(
 
     child = os.fork()
     if child == 0:
-        real = Loop._ask
-        monkeypatch.setattr(Loop, "_ask", lambda self, rows: (real(self, rows), die()))
+        real = Loop._fetch
+        monkeypatch.setattr(Loop, "_fetch", lambda self, rows: (real(self, rows), die()))
         make_loop(oracle=oracle).run()
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -115,7 +115,7 @@ def test_an_answer_that_is_no_class_does_not_cost_the_others(make_loop: MakeLoop
         calls.append(batch.tolist())
         return [CLASSES if len(calls) == 1 and row == batch[3] else int(y[row]) for row in batch]
 
-    with pytest.raises(us.UnderstudyError, match=f"class {CLASSES} of row .* the other answers are kept"):
+    with pytest.raises(us.UnderstudyError, match=f"class {CLASSES} for row .* the other answers are stored"):
         make_loop(oracle=oracle).run()
     result = make_loop(oracle=oracle).run()
     assert calls[1] == [calls[0][3]] and result.rows[:20].tolist() == calls[0]
@@ -132,7 +132,7 @@ def test_gold_counts_by_its_content(make_loop: MakeLoop) -> None:
 def test_a_lost_state_is_no_new_loop(make_loop: MakeLoop, tmp_path: Path) -> None:
     make_loop(budget=20).run()
     (tmp_path / "loop" / "state.json").unlink()
-    with pytest.raises(us.UnderstudyError, match=r"no state\.json that says what was asked"):
+    with pytest.raises(us.UnderstudyError, match=r"no state\.json with the requested rows"):
         make_loop(budget=20)
 
 

@@ -17,8 +17,8 @@ import torch
 from typer.testing import CliRunner
 
 from understudy import cli
+from understudy.active import campaign as campaign_rounds
 from understudy.active.oracles import LabelPage, LabelRequest
-from understudy.cli import campaign_rounds
 from understudy.web.answer_book import AnswerBook
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -90,7 +90,7 @@ def test_the_pools_own_labels_train_where_a_method_is_named(files: Path) -> None
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--label", "page", "--answers", "truth.csv"], "--answers is a file and --label page asks people"),
+        (["--label", "page", "--answers", "truth.csv"], "give one of them"),
         (["--method", "vanilla", "--classes", "left,right"], "trains on the pool's labels, and"),
         (["--method", "nothing", "--classes", "left,right"], "there is no method 'nothing'"),
         (["--option", "a=1", "--classes", "left,right"], "name it by --method"),

@@ -5,11 +5,11 @@
     result.stopped, result.records, result.gold, result.run.student
 
 Round 0 labels `start` rows drawn at random; every further round labels the `batch` rows the strategy picks, then trains
-again from scratch on all labels. Everything is on disk after each step (`active/state.py`): `run()` on the same folder
-continues where it stopped, to the same picks and accuracies, whether it was killed, had spent its budget (give a larger
-one), or waits for a person. A row the oracle cannot label is recorded as skipped, counts for the budget, and is never
-asked again. One process at a time runs a loop, and answers are on disk before anything is made of them: no label is
-paid for twice.
+again from scratch on all labels. Everything is on disk after each step (`active/loop_state.py`): `run()` on the same
+folder continues where it stopped, to the same picks and accuracies, whether it was killed, had spent its budget (give a
+larger one), or waits for a person. A row the oracle cannot label is recorded as skipped, counts for the budget, and is
+never requested again. One process at a time runs a loop, and answers are on disk before they are used: no label is paid
+for twice.
 """
 
 import copy
@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,19 @@ import torch
 from torch import Tensor, nn
 
 from understudy.acquisition.select import Scores, explain, select, strategy_named
-from understudy.active.oracles import LabelRequest, as_oracle
-from understudy.active.round_gain import CORRECT, TEST_ROWS, as_digits, correct_rows
-from understudy.active.state import (
+from understudy.active.loop_options import LoopOptions
+from understudy.active.loop_state import (
     LABELLED,
     STATE,
+    LoopState,
     Result,
-    State,
     drop_rounds_before,
     round_folder,
     student_settings,
     training_settings,
 )
+from understudy.active.oracles import LabelRequest, as_oracle
+from understudy.active.round_gain import CORRECT, TEST_ROWS, as_digits, correct_rows
 from understudy.active.watch import noise_watch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
@@ -48,6 +50,7 @@ from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked
+from understudy.store.option_fields import known, spell_out
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.store.trail import TRAIL, Trail
@@ -85,18 +88,16 @@ PREDICTED = "active.predicted"
 
 
 class Loop:
-    """``student``: a module, or a function that builds one; each round starts from it anew (``warm_start``: from the
-    last round's). ``x``: the pool's features. ``oracle``: see `active/oracle.py`. ``budget``: rows to ask in all, the
-    start included. ``stop_after=r`` stops when r rounds in a row changed at most ``stop_change`` of the predictions on
-    the pool. ``ema_decay`` and ``ema_warmup`` are those of the moving average (``training/ema.py``). ``gold``: trusted
-    rows from outside the pool, always trained on. ``test`` is looked at once a round; ``held_out``: without test rows,
-    students that have not seen them are asked about the rows drawn at random. ``teacher``: imperfect labels of ``x``,
-    which train too, by the method ``objective``; rows that were answered leave them. ``class_names``: of the outputs;
-    ``labelled.csv`` and the trail then have names. ``callbacks`` see every round's training, ``on_round`` all records
-    after each. ``options`` are those of ``us.train`` that all rounds share.
+    """``student``: a module, or a function that builds one; each round starts from it anew. ``x``: the pool's features.
+    ``oracle``: see `active/oracles.py`. ``gold``: trusted rows from outside the pool, always trained on. ``test``:
+    evaluated once a round. ``teacher``: imperfect labels of ``x``, which train too, by the method ``objective``;
+    labelled rows leave them. ``class_names``: of the outputs, for ``labelled.csv`` and the label history. ``callbacks``
+    see every round's training, ``on_round`` all records after each. ``options``: those of ``LoopOptions``
+    (`active/loop_options.py`), and those of ``us.train`` that all rounds share.
     """
 
     @shows_options(SHARED)
+    @spell_out(LoopOptions)
     def __init__(
         self,
         student: nn.Module | Callable[[], nn.Module],
@@ -105,42 +106,31 @@ class Loop:
         strategy: str = "s_badge",
         *,
         out: str | Path,
-        start: int,
-        batch: int,
-        budget: int,
-        seed: int = 0,
         gold: Gold | None = None,
         test: Gold | tuple[Any, Any] | None = None,
         ids: Iterable[Any] | None = None,
         class_names: Sequence[str] | None = None,
-        stop_after: int | None = None,
-        stop_change: float = 0.01,
-        warm_start: bool = False,
-        ema_decay: float = 0.999,
-        ema_warmup: bool = True,
         teacher: Any = None,
         objective: Objective | None = None,
-        held_out: bool = False,
         callbacks: Sequence[Callback] = (),
         on_round: Callable[[list[dict[str, Any]]], None] | None = None,
-        progress: bool = True,
         **options: Any,
     ) -> None:
-        check_names(options, SHARED, "Loop")
-        filled = builder_options(student, options)
+        own = {each.name for each in fields(LoopOptions)}
+        self.options = LoopOptions(**{name: value for name, value in options.items() if name in own})
+        training = {name: value for name, value in options.items() if name not in own}
+        check_names(training, SHARED, "Loop")
+        filled = builder_options(student, training)
         if filled.get("epochs") in (None, AUTO):
-            filled["epochs"] = default_epochs(max(budget, 1), filled.get("batch_size") or 128)
+            filled["epochs"] = default_epochs(self.options.budget, filled.get("batch_size") or 128)
         self.recipe = TrainingOptions(**filled)
         labels: Labels | None = None if teacher is None else as_labels(teacher)
         self.pool, self.objective = Pool(x, labels, ids=ids), vanilla() if objective is None else objective
         self.oracle = as_oracle(oracle, size=len(self.pool))
-        self.strategy, self.folder, self.callbacks, self.progress = strategy, work_folder(out), callbacks, progress
-        self.held_out, self.on_round = held_out, on_round
+        self.strategy, self.folder, self.callbacks, self.on_round = strategy, work_folder(out), callbacks, on_round
         self.class_names = None if class_names is None else tuple(class_names)
-        self.start, self.batch, self.budget, self.seed = start, batch, budget, seed
-        self.stop_after, self.stop_change, self.warm_start = stop_after, stop_change, warm_start
         self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
-        self._check_numbers()
+        self._check_start()
         self.student = student
         self.fresh = initial_student(student, 0)
         if self.recipe.device is not None:
@@ -150,21 +140,22 @@ class Loop:
             raise UnderstudyError(
                 f"class_names= has {len(self.class_names)} names, the student {self.classes} outputs; give one for each"
             )
-        self.ema = EMA(self.fresh, decay=ema_decay, warmup=ema_warmup) if needs_ema(strategy) else None
-        self.settings = self._settings(ema_decay, ema_warmup)
+        decay, warmup = self.options.ema_decay, self.options.ema_warmup
+        self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema(strategy) else None
+        self.settings = self._settings()
         with locked(self.folder) if (self.folder / STATE).exists() else nullcontext():
-            self.state = State.open(self.folder, self.settings)
+            self.state = LoopState.open(self.folder, self.settings)
         self.last: Run | None = None
         self.scores: Scores | None = None
 
     def run(self) -> Result:
-        """Go on until the budget is spent, predictions are stable, no row is left, or a person must answer."""
+        """Continue until the budget is spent, predictions are stable, no row is left, or a person must label."""
         with ends_on_sigterm(), locked(self.folder):
             return self._run()
 
     def _run(self) -> Result:
-        # Another process may have been here since: what is on the disk counts.
-        state = State.open(self.folder, self.settings)
+        # Another process may have run since: the state on the disk counts.
+        state = LoopState.open(self.folder, self.settings)
         if state != self.state:
             self.last, self.scores = None, None
         self.state = state
@@ -183,36 +174,36 @@ class Loop:
             self._train()
 
     def _select(self) -> None:
-        """Pick the batch of this round, look where it comes from, and say why."""
-        state, seed = self.state, _seed(self.seed, self.state.round)
-        asked = torch.tensor(state.rows, dtype=torch.long)
+        """Pick the batch of this round, with reasons, and check it for noise."""
+        state, seed = self.state, _seed(self.options.seed, self.state.round)
+        requested = torch.tensor(state.rows, dtype=torch.long)
         if state.round == 0:
-            picks = select("random", min(self.start, self.budget), size=len(self.pool), seed=seed)
+            picks = select("random", min(self.options.start, self.options.budget), size=len(self.pool), seed=seed)
             state.notes = {}
         else:
-            count = min(self.batch, self.budget - len(asked), len(self.pool) - len(asked))
+            count = min(self.options.batch, self.options.budget - len(requested), len(self.pool) - len(requested))
             assert self.last is not None
             scores = self.scores = self.scores or self._score(self.last)
-            picks = select(self.strategy, count, **scores.arrays(), labelled=asked, seed=seed)  # type: ignore[arg-type]
+            picks = select(self.strategy, count, **scores.arrays(), labelled=requested, seed=seed)  # type: ignore[arg-type]
             labelled, labels, _ = state.answered()
             watch = noise_watch(scores.hidden, labelled, labels, picks, seed=seed)
             numbers, phrases = explain(self.strategy, picks, scores, labelled)
             state.notes = {"scores": numbers, "why": phrases, "watch": {**watch._asdict(), "alarm": watch.alarm}}
             if watch.alarm:
                 warn(
-                    f"round {state.round}: {watch.share:.0%} of the {self.strategy} batch comes from places where "
+                    f"round {state.round}: {watch.share:.0%} of the {self.strategy} batch comes from regions where "
                     f"labels look random, {watch.random_share:.0%} of a random batch would (p = {watch.p_value:.1g}); "
-                    "look at some of these rows, or use strategy='s_badge'"
+                    "check some of these rows, or use strategy='s_badge'"
                 )
         state.batch, state.step = picks.tolist(), "label"
         state.save(self.folder)
 
     def _label(self) -> bool:
-        """Ask; False where the answers are not there yet."""
+        """Request the labels of the batch; False where they are not there yet."""
         state = self.state
-        # There is nothing to ask where gold alone makes the start.
+        # Nothing is open where gold alone makes the start.
         open_rows = [row for row in state.batch if str(row) not in state.answers]
-        if open_rows and not self._ask(open_rows):
+        if open_rows and not self._fetch(open_rows):
             return False
         state.rows += state.batch
         state.labels += [state.answers[str(row)] for row in state.batch]
@@ -221,42 +212,45 @@ class Loop:
         state.save(self.folder)
         return True
 
-    def _ask(self, rows: list[int]) -> bool:
-        """Put the answers on disk; what could be no label is refused, and asked again when the loop goes on."""
-        with deferred():  # an answer that is on its way is paid for
+    def _fetch(self, rows: list[int]) -> bool:
+        """Put the answers on disk; impossible labels are refused, and requested again in the next run."""
+        with deferred():  # an answer under way is paid for
             answers = self.oracle.answers(self._request(rows))
             if answers is None:
                 return False
-            said = dict(zip(rows, answers.tolist(), strict=True))
-            usable = {row: label for row, label in said.items() if label < self.classes}
+            labels = dict(zip(rows, answers.tolist(), strict=True))
+            usable = {row: label for row, label in labels.items() if label < self.classes}
             self.state.answers |= {str(row): label for row, label in usable.items()}
-            self.state.trail = self._tell(usable)
+            self.state.trail = self._add_to_history(usable)
             self.state.save(self.folder)
-        for row, label in said.items():
+        for row, label in labels.items():
             if label >= self.classes:
                 raise UnderstudyError(
-                    f"the oracle says class {label} of row {row}, but the student has {self.classes} outputs; correct "
-                    "the oracle and call run() again: the other answers are kept"
+                    f"the oracle gives class {label} for row {row}, but the student has {self.classes} outputs; "
+                    "correct the oracle and call run() again: the other answers are stored"
                 )
         return True
 
-    def _tell(self, said: dict[int, int]) -> str:
-        """Who said what, by id and by class name where there are such."""
-        names = said if self.pool.ids is None else self.pool.ids[list(said)].tolist()
+    def _add_to_history(self, labels: dict[int, int]) -> str:
+        """Adds labels to the label history, by id and class name where there are such; its checksum."""
+        names = labels if self.pool.ids is None else self.pool.ids[list(labels)].tolist()
         classes = self.class_names or range(self.classes)
-        trail, answers = Trail(self.folder / TRAIL), [None if label < 0 else classes[label] for label in said.values()]
+        trail, answers = (
+            Trail(self.folder / TRAIL),
+            [None if label < 0 else classes[label] for label in labels.values()],
+        )
         trail.read(self.state.trail)
         return trail.add("answered", self.oracle.kind, dict(zip(names, answers, strict=True)), round=self.state.round)
 
     def _train(self) -> None:
-        """Train on every label so far, and put the student and what it reached on disk."""
+        """Train on every label so far, and put the student and its record on disk."""
         state, clock = self.state, time.perf_counter()
         state.write_labelled(self.folder / LABELLED, self.pool.ids, self.class_names)
-        before, seed = self.last, _seed(self.seed, state.round)
+        before, seed = self.last, _seed(self.options.seed, state.round)
         gold = self._gold()
         if gold is None:
             raise UnderstudyError("every row so far was skipped, so there is nothing to train on; give gold= or start=")
-        student = before.student if self.warm_start and before is not None else self.student
+        student = before.student if self.options.warm_start and before is not None else self.student
         with warnings.catch_warnings():
             # Early rounds often miss a class, and nothing is estimated on these rows.
             warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
@@ -267,7 +261,7 @@ class Loop:
             )
             correct = self._correct(run, gold, pool, recipe)
         self.scores = self._score(run)
-        # Of the whole pool, whatever part of it trained.
+        # Of the whole pool, not only of the rows that trained.
         predicted = self.scores.probs.argmax(1)
         run.columns, run.ids = {PREDICTED: predicted}, self.pool.ids
         changed = None if before is None else float((predicted != before.columns[PREDICTED]).double().mean())
@@ -292,7 +286,7 @@ class Loop:
             self.on_round(state.records)
 
     def _rest(self) -> Pool | None:
-        """The rows that the teacher alone has labelled."""
+        """The rows with the teacher's label alone."""
         if self.pool.teacher is None:
             return None
         stays = torch.ones(len(self.pool), dtype=torch.bool)
@@ -306,23 +300,23 @@ class Loop:
         if self.test is not None:
             return correct_rows(run.student, self.test)
         fit = partial(fit_resolved, self.student)
-        correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.held_out else None
+        correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.options.held_out else None
         return None if correct is None else as_digits(correct)
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
         if not state.records:
             return None
-        done = f"after {len(state.rows)} labels asked in {len(state.records)} rounds"
-        if len(state.rows) >= self.budget:
+        done = f"after {len(state.rows)} labels in {len(state.records)} rounds"
+        if len(state.rows) >= self.options.budget:
             return "budget", f"the budget is spent {done}"
         if len(state.rows) >= len(self.pool):
-            return "exhausted", f"no row is left to ask {done}"
-        changes = [record["changed"] for record in state.records][-(self.stop_after or 0) :]
-        stable = [change is not None and change <= self.stop_change for change in changes]
-        if self.stop_after and len(stable) == self.stop_after and all(stable):
-            few = f"at most {self.stop_change:.1%} of the predictions"
-            return "stable", f"{few} changed in each of the last {self.stop_after} rounds, {done}"
+            return "exhausted", f"no row is left to label {done}"
+        changes = [record["changed"] for record in state.records][-(self.options.stop_after or 0) :]
+        stable = [change is not None and change <= self.options.stop_change for change in changes]
+        if self.options.stop_after and len(stable) == self.options.stop_after and all(stable):
+            few = f"at most {self.options.stop_change:.1%} of the predictions"
+            return "stable", f"{few} changed in each of the last {self.options.stop_after} rounds, {done}"
         return None
 
     def _request(self, open_rows: list[int]) -> LabelRequest:
@@ -356,34 +350,29 @@ class Loop:
     def _score(self, run: Run) -> Scores:
         return score(run.student, self.pool.rows, ema=run.ema, layer=self.recipe.feature_layer)
 
-    def _settings(self, ema_decay: float, ema_warmup: bool) -> dict[str, Any]:
-        """What a loop is: it can be continued only with the same."""
-        return {
-            "strategy": self.strategy, "start": self.start, "batch": self.batch, "budget": self.budget,
-            "seed": self.seed, "stop_after": self.stop_after, "stop_change": self.stop_change,
-            "warm_start": self.warm_start, "ema_decay": ema_decay, "feature_layer": self.recipe.feature_layer,
-            "classes": self.classes, "gold": 0 if self.extra_gold is None else len(self.extra_gold),
-            "rows": len(self.pool), "x": fingerprint(self.pool.rows), "training": training_settings(self.recipe),
-            "ema_warmup": ema_warmup,
-            **({} if self.class_names is None else {"class_names": list(self.class_names)}),
-            **({} if self.pool.teacher is None else self._taught()),
-            "student": student_settings(self.fresh), "oracle": self.oracle.kind,
-            "gold_rows": None if self.extra_gold is None else fingerprint(self.extra_gold),
+    def _settings(self) -> dict[str, Any]:
+        """A loop can be continued only with the same."""
+        same = [each.name for each in fields(LoopOptions) if not known(each).may_differ]
+        gold, teacher = self.extra_gold, self.pool.teacher
+        return {name: getattr(self.options, name) for name in same} | {
+            "strategy": self.strategy, "classes": self.classes, "rows": len(self.pool),
+            "x": fingerprint(self.pool.rows), "feature_layer": self.recipe.feature_layer,
+            "training": training_settings(self.recipe), "student": student_settings(self.fresh),
+            "oracle": self.oracle.kind, "class_names": None if self.class_names is None else list(self.class_names),
+            "gold": 0 if gold is None else len(gold), "gold_rows": None if gold is None else fingerprint(gold),
+            "teacher": None if teacher is None else fingerprint(teacher),
+            "objective": None if teacher is None else fingerprint(self.objective),
         }  # fmt: skip
 
-    def _taught(self) -> dict[str, Any]:
-        return {"teacher": fingerprint(self.pool.teacher), "objective": fingerprint(self.objective)}
-
-    def _check_numbers(self) -> None:
-        least = 0 if self.extra_gold is not None else 1
-        for name, value, low in (("start", self.start, least), ("batch", self.batch, 1), ("budget", self.budget, 1)):
-            if value < low:
-                raise UnderstudyError(f"{name}={value} must be at least {low}")
-        if self.start > len(self.pool):
-            raise UnderstudyError(f"start={self.start}, but the pool has {len(self.pool)} rows")
+    def _check_start(self) -> None:
+        start = self.options.start
+        if start < 1 and self.extra_gold is None:
+            raise UnderstudyError(f"start={start} must be at least 1 where there is no gold=")
+        if start > len(self.pool):
+            raise UnderstudyError(f"start={start}, but the pool has {len(self.pool)} rows")
 
     def _say(self, line: str) -> None:
-        if self.progress:
+        if self.options.progress:
             print(line, file=sys.stderr, flush=True)
 
 

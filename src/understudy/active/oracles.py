@@ -10,9 +10,8 @@ Every oracle returns labels in the order of the rows, −1 where it cannot label
 yet. Anything with ``kind``, ``answers`` and ``waiting`` is one.
 
 A batch file has the columns ``id`` (where the pool has ids), ``row``, ``score``, ``why``, ``label``. The annotator
-fills in ``label`` with a class number, or ``skip`` (or −1) where no label can be given; an empty cell is open.
-``AnswerFiles``, the oracle of ``understudy campaign``, takes class names, and answers from a file of ``id`` and
-``label`` too; where both files have one, the batch file's counts.
+fills in ``label`` with a class, or ``skip`` (or −1) where no label can be given; an empty cell is open. Answers
+may also come from a file of ``id`` and ``label``; where both have one, the batch file's counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import BY_NUMBER, SKIPPED, is_skipped, text_columns, write_columns
+from understudy.io.answer_file import is_skipped, text_columns, write_columns
 from understudy.labels.class_names import ClassNames
 from understudy.store.settings import fingerprint
 from understudy.web.answer_book import AnswerBook
@@ -79,36 +78,6 @@ class Function:
 
 
 @dataclass(frozen=True)
-class BatchFiles:
-    """A file per round: written once, then read until every row has an answer."""
-
-    folder: Path
-    stem: str
-    suffix: str
-
-    @property
-    def kind(self) -> str:
-        return f"a {self.suffix} file per round"
-
-    def answers(self, request: LabelRequest) -> Tensor | None:
-        path = self.file(request)
-        if not path.exists():
-            write_batch(path, request)
-            return None
-        return read_batch(path, request)
-
-    def file(self, request: LabelRequest) -> Path:
-        return self.folder / f"{self.stem}-{request.round:03}{self.suffix}"
-
-    def waiting(self, request: LabelRequest) -> str:
-        path = self.file(request)
-        return (
-            f"round {request.round} waits for {_unanswered(path)} of {len(request.rows)} answers: fill in the "
-            f"column 'label' of {path} (a class number, or skip), then call run() again"
-        )
-
-
-@dataclass(frozen=True)
 class LabelPage:
     """The book of the label page: rows go in by their ids (their numbers, without ids), answers come as people give
     them, also while nothing here runs."""
@@ -141,51 +110,57 @@ class LabelPage:
 
 @dataclass(frozen=True)
 class AnswerFiles:
+    """A batch file per round, written once, then read until every row has an answer there or in ``given``."""
+
     folder: Path
     names: tuple[str, ...] | None = None
     """Of the classes; None: they are numbers."""
     given: Path | None = None
+    """A file of ``id`` and ``label``."""
+    stem: str = "batch"
+    suffix: str = ".csv"
+    again: str = "call run() again"
     kind: str = "answers in files"
 
     def answers(self, request: LabelRequest) -> Tensor | None:
         names, labels = request.names(), self._labels(request)
         if not all(labels.get(name) for name in names):
-            if not self.batch(request).exists():
-                write_batch(self.batch(request), request)
+            if not self.file(request).exists():
+                write_batch(self.file(request), request)
             return None
         return torch.tensor([self._number(labels[name], name, request.classes) for name in names])
 
     def waiting(self, request: LabelRequest) -> str:
         names, labels = request.names(), self._labels(request)
         left = sum(not labels.get(name) for name in names)
-        where = self.batch(request) if self.given is None else f"{self.batch(request)} (or add them to {self.given})"
+        where = self.file(request) if self.given is None else f"{self.file(request)} (or add them to {self.given})"
         what = "a class number" if self.names is None else "a class"
         return (
             f"round {request.round} waits for {left} of {len(names)} answers: fill in the column 'label' of {where}, "
-            f"{what} or skip, then give the same command again"
+            f"{what} or skip, then {self.again}"
         )
 
-    def batch(self, request: LabelRequest) -> Path:
-        return self.folder / f"batch-{request.round:03}.csv"
+    def file(self, request: LabelRequest) -> Path:
+        return self.folder / f"{self.stem}-{request.round:03}{self.suffix}"
 
     def _labels(self, request: LabelRequest) -> dict[str, str]:
         """By id, the answers in the two files."""
         by = "row" if request.ids is None else "id"
         labels = {} if self.given is None else _column(self.given, by)
-        path = self.batch(request)
+        path, names = self.file(request), set(request.names())
         if path.exists():
             mine = _column(path, by)
-            if strange := set(mine) - set(request.names()):
-                raise UnderstudyError(f"{path}: {by} {min(strange)} is not part of the batch; answer its rows")
+            if strange := set(mine) - names or names - set(mine) - set(labels):
+                what = "not part of" if strange <= set(mine) else "missing from"
+                raise UnderstudyError(f"{path}: {by} {min(strange)} is {what} the batch; answer its rows")
             labels |= {name: label for name, label in mine.items() if label}
         return labels
 
     def _number(self, text: str, name: str, classes: int) -> int:
-        names = ClassNames(self.names or ())
+        names, where = ClassNames(self.names or ()), f"the answer to {name}"
         if is_skipped(text, names):
             return CANNOT_LABEL
-        where = f"the answer to {name}"
-        number = names.number(text, where)
+        number: int = names.number(text, where)
         if number >= classes:
             raise UnderstudyError(f"{where} is {text!r}; write a class number from 0 to {classes - 1}, or skip")
         return number
@@ -200,10 +175,10 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
     if isinstance(value, str | Path):
         path = Path(value)
         if path.suffix.lower() in (".csv", ".parquet"):
-            return BatchFiles(path.parent, path.stem, path.suffix.lower())
+            return AnswerFiles(path.parent, stem=path.stem, suffix=path.suffix.lower())
         if path.suffix and not path.is_dir():
             raise UnderstudyError(f"oracle={str(path)!r}: name a folder, or a file ending in .csv or .parquet")
-        return BatchFiles(path, "round", ".csv")
+        return AnswerFiles(path, stem="round")
     if isinstance(value, Tensor | np.ndarray | Sequence):
         held_out = _as_labels(value, "oracle", size)
         return Function(lambda rows: held_out[rows], f"held-out labels {fingerprint(held_out)}")
@@ -245,42 +220,6 @@ def write_batch(path: Path, request: LabelRequest) -> None:
         columns |= {"score": request.scores, "why": request.why}
     columns["label"] = [None] * len(request.rows)
     write_columns(path, columns)
-
-
-def read_batch(path: Path, request: LabelRequest) -> Tensor | None:
-    """Labels in the order of the request, −1 where skipped; None while a row has no answer. Lines may be re-ordered."""
-    given = text_columns(path)
-    for name in ("row", "label"):
-        if name not in given:
-            raise UnderstudyError(f"{path} has no column {name!r}; it held 'row' and 'label' when it was written")
-    answers: dict[int, str] = {}
-    for line, (row, label) in enumerate(zip(given["row"], given["label"], strict=True)):
-        if not row.isdigit() or int(row) in answers:
-            raise UnderstudyError(f"{path}: column 'row' line {line + 1} holds {row!r}, twice or not a row number")
-        answers[int(row)] = label.strip()
-    rows = request.rows.tolist()
-    if set(answers) != set(rows):
-        other = min(set(answers) ^ set(rows))
-        raise UnderstudyError(
-            f"{path}: row {other} is {'not part of' if other in answers else 'missing from'} the batch; answer its rows"
-        )
-    if not all(answers.values()):
-        return None
-    return torch.tensor([_label(answers[row], f"{path}: row {row}", request.classes) for row in rows])
-
-
-def _unanswered(path: Path) -> int:
-    """How many rows of a batch file have no answer yet."""
-    return sum(not label.strip() for label in text_columns(path).get("label", []))
-
-
-def _label(text: str, where: str, classes: int) -> int:
-    if text.lower() in SKIPPED:
-        return -1
-    label = BY_NUMBER.number(text, where)
-    if label >= classes:
-        raise UnderstudyError(f"{where} has label {text!r}; write a class number from 0 to {classes - 1}, or skip")
-    return label
 
 
 def _column(path: Path, by: str) -> dict[str, str]:

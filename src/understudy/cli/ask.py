@@ -72,7 +72,7 @@ def ask_command(
         from understudy.llm.asking import check_stopped
         from understudy.llm.batch_files import read_output, rows_under_way, write_batches
         from understudy.llm.request import make_plan
-        from understudy.report import asking
+        from understudy.report import ask_text
         from understudy.store.files import locked
 
     files = AskFiles.read(
@@ -82,7 +82,7 @@ def ask_command(
     options = replace(options, examples=[files.example(place) for place in shown], progress=not quiet)
     plan = make_plan(names, options)
     if dry_run:
-        _echo(asking.estimate_lines(files.run(plan, out, shown), options.budget))
+        _echo(ask_text.estimate_lines(files.run(plan, out, shown), options.budget))
         return
     with locked(out, lend=True):
         run = files.run(plan, out, shown)
@@ -90,17 +90,17 @@ def ask_command(
         if options.again:
             run.forget_unusable()
         if batch:
-            _echo(asking.batch_lines(sum(map(len, rows_under_way(run))), write_batches(run)))
+            _echo(ask_text.batch_lines(sum(map(len, rows_under_way(run))), write_batches(run)))
             return
         try:
             if batch_output:
-                typer.echo(asking.output_line(read_output(run, batch_output)))
+                typer.echo(ask_text.output_line(read_output(run, batch_output)))
             else:
                 run.run(options, without=rows_under_way(run))
         finally:
             found = run.labelled()
             files.write(out, found, shown)
-    _echo(asking.answer_lines(files, found, out, gold))
+    _echo(ask_text.answer_lines(files, found, out, gold))
     check_stopped(found.stopped)
 
 

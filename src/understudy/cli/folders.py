@@ -33,7 +33,7 @@ def kind_of(folder: Path) -> Kind:
 
 
 def _kinds() -> tuple[Kind, ...]:
-    from understudy.active import state
+    from understudy.active import loop_state as state
     from understudy.comparison import compare
     from understudy.labels.store import shards
     from understudy.parallel import map_shards

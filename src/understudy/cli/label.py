@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from understudy.web.answer_book import AnswerBook
     from understudy.web.cards import Cards
 
-PORT = 8420
 SHOWN, PEOPLE, SERVED = "What is shown", "Several people", "The server"
 
 
@@ -49,7 +48,7 @@ def label_command(
     host: Annotated[
         str, typer.Option(help="Another address serves other machines too; unencrypted.", rich_help_panel=SERVED)
     ] = "127.0.0.1",
-    port: Annotated[int | None, flag(f"Default: {PORT}, or a free one.", panel=SERVED, min=0, max=65535)] = None,
+    port: Annotated[int | None, flag("Default: 8420, or a free one.", panel=SERVED, min=0, max=65535)] = None,
 ) -> None:
     """Label rows by hand, on a page in the browser: keys 1 to 9, skip, undo, on a phone too.
 
@@ -120,7 +119,7 @@ def _serve(
     from understudy.store.trail import who
     from understudy.web.answer_export import check_export
     from understudy.web.card_content import read_guideline
-    from understudy.web.serve import LabelServer, free_port
+    from understudy.web.serve import PORT, LabelServer, free_port
 
     check_export(book, out)
     if guideline is not None:

@@ -139,11 +139,7 @@ def takes_options(*without: str, table: type | None = None) -> Callable[[Callabl
             options = {each.name: _read(each, typed.pop(name)) for name, each in training.items() if name in typed}
             command(**typed, data=DataOptions(**given), **options)
 
-        shown = [option_parameter(name, each) for name, each in {**data, **training}.items()]
-        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
-        every.sort(key=lambda each: each.default is not inspect.Parameter.empty)  # what must be given comes first
-        wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        return wrapped
+        return _shows(wrapped, signature, own, [option_parameter(*each) for each in {**data, **training}.items()])
 
     return decorate
 
@@ -185,37 +181,25 @@ def takes_table(table: type) -> Callable[[Callable[..., None]], Callable[..., No
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
         own = [each for name, each in signature.parameters.items() if name != "options"]
-        flags = {
-            known(each).flag or each.name: each
-            for each in fields(table)
-            if known(each).typed is not None and each.name not in signature.parameters
-        }
+        flags = {name: each for name, each in typed_fields(table).items() if name not in signature.parameters}
 
         @functools.wraps(command)
         def wrapped(**typed: Any) -> None:
-            given = {}
-            for name, each in flags.items():
-                value, read = typed.pop(name), known(each).read
-                given[each.name] = value if read is None else read(value)
+            given = {each.name: _read(each, typed.pop(name)) for name, each in flags.items()}
             command(options=table(**given), **typed)
 
-        shown = [_flag(*each) for each in flags.items()]
-        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
-        every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
-        wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        return wrapped
+        return _shows(wrapped, signature, own, [option_parameter(name, each) for name, each in flags.items()])
 
     return decorate
 
 
-def _flag(name: str, each: "Field[Any]") -> inspect.Parameter:
-    option, flag = known(each), name.replace("_", "-")
-    switch = f"--{flag}/--no-{flag}" if each.default is True else f"--{flag}"
-    shown = typer.Option(
-        switch, help=option.help, rich_help_panel=option.panel, metavar=option.metavar,
-        show_default=each.default is not MISSING and each.default not in (None, False),
-        min=int(option.least) if option.integer and option.least is not None else None,
-    )  # fmt: skip
-    default = inspect.Parameter.empty if each.default is MISSING else each.default
-    kind: Any = Annotated[option.typed, shown]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def _shows(
+    wrapped: Callable[..., None], signature: inspect.Signature, own: list[inspect.Parameter],
+    shown: list[inspect.Parameter],
+) -> Callable[..., None]:  # fmt: skip
+    """The function with these parameters in its signature, required ones first."""
+    catch_all = [each for each in own if each.kind is inspect.Parameter.VAR_KEYWORD]
+    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown) if each not in catch_all]
+    every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+    wrapped.__signature__ = signature.replace(parameters=[*every, *catch_all])  # type: ignore[attr-defined]
+    return wrapped

@@ -66,7 +66,10 @@ class AskOptions:
         None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20,
         integer=True, panel=PROMPT,
     )  # fmt: skip
-    structured: bool = option(True, help="Constrain answers to a JSON schema of the classes.", typed=bool, panel=PROMPT)
+    structured: bool = option(
+        True, help="Constrain answers to a JSON schema of the classes.", typed=bool, panel=PROMPT,
+        flag="structured/--no-structured",
+    )  # fmt: skip
     aliases: Mapping[str, str] | None = option(
         None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
         read=read_aliases, metavar="WORD=CLASS", panel=PROMPT,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from understudy.active.state import LABELLED
+from understudy.active.loop_state import LABELLED
 from understudy.comparison.auto import auto
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE

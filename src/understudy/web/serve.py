@@ -22,6 +22,7 @@ from understudy.web.access import LOOPBACK, Access
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 
+PORT = 8420
 MISSING = "the label page needs starlette and uvicorn: pip install 'understudy[label]'"
 
 

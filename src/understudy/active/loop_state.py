@@ -1,6 +1,6 @@
-"""What a loop has done so far, on disk: one JSON file, replaced whole after every step.
+"""The state of a loop on disk: one JSON file, replaced after every step.
 
-    out/state.json          settings, every row ever asked with its answer, the batch under way, one record per round
+    out/state.json          settings, every requested row with its label, the batch under way, one record per round
     out/trail.jsonl         who answered what, when, by which oracle and command
     out/labelled.csv        row, id, label, round, chosen: all answers so far, for people and for training
     out/round-003/          the student of the last finished round: a run directory, and ema.safetensors beside it
@@ -42,7 +42,7 @@ Next = Literal["select", "label", "train"]
 
 
 @dataclass
-class State:
+class LoopState:
     settings: dict[str, Any]
     round: int = 0
     """The round under way; 0 is the random start."""
@@ -50,11 +50,11 @@ class State:
     batch: list[int] = field(default_factory=list)
     """Rows of the round under way that wait for answers."""
     answers: dict[str, int] = field(default_factory=dict)
-    """Those of the batch that are there, by row: written before anything is made of them, and not asked for again."""
+    """Answers of the batch so far, by row: written before they are used, and not requested again."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What is known of the batch: scores, reasons, the noise watch."""
+    """Of the batch: scores, reasons, the noise watch."""
     rows: list[int] = field(default_factory=list)
-    """Every row ever asked, in order."""
+    """Every requested row, in order."""
     labels: list[int] = field(default_factory=list)
     """The answers; −1 where skipped."""
     rounds: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class State:
     """The checksum of the last line of ``trail.jsonl``: who answered what (``store/trail.py``)."""
 
     @classmethod
-    def open(cls, folder: Path, settings: dict[str, Any]) -> "State":
+    def open(cls, folder: Path, settings: dict[str, Any]) -> "LoopState":
         """The state in the folder if there is one (it must be of the same loop), else a new one."""
         path = folder / STATE
         if not path.exists():
@@ -76,7 +76,7 @@ class State:
             ]
             if left:
                 raise UnderstudyError(
-                    f"{folder} holds {left[0]} of a loop, but no {STATE} that says what was asked; restore it, or "
+                    f"{folder} holds {left[0]} of a loop, but no {STATE} with the requested rows; restore it, or "
                     "choose a new folder"
                 )
             return cls(settings)
@@ -130,22 +130,22 @@ def training_settings(recipe: TrainingOptions) -> dict[str, Any]:
 
 
 def student_settings(student: nn.Module) -> str:
-    """What a net is apart from its weights: those of a module that a script makes anew differ every time."""
+    """A fingerprint of a net without its weights, which differ each time a script makes it."""
     return fingerprint([repr(student), [(name, tuple(value.shape)) for name, value in student.state_dict().items()]])
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a loop gives back: where it stands."""
+    """The outcome of a loop so far."""
 
     stopped: str
-    """budget, stable (predictions no longer change), exhausted (no row is left to ask) or waiting (for answers)."""
+    """budget, stable (predictions no longer change), exhausted (no row is left) or waiting (for answers)."""
     message: str
-    """The same in words."""
+    """The same as a sentence."""
     records: list[dict[str, Any]]
     """One per round: labels so far, metrics on the test rows, the noise watch, the share of changed predictions."""
     rows: Tensor
-    """Every row asked, in order."""
+    """Every requested row, in order."""
     labels: Tensor
     """The answers; −1 where skipped."""
     rounds: Tensor
