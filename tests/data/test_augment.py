@@ -156,7 +156,7 @@ def test_bytes_move_like_floats(augment: Callable[[Tensor, Generator], Tensor], 
 
 
 def test_clear_errors(images: Tensor) -> None:
-    for wrong, told in [
+    for wrong, message in [
         (lambda: crop_resize(images.to(torch.uint8), seeded()), "uint8.*255"),
         (lambda: crop_resize(images, seeded(), area=(0.9, 0.5)), "area"),
         (lambda: crop_resize(images, seeded(), ratio=(0.0, 1.0)), "ratio"),
@@ -164,7 +164,7 @@ def test_clear_errors(images: Tensor) -> None:
         (lambda: shift(images, seeded(), fraction=3), "share"),
         (lambda: pad_crop(images, seeded(), padding=-1), "padding"),
     ]:
-        with pytest.raises(UnderstudyError, match=told):
+        with pytest.raises(UnderstudyError, match=message):
             wrong()
 
 

@@ -1,4 +1,4 @@
-"""The order of an epoch: whole, seeded, gold first, in blocks where asked; entered at any batch."""
+"""The order of an epoch: whole, seeded, gold first, in blocks where wanted; entered at any batch."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ Blocks = st.none() | st.integers(1, 9)
 
 
 @given(st.integers(0, 12), st.integers(0, 30), st.integers(1, 9), st.integers(1, 3), st.integers(0, 5), Blocks)
-def test_every_row_is_seen_as_often_as_asked(
+def test_every_row_is_seen_as_often_as_wanted(
     gold: int, pool: int, size: int, repeat: int, epoch: int, block: int | None
 ) -> None:
     plan = plan_epoch(gold, pool, batch_size=size, gold_repeat=repeat, epoch=epoch, block=block)
@@ -196,7 +196,7 @@ def test_draws_in_blocks_stay_near_each_other(monkeypatch: pytest.MonkeyPatch) -
 
 
 class Noted(MappedRows):
-    """Keeps what is asked for and in which order."""
+    """Records which rows are requested and in which order."""
 
     def __init__(self, path: Path, shuffle: str | int) -> None:
         super().__init__(np.load(path, mmap_mode="r"), shuffle=shuffle)
@@ -215,7 +215,7 @@ class Noted(MappedRows):
 
 
 @pytest.mark.parametrize(("shuffle", "entry"), [("full", 0), (10, 0), (10, 13)])
-def test_what_is_read_was_asked_for_ahead(
+def test_what_is_read_was_requested_ahead(
     shuffle: str | int, entry: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WINDOW", 4)
@@ -227,12 +227,12 @@ def test_what_is_read_was_asked_for_ahead(
     plan = plan_epoch(0, 500, batch_size=16, block=rows.preferred_block)[entry:]
     for batch, _, pools in fetch_batches(None, rows, plan):
         assert batch.numpy().tolist() == x[pools.numpy()].tolist()
-    asked: set[int] = set()
+    requested: set[int] = set()
     for what, which in rows.events:
         if what == "ahead":
-            asked |= which
+            requested |= which
         else:
-            assert which <= asked
+            assert which <= requested
     advice = [which for what, which in rows.events if what == "ahead"]
     assert max(map(len, advice)) == (500 if shuffle == "full" else 40)
     # Never the whole file at once: two windows are under way when the first batch is read.

@@ -79,21 +79,21 @@ def test_calibrated_where_fitting_on_itself_flatters() -> None:
 
 def test_silent_and_chosen_rows() -> None:
     gold = _gold(60, form="hard")
-    said = gold.teacher.top1().clone()  # type: ignore[union-attr]
-    said[3] = -1
+    labels = gold.teacher.top1().clone()  # type: ignore[union-attr]
+    labels[3] = -1
     chosen = torch.zeros(60, dtype=torch.bool)
     chosen[5] = True
-    alpha = cross_fitted_alpha(us.Gold(gold.x, gold.y, said, chosen=chosen), us.Reliability.fit)
+    alpha = cross_fitted_alpha(us.Gold(gold.x, gold.y, labels, chosen=chosen), us.Reliability.fit)
     assert alpha.isnan().nonzero().flatten().tolist() == [3]
     flipped = gold.y.clone()
     flipped[5] = (flipped[5] + 1) % 3
     # Same folds need the same classes; only the chosen row's agreement changes.
-    other = us.Gold(gold.x, gold.y, said.clone().index_fill_(0, torch.tensor([5]), int(flipped[5])), chosen=chosen)
+    other = us.Gold(gold.x, gold.y, labels.clone().index_fill_(0, torch.tensor([5]), int(flipped[5])), chosen=chosen)
     keep = torch.arange(60) != 5
     assert cross_fitted_alpha(other, us.Reliability.fit)[keep].nan_to_num().equal(alpha[keep].nan_to_num())
 
 
-def test_refused() -> None:
+def test_bad_folds_are_errors() -> None:
     with pytest.raises(us.UnderstudyError, match="folds=1"):
         list(cross_fit(_gold(10), folds=1))
     with pytest.raises(us.UnderstudyError, match="between 2 and the 10"):

@@ -1,4 +1,4 @@
-"""Gold and Pool keep rows, labels, ids and the teacher's word together."""
+"""Gold and Pool keep rows, labels, ids and the teacher labels together."""
 
 import numpy as np
 import pytest
@@ -25,19 +25,19 @@ def test_gold_keeps_what_it_was_given() -> None:
 
 def test_rows_without_the_teachers_word_do_not_estimate() -> None:
     gold = us.Gold(X, Y, [0, -1, 2, -1, 2])
-    rows, said = gold.calibration()
+    rows, labels = gold.calibration()
     assert rows.tolist() == [0, 2, 4]
-    assert said is not None
-    assert said.top1().tolist() == [0, 2, 2]
+    assert labels is not None
+    assert labels.top1().tolist() == [0, 2, 2]
 
 
 def test_chosen_rows_never_estimate() -> None:
     assert us.Gold(X, Y, PROBS, chosen=True).calibration()[0].tolist() == []
     gold = us.Gold(X[:3], Y[:3], PROBS[:3]) + us.Gold(X[3:], Y[3:], PROBS[3:], chosen=True)
-    rows, said = gold.calibration()
+    rows, labels = gold.calibration()
     assert rows.tolist() == [0, 1, 2]
-    assert said is not None
-    assert len(said) == 3
+    assert labels is not None
+    assert len(labels) == 3
 
 
 def test_take_keeps_everything_aligned() -> None:
@@ -50,10 +50,10 @@ def test_take_keeps_everything_aligned() -> None:
     assert part.teacher_rows.tolist() == [0, 2]
     assert part.teacher is not None
     assert part.teacher.top1().tolist() == [2, 1]
-    rows, said = part.calibration()
+    rows, labels = part.calibration()
     assert rows.tolist() == [0]
-    assert said is not None
-    assert said.top1().tolist() == [2]
+    assert labels is not None
+    assert labels.top1().tolist() == [2]
 
 
 def test_concatenation_keeps_everything_aligned() -> None:
@@ -62,10 +62,10 @@ def test_concatenation_keeps_everything_aligned() -> None:
     assert both.x.equal(X)
     assert both.y.equal(Y)
     assert both.teacher_rows.tolist() == [2, 3, 4]
-    rows, said = both.calibration()
+    rows, labels = both.calibration()
     assert rows.tolist() == [2, 3, 4]
-    assert said is not None
-    assert said.dense(torch.arange(3), 3).equal(PROBS[2:])
+    assert labels is not None
+    assert labels.dense(torch.arange(3), 3).equal(PROBS[2:])
     named = us.Gold(X[:2], Y[:2], ids=["a", "b"]) + us.Gold(X[2:3], Y[2:3], ids=["c"])
     assert named.ids is not None
     assert named.ids.tolist() == ["a", "b", "c"]
@@ -139,7 +139,7 @@ def test_the_mark_is_refused_where_it_cannot_hold() -> None:
 def test_gold_without_the_mark_has_the_fingerprint_it_always_had() -> None:
     names = {"rows", "y", "ids", "chosen", "teacher", "teacher_rows"}
     plain = us.Gold(X, Y, PROBS)
-    told = [set(vars(each)) - set(us.Gold.derived) for each in (plain, plain + plain, plain.take(torch.arange(3)))]
-    assert told == [names] * 3
+    kept = [set(vars(each)) - set(us.Gold.derived) for each in (plain, plain + plain, plain.take(torch.arange(3)))]
+    assert kept == [names] * 3
     marked = us.Gold(X, Y, PROBS, estimate_only=True)
     assert fingerprint(marked) != fingerprint(plain)

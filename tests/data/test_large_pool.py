@@ -53,8 +53,8 @@ def _last_line(*command: str) -> Any:
 @pytest.mark.parametrize(("method", "kind"), [("weighted", "block"), ("slam", "warm")])
 def test_training_takes_a_fraction_of_the_array(method: str, kind: str, pool: Path) -> None:
     size = (pool / "x.npy").stat().st_size / 2**20
-    said = _last_line("-m", "benchmarks.large_pool", "--worker", kind, method, "--folder", str(pool))
-    assert said["extra_mb"] - said["fixed_mb"] < 0.7 * size  # a copy would be all of it
+    measured = _last_line("-m", "benchmarks.large_pool", "--worker", kind, method, "--folder", str(pool))
+    assert measured["extra_mb"] - measured["fixed_mb"] < 0.7 * size  # a copy would be all of it
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Files larger than memory: what fits, where large results go, what the kernel is told."""
+"""Files larger than memory: what fits, where large results go, which rows the kernel reads ahead."""
 
 import gc
 import os
@@ -88,21 +88,21 @@ def test_readahead_names_the_bytes_of_the_rows(part: slice, tmp_path: Path, monk
     x = np.arange(300, dtype=np.int16).reshape(100, 3)
     np.save(tmp_path / "x.npy", x)
     content = (tmp_path / "x.npy").read_bytes()
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(module.os, "posix_fadvise", lambda file, start, length, advice: asked.append((start, length)))
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(module.os, "posix_fadvise", lambda file, start, length, advice: advised.append((start, length)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")[part]
     ahead = Readahead(mapped)
     ahead.rows(torch.tensor([3, 41, 44, 12]), block=4)
     # Rows 3, 12 and 41 to 44 lie in blocks 0, 3 and 10 to 11: three requests.
-    assert len(asked) == 3
-    read = b"".join(content[start : start + length] for start, length in asked)
+    assert len(advised) == 3
+    read = b"".join(content[start : start + length] for start, length in advised)
     expected = np.concatenate([x[part][0:4], x[part][12:16], x[part][40:48]])
     assert read == expected.tobytes()
-    asked.clear()
+    advised.clear()
     ahead.all_rows(len(mapped))
-    assert [content[start : start + length] for start, length in asked] == [x[part].tobytes()]
+    assert [content[start : start + length] for start, length in advised] == [x[part].tobytes()]
     ahead.rows(torch.empty(0, dtype=torch.long), block=4)
-    assert len(asked) == 1
+    assert len(advised) == 1
 
 
 def test_advice_about_a_file_that_is_gone_is_no_error(tmp_path: Path) -> None:

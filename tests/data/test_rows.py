@@ -102,7 +102,7 @@ def test_concatenating_integers_and_fractions_loses_nothing() -> None:
         ("table.csv", r"pool\.x"),
     ],
 )
-def test_refused(x: object, message: str) -> None:
+def test_what_is_no_rows_is_an_error(x: object, message: str) -> None:
     with pytest.raises(UnderstudyError, match=message):
         as_rows(x, "pool.x")
 
@@ -142,15 +142,15 @@ def test_some_rows_of_a_map_stay_in_blocks_only_in_the_order_of_the_file(
     on_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = mapped_rows(on_disk, shuffle=10)
-    asked: list[object] = []
-    monkeypatch.setattr(rows, "will_need", lambda index: asked.append(None if index is None else index.tolist()))
+    advised: list[object] = []
+    monkeypatch.setattr(rows, "will_need", lambda index: advised.append(None if index is None else index.tolist()))
     part = SubsetRows(rows, torch.tensor([3, 5, 5, 90]))
     assert is_mapped(part) and part.preferred_block == 10
     assert SubsetRows(rows, torch.tensor([3, 90, 5])).preferred_block is None
     part.will_need(torch.tensor([1, 3]))
     part.will_need(None)  # 4 of 100 rows: not worth the whole file
     SubsetRows(rows, torch.arange(51)).will_need(None)
-    assert asked == [[5, 90], None]
+    assert advised == [[5, 90], None]
 
 
 @pytest.mark.parametrize("shuffle", ["random", 0, -3, True, 2.5, None])

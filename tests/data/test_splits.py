@@ -20,7 +20,7 @@ def test_parts_are_disjoint_and_whole() -> None:
     assert [len(_ids(part)) for part in (parts.estimate, parts.select, parts.test, parts.train)] == [30, 20, 10, 40]
     assert sorted(i for part in parts for i in _ids(part)) == list(range(100))
     assert parts.estimate is not None
-    # Rows travel with their label and the teacher's word.
+    # Rows travel with their label and the teacher's label.
     assert parts.estimate.y.tolist() == [i % 4 for i in _ids(parts.estimate)]
     assert parts.estimate.teacher is not None
     assert parts.estimate.teacher.top1().equal(parts.estimate.y)
@@ -51,7 +51,7 @@ def test_stratification_can_be_left_out() -> None:
     assert len(counts) > 1
 
 
-def test_parts_that_were_not_asked_for_are_none() -> None:
+def test_parts_of_size_zero_are_none() -> None:
     parts = us.split(_gold(), estimate=1.0)
     assert (parts.train, parts.select, parts.test) == (None, None, None)
     assert len(us.split(_gold(), train=7).train) == 7  # type: ignore[arg-type]

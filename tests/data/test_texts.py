@@ -16,7 +16,7 @@ def test_tokens_of_some_texts() -> None:
 
 def test_batches_of_similar_length_hold_every_row_once_and_less_padding() -> None:
     lengths = torch.randint(1, 60, (7 + 300,), generator=torch.Generator().manual_seed(0))
-    told = {"batch_size": 8, "gold_repeat": 2, "seed": 3, "epoch": 1}
+    options = {"batch_size": 8, "gold_repeat": 2, "seed": 3, "epoch": 1}
 
     def padded(plan: object) -> int:
         return sum(
@@ -25,7 +25,7 @@ def test_batches_of_similar_length_hold_every_row_once_and_less_padding() -> Non
             for both in [torch.cat([lengths[:7][golds], lengths[7:][pools]])]
         )
 
-    alike, mixed = plan_epoch(7, 300, lengths=lengths, **told), plan_epoch(7, 300, **told)
+    alike, mixed = plan_epoch(7, 300, lengths=lengths, **options), plan_epoch(7, 300, **options)
     golds, pools = (torch.cat(part).sort().values for part in zip(*alike, strict=True))
     assert golds.tolist() == sorted([*range(7)] * 2) and pools.tolist() == list(range(300))
     real = int(2 * lengths[:7].sum() + lengths[7:].sum())
@@ -33,8 +33,8 @@ def test_batches_of_similar_length_hold_every_row_once_and_less_padding() -> Non
     # Not from the longest to the shortest, and another order in every epoch, the same for the same seed.
     longest = [int(lengths[7:][pools].max()) for _, pools in alike if len(pools)]
     assert longest != sorted(longest, reverse=True)
-    again = plan_epoch(7, 300, lengths=lengths, **told)
-    later = plan_epoch(7, 300, lengths=lengths, **told | {"epoch": 2})
+    again = plan_epoch(7, 300, lengths=lengths, **options)
+    later = plan_epoch(7, 300, lengths=lengths, **options | {"epoch": 2})
     assert again.order.equal(alike.order) and not later.order.equal(alike.order)
 
 

@@ -137,14 +137,14 @@ def test_several_choices_are_votes(tmp_path: Path) -> None:
     assert found.aligned(["c", "a"]).labelled().tolist() == [False, True]
 
 
-def test_lines_that_differ_are_votes_where_all_were_asked_several_times(tmp_path: Path) -> None:
+def test_lines_that_differ_are_votes_where_all_have_several_times(tmp_path: Path) -> None:
     lines = [{"id": row, "answer": word} for word in ("pos", "neg", "pos") for row in range(3)]
     found = us.read_answers(write(tmp_path / "a.jsonl", *lines), CLASSES)
     assert torch.allclose(found.labels.dense(torch.arange(3), 2), torch.tensor([[1 / 3, 2 / 3]] * 3))
     again = us.read_answers(write(tmp_path / "b.jsonl", *lines[:4]), CLASSES)
     assert again.report.counts[categories.CONFLICT] == 2 and "form 'shares'" in str(again.report)
-    asked = us.read_answers(tmp_path / "b.jsonl", CLASSES, form="shares")
-    assert asked.labels.dense(torch.arange(3), 2).tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
+    voted = us.read_answers(tmp_path / "b.jsonl", CLASSES, form="shares")
+    assert voted.labels.dense(torch.arange(3), 2).tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
 
 
 def test_ids_that_come_again(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_ids_that_come_again(tmp_path: Path) -> None:
         tmp_path,
         *({"id": 1, "answer": "pos"}, {"id": "1", "answer": "Pos"}),  # the same
         *({"id": 2, "answer": "pos"}, {"id": 2, "answer": "neg"}, {"id": 2, "answer": "pos"}),  # in conflict
-        *({"id": 3, "answer": "banana"}, {"id": 3, "answer": "neg"}),  # asked again after a bad answer
+        *({"id": 3, "answer": "banana"}, {"id": 3, "answer": "neg"}),  # repeated after a bad answer
     )
     assert found.ids.tolist() == [1, 3] and found.labels.top1().tolist() == [1, 0]
     assert found.report.counts[categories.REPEATED] == 1 and found.report.counts[categories.CONFLICT] == 3

@@ -1,4 +1,4 @@
-"""Classes by name in Python: words and frames' columns are matched by name, bare numbers in an order that was said."""
+"""Class names in Python: texts and frames' columns are matched by name, bare numbers follow a given order."""
 
 import warnings
 from typing import Any
@@ -90,7 +90,7 @@ def test_orders_that_differ_are_refused(gold: Any, pool: Any, message: str) -> N
         train(gold, pool)
 
 
-def test_an_order_that_was_said_holds_for_bare_numbers() -> None:
+def test_a_given_order_holds_for_bare_numbers() -> None:
     turned = train(us.Gold(X, Y, classes=("pos", "neg")), us.Pool(X + 1, PROBS))
     plain = train(us.Gold(X, [0 if word == "pos" else 1 for word in Y]), us.Pool(X + 1, PROBS))
     for name, value in plain.student.state_dict().items():

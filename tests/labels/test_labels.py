@@ -74,7 +74,7 @@ def test_one_hot_rows_are_hard_labels() -> None:
         (lambda: Soft.concatenate([Soft(PROBS), Soft(torch.tensor([[0.5, 0.5]]))]), "classes"),
     ],
 )
-def test_refused(make: object, message: str) -> None:
+def test_labels_that_cannot_be_meant_are_errors(make: object, message: str) -> None:
     with pytest.raises(UnderstudyError, match=message):
         make()  # type: ignore[operator]
 

@@ -27,12 +27,12 @@ def _labelled(seed: int, rows: int, classes: int, *, coarse: bool = False) -> tu
     return probs, truth
 
 
-def _step_values(covariate: np.ndarray, response: np.ndarray, asked: np.ndarray, lower: float) -> np.ndarray:
+def _step_values(covariate: np.ndarray, response: np.ndarray, queried: np.ndarray, lower: float) -> np.ndarray:
     """Step lookups over scikit-learn's fit, one comparison at a time."""
     knots = np.unique(covariate)
     fitted = np.clip(IsotonicRegression().fit(covariate, response).predict(knots), lower, 1)
     values = []
-    for c in asked:
+    for c in queried:
         reached = [value for knot, value in zip(knots, fitted, strict=True) if knot >= c]
         values.append(reached[0] if reached else fitted[-1])
     return np.array(values)
@@ -55,19 +55,19 @@ def test_alpha_and_k_equal_a_loop_over_curves(
     seed: int, rows: int, classes: int, coarse: bool, lower: float, threshold: float
 ) -> None:
     probs, truth = _labelled(seed, rows, classes, coarse=coarse)
-    asked, _ = _labelled(seed + 1, 15, classes, coarse=coarse)
+    queried, _ = _labelled(seed + 1, 15, classes, coarse=coarse)
     trust = us.Reliability.fit(probs, truth, lower_bound=lower, threshold=threshold)
     order = np.argsort(-probs, axis=1, kind="stable")
-    expected_k = np.full(len(asked), classes)
+    expected_k = np.full(len(queried), classes)
     for k in range(classes - 1, 0, -1):
         response = (order[:, :k] == truth[:, None]).any(1).astype(float)
-        values = _step_values(_covariate(probs, k, "margin"), response, _covariate(asked, k, "margin"), lower)
-        np.testing.assert_allclose(trust.topk_accuracy(asked, k).numpy(), values, atol=1e-9)
+        values = _step_values(_covariate(probs, k, "margin"), response, _covariate(queried, k, "margin"), lower)
+        np.testing.assert_allclose(trust.topk_accuracy(queried, k).numpy(), values, atol=1e-9)
         if k == 1:
-            np.testing.assert_allclose(trust.alpha(asked).numpy(), values, atol=1e-9)
+            np.testing.assert_allclose(trust.alpha(queried).numpy(), values, atol=1e-9)
         expected_k[values >= threshold] = k
-    assert trust.k(asked).tolist() == np.maximum(expected_k, 2).tolist()
-    assert trust.topk_accuracy(asked, classes).tolist() == [1.0] * len(asked)
+    assert trust.k(queried).tolist() == np.maximum(expected_k, 2).tolist()
+    assert trust.topk_accuracy(queried, classes).tolist() == [1.0] * len(queried)
 
 
 @given(st.integers(0, 10_000), st.integers(2, 30), st.integers(2, 6), st.sampled_from([0.0, 0.5, 0.8]))
@@ -75,8 +75,8 @@ def test_curves_rise_within_their_bounds(seed: int, rows: int, classes: int, low
     probs, truth = _labelled(seed, rows, classes)
     trust = us.Reliability.fit(probs, truth, lower_bound=lower)
     for k in range(1, classes):
-        asked, _ = _labelled(seed + 7, 20, classes)
-        by_certainty = asked[np.argsort(_covariate(asked, k, "margin"), kind="stable")]
+        queried, _ = _labelled(seed + 7, 20, classes)
+        by_certainty = queried[np.argsort(_covariate(queried, k, "margin"), kind="stable")]
         values = trust.topk_accuracy(by_certainty, k).numpy()
         assert (np.diff(values) >= 0).all()
         assert values.min() >= lower
@@ -91,8 +91,8 @@ def test_worked_by_hand() -> None:
     margins = torch.tensor([0.2, 0.4, 0.6, 0.8], dtype=torch.float64)
     probs = torch.stack([(1 + margins) / 2, (1 - margins) / 2], 1)
     trust = us.Reliability.fit(probs, [1, 0, 1, 0], lower_bound=0.25)
-    asked = torch.tensor([0.0, 0.1, 0.3, 0.59, 0.7, 0.9], dtype=torch.float64)
-    found = trust.alpha(torch.stack([(1 + asked) / 2, (1 - asked) / 2], 1))
+    queried = torch.tensor([0.0, 0.1, 0.3, 0.59, 0.7, 0.9], dtype=torch.float64)
+    found = trust.alpha(torch.stack([(1 + queried) / 2, (1 - queried) / 2], 1))
     assert found.tolist() == pytest.approx([0.25, 0.25, 0.5, 0.5, 1, 1])
     assert found.dtype == torch.float64
     assert trust.k(probs).tolist() == [2, 2, 2, 2]
@@ -117,13 +117,13 @@ def test_k_is_never_below_two_and_at_most_all_classes() -> None:
 
 def test_entropy_as_covariate() -> None:
     probs, truth = _labelled(3, 25, 4)
-    asked, _ = _labelled(4, 20, 4)
+    queried, _ = _labelled(4, 20, 4)
     trust = us.Reliability.fit(probs, truth, lower_bound=0.1, covariate="entropy")
     order = np.argsort(-probs, axis=1, kind="stable")
     for k in (1, 2, 3):
         response = (order[:, :k] == truth[:, None]).any(1).astype(float)
-        values = _step_values(_covariate(probs, k, "entropy"), response, _covariate(asked, k, "entropy"), 0.1)
-        np.testing.assert_allclose(trust.topk_accuracy(asked, k).numpy(), values, atol=1e-9)
+        values = _step_values(_covariate(probs, k, "entropy"), response, _covariate(queried, k, "entropy"), 0.1)
+        np.testing.assert_allclose(trust.topk_accuracy(queried, k).numpy(), values, atol=1e-9)
 
 
 def test_alpha_by_neighbours() -> None:
@@ -156,18 +156,18 @@ def test_hard_labels_worked_by_hand() -> None:
 
 
 def test_one_hot_rows_are_hard_labels() -> None:
-    said, truth = [0, 0, 0, 1, 1], [0, 0, 1, 1, 0]
-    rows = torch.eye(3)[said]
+    named, truth = [0, 0, 0, 1, 1], [0, 0, 1, 1, 0]
+    rows = torch.eye(3)[named]
     trust = us.Reliability.fit(rows, truth)
-    assert trust.alpha(rows).tolist() == us.Reliability.fit(said, truth, classes=3).alpha(said).tolist()
+    assert trust.alpha(rows).tolist() == us.Reliability.fit(named, truth, classes=3).alpha(named).tolist()
     assert trust.k(rows).tolist() == [3] * 5
 
 
 def test_hard_labels_with_confidence_follow_a_curve() -> None:
-    said = us.Hard([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
-    trust = us.Reliability.fit(said, [1, 1, 1, 1], lower_bound=0.0)
-    asked = us.Hard([0] * 5, [0.0, 0.15, 0.3, 0.35, 9.0])
-    assert trust.alpha(asked).tolist() == pytest.approx([0, 0.5, 0.5, 1, 1])
+    named = us.Hard([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4])
+    trust = us.Reliability.fit(named, [1, 1, 1, 1], lower_bound=0.0)
+    queried = us.Hard([0] * 5, [0.0, 0.15, 0.3, 0.35, 9.0])
+    assert trust.alpha(queried).tolist() == pytest.approx([0, 0.5, 0.5, 1, 1])
 
 
 def test_large_pools_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_large_pools_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     assert trust.k(probs).equal(whole[1])
 
 
-def test_labels_closer_than_float32_are_told_apart() -> None:
+def test_labels_closer_than_float32_are_kept_apart() -> None:
     tops = [0.9, 0.9 + 1e-9]
     probs = np.array([[p, 1 - p] for p in tops])
     trust = us.Reliability.fit(probs, [1, 0], lower_bound=0.0)
@@ -254,7 +254,7 @@ def test_missing_labels_cannot_estimate() -> None:
 
 def test_k_counts_from_one_and_is_floored_at_two() -> None:
     """By hand. Top-1 margins 0.1, 0.5; top-2 margins 0.9, 0.5. The surer row by its first class is right, the other not
-    even among two: α_1 = 0, 1, and α_2 pools to 1/2 at both. Asked at margins (0.5, 0.5), α_1 = 1 >= 0.9 while α_2 is
+    even among two: α_1 = 0, 1, and α_2 pools to 1/2 at both. Queried at margins (0.5, 0.5), α_1 = 1 >= 0.9 while α_2 is
     1/2: the smallest k is 1, hence 2; counted from 2 on it would have been 3."""
     probs = torch.tensor([[0.5, 0.4, 0.1 / 3, 0.1 / 3, 0.1 / 3], [0.6, 0.1, 0.1, 0.1, 0.1]])
     trust = us.Reliability.fit(probs, [4, 0], lower_bound=0.0, threshold=0.9)

@@ -24,28 +24,28 @@ def _gold(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return _probs(margin), (rng.random(rows) >= _accuracy(margin)).astype(int)
 
 
-ASKED = _probs(np.linspace(0.05, 0.95, 19))
+QUERIED = _probs(np.linspace(0.05, 0.95, 19))
 
 
 def test_bands_hold_the_estimate_and_rise_with_it() -> None:
     trust = us.Reliability.fit(*_gold(300, 0), lower_bound=0.3)
-    bands = trust.bands(ASKED, repeats=200)
-    alpha = trust.alpha(ASKED)
+    bands = trust.bands(QUERIED, repeats=200)
+    alpha = trust.alpha(QUERIED)
     inside = (bands.lower <= alpha + 1e-9) & (alpha <= bands.upper + 1e-9)
     assert inside.double().mean() > 0.9
     for edge in (bands.lower, bands.upper):
         assert (edge.diff() >= 0).all()
         assert edge.min() >= 0.3
         assert edge.max() <= 1
-    wider = trust.bands(ASKED, level=0.99)
+    wider = trust.bands(QUERIED, level=0.99)
     assert wider.width > bands.width
     assert (bands.gold_rows, bands.level) == (300, 0.95)
 
 
 def test_seeded() -> None:
     trust = us.Reliability.fit(*_gold(100, 0))
-    assert trust.bands(ASKED, seed=3).lower.equal(trust.bands(ASKED, seed=3).lower)
-    assert not trust.bands(ASKED, seed=3).lower.equal(trust.bands(ASKED, seed=4).lower)
+    assert trust.bands(QUERIED, seed=3).lower.equal(trust.bands(QUERIED, seed=3).lower)
+    assert not trust.bands(QUERIED, seed=3).lower.equal(trust.bands(QUERIED, seed=4).lower)
 
 
 def test_two_knots_by_the_binomial() -> None:
@@ -66,10 +66,10 @@ def test_few_rows_all_right_are_not_certain() -> None:
     probs = _probs(np.concatenate([np.full(40, 0.2), np.full(8, 0.9)]))
     labels = np.concatenate([np.arange(40) % 2, np.zeros(8)]).astype(int)
     trust = us.Reliability.fit(probs, labels, lower_bound=0.3)
-    asked = _probs(np.array([0.9]))
-    assert trust.alpha(asked).item() == 1
-    assert trust.bands(asked).lower.item() < 0.9
-    assert trust.bands(asked).upper.item() == 1
+    queried = _probs(np.array([0.9]))
+    assert trust.alpha(queried).item() == 1
+    assert trust.bands(queried).lower.item() < 0.9
+    assert trust.bands(queried).upper.item() == 1
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_coverage(rows: int) -> None:
     truth = torch.tensor(_accuracy(np.linspace(0.05, 0.95, 19)))
     held = [
         ((bands.lower <= truth) & (truth <= bands.upper)).double()
-        for bands in (us.Reliability.fit(*_gold(rows, seed), lower_bound=0.0).bands(ASKED) for seed in range(200))
+        for bands in (us.Reliability.fit(*_gold(rows, seed), lower_bound=0.0).bands(QUERIED) for seed in range(200))
     ]
     share = torch.stack(held).mean(0)
     assert 0.93 <= float(share.mean()) <= 0.995
@@ -92,7 +92,7 @@ def test_gold_for_width_keeps_its_promise(flat: bool) -> None:
         probs, labels = _gold(rows, seed)
         if flat:
             labels = (np.random.default_rng(seed + 500).random(rows) < 0.25).astype(int)
-        return us.Reliability.fit(probs, labels, lower_bound=0.0).bands(ASKED)
+        return us.Reliability.fit(probs, labels, lower_bound=0.0).bands(QUERIED)
 
     now = [width(200, seed) for seed in range(12)]
     wanted = np.mean([bands.width for bands in now]) / 2
@@ -117,9 +117,9 @@ def test_advice_by_hand() -> None:
 
 def test_hard_labels_have_bands_per_class() -> None:
     """Class 0 named 400 times, class 1 named 20 times: the second is less sure."""
-    said = np.array([0] * 400 + [1] * 20)
-    truth = np.where(np.arange(420) % 5 == 0, 1 - said, said)
-    trust = us.Reliability.fit(said, truth, classes=3)
+    named = np.array([0] * 400 + [1] * 20)
+    truth = np.where(np.arange(420) % 5 == 0, 1 - named, named)
+    trust = us.Reliability.fit(named, truth, classes=3)
     bands = trust.bands([0, 1, -1])
     widths = (bands.upper - bands.lower).tolist()
     assert widths[0] == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 400), rel=0.2)
@@ -146,9 +146,9 @@ def test_fast() -> None:
     assert time.process_time() - start < 3
 
 
-def test_refused() -> None:
+def test_bad_levels_and_repeats_are_errors() -> None:
     trust = us.Reliability.fit(*_gold(50, 0))
     with pytest.raises(us.UnderstudyError, match="level"):
-        trust.bands(ASKED, level=1.0)
+        trust.bands(QUERIED, level=1.0)
     with pytest.raises(us.UnderstudyError, match="at least 20"):
-        trust.bands(ASKED, repeats=5)
+        trust.bands(QUERIED, repeats=5)

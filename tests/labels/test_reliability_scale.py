@@ -50,18 +50,18 @@ def test_deepening_finds_the_same_k_as_looking_at_all(
 ) -> None:
     """Every curve evaluated for every row, against ranking only as deep as needed, in small pieces."""
     probs, truth = _teacher(400, 60, 0)
-    asked, _ = _teacher(150, 60, 1)
+    queried, _ = _teacher(150, 60, 1)
     trust = us.Reliability.fit(probs, truth, 0.3, threshold, covariate=covariate)
-    accuracies = torch.stack([trust.topk_accuracy(asked, k) for k in range(1, 60)], 1)
+    accuracies = torch.stack([trust.topk_accuracy(queried, k) for k in range(1, 60)], 1)
     reached = torch.cat([accuracies >= threshold, torch.ones(150, 1, dtype=torch.bool)], 1)
     expected = (reached.byte().argmax(1) + 1).clamp(min=2)
     assert len(expected.unique()) > 2
-    assert trust.k(asked).equal(expected)
+    assert trust.k(queried).equal(expected)
     monkeypatch.setattr(module, "_BUDGET", 500)
     monkeypatch.setattr(module, "_FIRST_DEPTH", 2)
-    assert trust.k(asked).equal(expected)
+    assert trust.k(queried).equal(expected)
     monkeypatch.setattr(module, "_FIRST_DEPTH", 1000)
-    assert trust.k(asked).equal(expected)
+    assert trust.k(queried).equal(expected)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300), st.booleans())
@@ -71,17 +71,17 @@ def test_bucketed_lookups_equal_binary_search(seed: int, knots: int, clustered: 
     curve = StepCurve(torch.tensor(places), torch.tensor(np.sort(rng.random(len(places)))))
     # On the knots, just beside them, between, and far outside.
     near = np.concatenate([places, np.nextafter(places, 2), np.nextafter(places, -2), [-np.inf, -5, 5, np.inf]])
-    asked = torch.tensor(np.concatenate([near, rng.random(5000) * 1.2 - 0.1]))
-    plain = curve.values[torch.searchsorted(curve.knots, asked).clamp(max=len(places) - 1)]
-    assert curve(asked).equal(plain)
+    queried = torch.tensor(np.concatenate([near, rng.random(5000) * 1.2 - 0.1]))
+    plain = curve.values[torch.searchsorted(curve.knots, queried).clamp(max=len(places) - 1)]
+    assert curve(queried).equal(plain)
 
 
 def test_top_k_labels_at_a_hundred_thousand_rows() -> None:
     probs, truth = _teacher(2000, 50, 0)
-    asked, _ = _teacher(2000, 50, 1)
+    queried, _ = _teacher(2000, 50, 1)
     top = torch.tensor(probs).topk(5)
     trust = us.Reliability.fit(TopK(top.indices, top.values, 50), truth, threshold=0.8)
-    mine = torch.tensor(asked).topk(5)
+    mine = torch.tensor(queried).topk(5)
     small = TopK(mine.indices, mine.values, 50)
     large = TopK.concatenate([small] * 50)
     assert trust.alpha(large).equal(trust.alpha(small).repeat(50))
@@ -95,5 +95,5 @@ def test_far_faster_than_a_loop_over_scikit_learn(monkeypatch: pytest.MonkeyPatc
     case = benchmark.top_k_case(20_000, 1, every_k=True)
     # The small pool of a test; the benchmark itself is run at full size.
     assert case.value > 10
-    told = re.search(r"differs by ([\d.]+), same k in ([\d.]+)%", case.what)
-    assert told is not None and float(told[1]) < 0.01 and float(told[2]) > 99
+    reported = re.search(r"differs by ([\d.]+), same k in ([\d.]+)%", case.what)
+    assert reported is not None and float(reported[1]) < 0.01 and float(reported[2]) > 99

@@ -166,7 +166,7 @@ NAN = float("nan")
         (([[0]], [[0.9]], 2, [0.1, 0.1]), "tail has 2 rows"),
     ],
 )
-def test_refused(arguments: tuple[object, ...], message: str) -> None:
+def test_bad_lists_are_errors(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
         TopK(*arguments)  # type: ignore[arg-type]
 
@@ -180,8 +180,8 @@ def test_joining_needs_like_lists() -> None:
         TopK.concatenate([one, TopK([[0]], [[0.9]], 5)])
 
 
-def test_a_shorter_list_is_asked_less() -> None:
-    """Curves of a top-3 teacher, asked about top-2 rows: k past 2 is only sure at C."""
+def test_a_shorter_list_gives_a_smaller_k() -> None:
+    """Curves of a top-3 teacher, applied to top-2 rows: k past 2 is only certain at C."""
     gold, _, truth = _spread(300, 20, 3)
     trust = us.Reliability.fit(gold, truth, 0.5, 0.6)
     shorter, _, _ = _spread(50, 20, 2, seed=9)

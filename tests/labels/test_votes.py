@@ -1,4 +1,4 @@
-"""Votes as labels: shares, the Dawid–Skene posterior, and rows nobody voted on."""
+"""Votes as labels: shares, the Dawid–Skene posterior, and rows without votes."""
 
 from pathlib import Path
 
@@ -71,16 +71,16 @@ def test_gold_weighed_by_another_model_is_pointed_out(by: str) -> None:
         us.train(us.models.linear(3, 3), gold, pool, us.slam(), epochs=1, progress=False)
 
 
-def test_trust_in_rows_nobody_voted_on() -> None:
+def test_reliability_of_rows_without_votes() -> None:
     votes, truth = _crowd()
     spoken = (votes >= 0).any(1)
     trust = us.Reliability.fit(Votes(votes[spoken], 3), truth[spoken])
-    asked = Votes(votes, 3)
-    assert trust.alpha(asked).isnan().equal(~spoken)
-    assert (trust.k(asked) == -1).equal(~spoken)
-    assert trust.topk_accuracy(asked, 3).isnan().equal(~spoken)
+    queried = Votes(votes, 3)
+    assert trust.alpha(queried).isnan().equal(~spoken)
+    assert (trust.k(queried) == -1).equal(~spoken)
+    assert trust.topk_accuracy(queried, 3).isnan().equal(~spoken)
     with pytest.raises(us.UnderstudyError, match="has no teacher label"):
-        us.Reliability.fit(asked, truth)
+        us.Reliability.fit(queried, truth)
 
 
 def test_one_annotator_gives_hard_labels() -> None:
@@ -117,7 +117,7 @@ def test_youtube_rules(shared_data) -> None:  # type: ignore[no-untyped-def]
         (([[0]], 3, Votes(VOTES, 3).dawid_skene()), "same annotators"),
     ],
 )
-def test_refused(arguments: tuple[object, ...], message: str) -> None:
+def test_bad_votes_are_errors(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
         Votes(*arguments)  # type: ignore[arg-type]
 

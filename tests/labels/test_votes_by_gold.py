@@ -25,8 +25,8 @@ def _rules(rows: int = 400, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     y = rng.integers(0, 2, rows)
     votes = np.full((rows, 5), -1)
     for j, (speaks, skill) in enumerate([(0.5, 0.95), (0.5, 0.95), (0.8, 0.35), (0.8, 0.35), (0.8, 0.35)]):
-        said = np.where(rng.random(rows) < skill, y, 1 - y)
-        votes[:, j] = np.where(rng.random(rows) < speaks, said, -1)
+        vote = np.where(rng.random(rows) < skill, y, 1 - y)
+        votes[:, j] = np.where(rng.random(rows) < speaks, vote, -1)
     x = np.eye(2)[y] + 0.4 * rng.standard_normal((rows, 2))
     return torch.tensor(x).float(), torch.tensor(y), torch.tensor(votes)
 
@@ -96,7 +96,7 @@ def test_chosen_rows_do_not_teach() -> None:
     assert weighed(golds[0], golds[0]).teacher.confidence("margin").isfinite().all()
 
 
-def test_rows_nobody_voted_on_have_no_label() -> None:
+def test_rows_without_votes_have_no_label() -> None:
     fit = us.fit_votes([[0, -1], [1, 1], [0, -1]], [0, 1, 0], 2)
     labels = Votes([[-1, -1], [0, -1]], 2, by=fit)
     assert labels.top1().tolist() == [-1, 0]
@@ -134,7 +134,7 @@ def test_trust_is_cross_fitted_through_the_votes() -> None:
     assert alpha[gold.teacher_rows].isfinite().all()
 
 
-def test_said_in_one_line() -> None:
+def test_mistakes_are_one_line() -> None:
     gold, pool, _ = _sets()
     plain = us.Gold(gold.x, gold.y, teacher=Votes(_rules()[2][:100], 2))
     student = us.models.linear(2, 2)

@@ -32,7 +32,7 @@ _PIECE = 1 << 18
 _MULTINOMIAL = 1 << 24
 
 
-class Plan(Sequence[tuple[Tensor, Tensor]]):
+class EpochPlan(Sequence[tuple[Tensor, Tensor]]):
     """Per batch: gold rows, pool rows. One array of row numbers, cut into batches lazily."""
 
     def __init__(
@@ -52,10 +52,10 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
     @overload
     def __getitem__(self, number: int) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __getitem__(self, number: slice) -> "Plan": ...
-    def __getitem__(self, number: int | slice) -> "tuple[Tensor, Tensor] | Plan":
+    def __getitem__(self, number: slice) -> "EpochPlan": ...
+    def __getitem__(self, number: int | slice) -> "tuple[Tensor, Tensor] | EpochPlan":
         if isinstance(number, slice):
-            part = Plan.__new__(Plan)
+            part = EpochPlan.__new__(EpochPlan)
             part.__dict__ |= self.__dict__ | {"batches": self.batches[number]}
             return part
         number = range(len(self))[number]  # from the end, too
@@ -74,7 +74,7 @@ class Plan(Sequence[tuple[Tensor, Tensor]]):
                 first = begin + count + (rank - count) % size
                 yield golds[begin + rank : begin + count : size], pools[first:end:size]
 
-    def part_of(self, rank: int, size: int) -> "Plan":
+    def part_of(self, rank: int, size: int) -> "EpochPlan":
         """The same plan as process ``rank`` of ``size`` sees it: of every batch, gold rows first, each size-th row."""
         part = self[:]
         part.part = (rank, size)
@@ -121,7 +121,7 @@ def plan_epoch(
     sampling: Tensor | None = None,
     block: int | None = None,
     lengths: Tensor | None = None,
-) -> Plan:
+) -> EpochPlan:
     """Every pool row once and every gold row ``gold_repeat`` times, shuffled together.
 
     With ``sampling (pool_rows,)``, pool rows are drawn with replacement in proportion to it instead. ``block``: the
@@ -149,7 +149,7 @@ def plan_epoch(
         every = torch.cat([lengths[:gold_rows].repeat(gold_repeat), lengths[gold_rows:]])
         order = _by_length(order, every[order.long()], batch_size, generator)
     golds = _gold_first(order, from_gold, batch_size, count_batches(total, batch_size))
-    return Plan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
+    return EpochPlan(order, golds, batch_size=batch_size, gold_rows=gold_rows, from_gold=from_gold, windows=windows)
 
 
 def _by_length(order: Tensor, lengths: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
@@ -210,7 +210,7 @@ def _gold_first(order: Tensor, from_gold: int, batch_size: int, batches: int) ->
 class _Fetch(Dataset[Any]):
     """A whole batch per item, so that worker processes collate too."""
 
-    def __init__(self, gold: Rows | None, pool: Rows | None, plan: Plan) -> None:
+    def __init__(self, gold: Rows | None, pool: Rows | None, plan: EpochPlan) -> None:
         self.gold, self.pool, self.plan = gold, pool, plan
         self.collate = shared_collator([gold, pool])
 
@@ -240,7 +240,7 @@ def _present(*parts: tuple[Rows | None, Tensor]) -> list[tuple[Rows, Tensor]]:
 
 def plan_full_batch(
     gold_rows: int, pool_rows: int, *, gold_repeat: int = 1, seed: int = 0, sampling: Tensor | None = None
-) -> Plan:
+) -> EpochPlan:
     """Everything as one batch, in its own order, the same for every epoch; with ``sampling``, as it was drawn once."""
     from_gold = gold_rows * gold_repeat
     order = torch.arange(from_gold + pool_rows)
@@ -248,10 +248,10 @@ def plan_full_batch(
         generator = torch.Generator().manual_seed(epoch_seed(seed, 0))
         order[from_gold:] = _draw(sampling, pool_rows, generator).sort().values + from_gold
     golds = torch.tensor([from_gold], dtype=torch.int32)
-    return Plan(order, golds, batch_size=len(order), gold_rows=gold_rows, from_gold=from_gold, windows=[])
+    return EpochPlan(order, golds, batch_size=len(order), gold_rows=gold_rows, from_gold=from_gold, windows=[])
 
 
-def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
+def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: EpochPlan) -> Tensor:
     """The first batch of a plan, sparse."""
     golds, pools = plan[0]
     parts = [take_sparse(rows, index) for rows, index in _present((gold, golds), (pool, pools))]
@@ -263,7 +263,7 @@ def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: Plan) -> Tensor:
 
 
 def fetch_batches(
-    gold: Rows | None, pool: Rows | None, plan: Plan, *, workers: int = 0
+    gold: Rows | None, pool: Rows | None, plan: EpochPlan, *, workers: int = 0
 ) -> Iterator[tuple[Any, Tensor, Tensor]]:
     """``(x, gold rows, pool rows)`` per batch; features are read by worker processes where there are any."""
     fetch = _Fetch(gold, pool, plan)
@@ -284,7 +284,7 @@ class _Ahead:
     """Has the kernel read what comes next from disk, on a thread that only gives advice: the next window of blocks
     when one begins, or the whole file where it fits into memory."""
 
-    def __init__(self, pool: Rows, plan: Plan) -> None:
+    def __init__(self, pool: Rows, plan: EpochPlan) -> None:
         self.pool, self.plan = pool, plan
         start = plan.span(plan.batches[0])[0]
         self.next = bisect_right(plan.windows, start) - 1

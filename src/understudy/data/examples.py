@@ -27,7 +27,32 @@ Ids = np.ndarray[Any, Any]
 Value = TypeVar("Value")
 
 
-class Gold:
+class ExampleSet:
+    """Rows with ids and a teacher's labels: what gold and pool have in common."""
+
+    rows: Rows
+    teacher: Labels | None
+    ids: Ids | None
+    class_order: ClassNames | None = None
+    """The names of the classes; None in a set that was built from class numbers internally."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def x(self) -> Any:
+        return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """In the order of the class numbers; None where the classes have no names."""
+        return self.class_order.names if self.class_order else None
+
+    def _ids_of(self, index: Tensor) -> Ids | None:
+        return None if self.ids is None else self.ids[index.numpy()]
+
+
+class Gold(ExampleSet):
     """Examples with trusted labels.
 
     ``teacher`` holds the teacher's labels of these rows; give it only where the teacher had not trained on them, as
@@ -43,8 +68,6 @@ class Gold:
 
     derived = ("cache", "class_order")
     """Attributes that follow from the rest: not part of a fingerprint."""
-    class_order: ClassNames | None = None
-    """The names of the classes; None in a set that was built from class numbers internally."""
     cache: dict[Hashable, Any] | None = None
     """Estimates from these rows that trainings share; None: every training estimates anew."""
     # Set only where there are such rows, so that it enters the fingerprint only then.
@@ -117,21 +140,9 @@ class Gold:
         """Which rows calibrate and never train, ``(n,)`` bool."""
         return torch.zeros(len(self), dtype=torch.bool) if self._estimate_only is None else self._estimate_only
 
-    def __len__(self) -> int:
-        return len(self.y)
-
     def __repr__(self) -> str:
         only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these never train"
         return f"Gold({len(self)} rows, {len(self.calibration_rows())} with a teacher label{only})"
-
-    @property
-    def x(self) -> Any:
-        return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """In the order of the class numbers; None where the classes have no names."""
-        return self.class_order.names if self.class_order else None
 
     def calibration_rows(self) -> Tensor:
         """Numbers of the rows that measure the teacher: it labelled them unseen, and they were not chosen."""
@@ -167,7 +178,7 @@ class Gold:
         part = Gold.__new__(Gold)
         part.rows = SubsetRows(self.rows, index)
         part.y, part.chosen, part.class_order = self.y[index], self.chosen[index], self.class_order
-        part.ids = None if self.ids is None else self.ids[index.numpy()]
+        part.ids = self._ids_of(index)
         part._keep_marks(self.estimate_only[index])
         position = torch.full((len(self),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
@@ -212,14 +223,13 @@ class Gold:
         return both
 
 
-class Pool:
+class Pool(ExampleSet):
     """Examples with imperfect labels (``teacher``), or with none (``teacher=None``, for active learning).
 
     ``classes``, ``collate``: as for ``Gold``.
     """
 
-    derived: ClassVar[tuple[str, ...]] = ("size", "class_order")
-    class_order: ClassNames | None = None
+    derived: ClassVar[tuple[str, ...]] = ("class_order",)
 
     def __init__(
         self,
@@ -234,34 +244,18 @@ class Pool:
         _, labels, self.class_order = read_labels(None, teacher, classes, "pool")
         if labels is not None:
             check_length(len(labels), len(rows), "pool.teacher", "pool.x")
-        self._fill(rows, labels, check_ids(ids, len(rows), "pool"))
+        self.rows, self.teacher, self.ids = rows, labels, check_ids(ids, len(rows), "pool")
 
     @classmethod
     def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
         """A set of values that were checked before."""
         pool = cls.__new__(cls)
-        pool._fill(rows, teacher, ids)
+        pool.rows, pool.teacher, pool.ids = rows, teacher, ids
         return pool
-
-    def _fill(self, rows: Rows, teacher: Labels | None, ids: Ids | None) -> None:
-        self.rows, self.teacher, self.ids = rows, teacher, ids
-        self.size = len(rows)
-
-    def __len__(self) -> int:
-        return self.size
 
     def __repr__(self) -> str:
         form = "no labels" if self.teacher is None else f"{type(self.teacher).__name__} labels"
         return f"Pool({len(self)} rows, {form})"
-
-    @property
-    def x(self) -> Any:
-        return self.rows.x if isinstance(self.rows, TensorRows) else self.rows
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """In the order of the class numbers; None where the classes have no names."""
-        return self.class_order.names if self.class_order else None
 
     def __sklearn_clone__(self) -> "Pool":
         """Clones of a classifier share its pool: training does not change it, and copies would be large."""
@@ -270,7 +264,7 @@ class Pool:
     def take(self, index: Tensor) -> "Pool":
         """Some rows of this set, with the teacher's labels."""
         teacher = None if self.teacher is None else self.teacher.take(index)
-        part = Pool.of(SubsetRows(self.rows, index), teacher, None if self.ids is None else self.ids[index.numpy()])
+        part = Pool.of(SubsetRows(self.rows, index), teacher, self._ids_of(index))
         part.class_order = self.class_order
         return part
 

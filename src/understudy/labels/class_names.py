@@ -66,7 +66,7 @@ class ClassNames:
         return len(self.names)
 
     def __str__(self) -> str:
-        return listed(self.names)
+        return name_list(self.names)
 
     def numbers(self, column: Array, where: str, *, missing: bool = False) -> Array:
         """Class numbers of a column of names or numbers; ``missing``: empty and −1 mean no label, which is −1.
@@ -193,7 +193,7 @@ def text_list(classes: Any, where: str) -> tuple[str, ...]:
     return tuple(texts.tolist())
 
 
-def listed(names: Sequence[str]) -> str:
+def name_list(names: Sequence[str]) -> str:
     """Names for a message, the first eight."""
     return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
 

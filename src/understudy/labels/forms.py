@@ -20,7 +20,7 @@ import pyarrow as pa
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions
-from understudy.labels.class_names import ClassNames, as_texts, checked_names, is_number, listed
+from understudy.labels.class_names import ClassNames, as_texts, checked_names, is_number, name_list
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Soft
 from understudy.labels.topk import TopK
@@ -131,7 +131,7 @@ def _over_numbers(teacher: Any, by_name: Any, names: ClassNames, where: str) -> 
     if isinstance(by_name, np.ndarray):
         return Hard(names.numbers(by_name, where, missing=True), classes=len(names), where=where)
     if isinstance(by_name, tuple) and by_name != names.names:
-        raise UnderstudyError(f"{where} is over the classes {listed(by_name)}, not {names}; use one order")
+        raise UnderstudyError(f"{where} is over the classes {name_list(by_name)}, not {names}; use one order")
     labels = as_labels(teacher, where)
     if labels.classes not in (None, len(names)):
         raise UnderstudyError(f"{where} knows {labels.classes} classes, {len(names)} are named ({names})")
@@ -143,7 +143,8 @@ def _in_order(columns: Mapping[str, Any], names: ClassNames, where: str) -> Arra
     order = names.names or tuple(map(str, range(len(columns))))
     if set(columns) != set(order) or not columns:
         raise UnderstudyError(
-            f"{where} has the columns {listed(tuple(columns))}, the classes are {listed(order)}; give one for each"
+            f"{where} has the columns {name_list(tuple(columns))}, the classes are {name_list(order)}; give one "
+            "for each"
         )
     for name, column in columns.items():
         if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:

@@ -59,7 +59,7 @@ class LabelSource:
 class ReconciledPool(Pool):
     """A pool whose labels are q, and the ``sources`` they were combined from."""
 
-    derived = ("size", "sources", "opinion", "on_gold", "accuracy_on_gold")
+    derived = ("class_order", "sources", "opinion", "on_gold", "accuracy_on_gold")
     sources: list[LabelSource]
     opinion: OpinionPool
     on_gold: Tensor
@@ -72,7 +72,7 @@ class ReconciledPool(Pool):
         cls, rows: Rows, probs: Tensor, ids: Ids | None, sources: list[LabelSource], opinion: OpinionPool
     ) -> "ReconciledPool":
         pool = cls.__new__(cls)
-        pool._fill(rows, Soft(probs), ids)
+        pool.rows, pool.teacher, pool.ids = rows, Soft(probs), ids
         pool.sources, pool.opinion = sources, opinion
         return pool
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.batches import (
-    Plan,
+    EpochPlan,
     count_batches,
     epoch_seed,
     fetch_batches,
@@ -99,7 +99,7 @@ class Session:
         """The gold rows that students are fitted to."""
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.options, classes=self.classes, labelled=self.labelled,
-            pool_size=0 if pool is None else pool.size,
+            pool_size=0 if pool is None else len(pool),
         )  # fmt: skip
         self.facts = self.learner.facts
         """Numbers kept with the run."""
@@ -122,7 +122,7 @@ class Session:
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:
             return None
-        rows = self.pool.size
+        rows = len(self.pool)
         if rows * self.classes <= MOST_ENTRIES:
             return RefinedLabels(rows, self.classes)
         warn(
@@ -154,7 +154,7 @@ class Session:
     def rows(self) -> int:
         """Of an epoch."""
         golds = 0 if self.trains is None else len(self.trains) * self.options.gold_repeat
-        return golds + (0 if self.pool is None else self.pool.size)
+        return golds + (0 if self.pool is None else len(self.pool))
 
     @property
     def batches_per_epoch(self) -> int:
@@ -203,10 +203,10 @@ class Session:
                 )
         self.epoch, self.batch = epoch + 1, 0
 
-    def _plan(self, epoch: int) -> Plan:
+    def _plan(self, epoch: int) -> EpochPlan:
         options, pool, sampling = self.options, self.pool, _sampling(self.learner.columns)
         golds = len(self.trains) if self.trains is not None and options.gold_repeat else 0
-        pools, repeat, seed = 0 if pool is None else pool.size, options.gold_repeat, options.seed
+        pools, repeat, seed = 0 if pool is None else len(pool), options.gold_repeat, options.seed
         if self.full_batch:
             return plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
         return plan_epoch(
@@ -224,7 +224,7 @@ class Session:
             raise UnderstudyError("group_by_length=True is for texts that a student reads (us.text); leave it out")
         return torch.cat(lengths)
 
-    def _fetch(self, plan: Plan) -> Iterator[tuple[Any, Tensor, Tensor]]:
+    def _fetch(self, plan: EpochPlan) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
         if not self.full_batch:
             yield from fetch_batches(gold, pool, plan, workers=self.options.workers)
@@ -344,6 +344,6 @@ def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: P
                 "nothing about it: add a few such rows"
             )
     if pool is not None and full_pool is not None:
-        facts["pool_rows"] = pool.size
-        facts["pool_rows_without_label"] = full_pool.size - pool.size
+        facts["pool_rows"] = len(pool)
+        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
     return facts
