@@ -31,7 +31,7 @@ def text_of(run: us.Run, warnings: list[str] | None = None) -> dict[str, str]:
 def test_on_a_test_set() -> None:
     """180 of 200: Clopper and Pearson's interval is 85.0 to 93.8 (R's binom.test)."""
     text = text_of(a_run(on_test(180, 150), 0.9, class_names=["no", "yes"]), ["one", "two"])
-    assert text["Accuracy"] == "Accuracy 90.0% (95% CI 85.0–93.8), on 200 test rows."
+    assert text["Accuracy"] == "Accuracy 90.0% (95% CI 85.0–93.8) on 200 test rows."
     assert "Majority class (yes): 75.0%." in text["Baselines"]
     assert "Teacher: 75.0% (95% CI 68.4–80.8) on the same rows." in text["Baselines"]
     assert "95% CI ±4 points" in text["Uncertainty"] and "calibration error 4.2 points" in text["Uncertainty"]
@@ -60,6 +60,7 @@ def test_gold_alone_on_the_same_rows(pair: tuple[int, int], sentence: str) -> No
     text = text_of(a_run(Evaluation(exact(35, 40), "gold", 1, 0.5, gold_only=exact(30, 40), discordant=pair)))
     assert text["Accuracy"].endswith("cross-validated on 40 gold rows.")
     assert sentence in text["Baselines"] and "on the same rows" in text["Baselines"]
+    assert ("Train on gold alone" in text["Next steps"]) == (pair == (0, 8))
 
 
 def test_gold_alone_in_a_pilot() -> None:

@@ -198,13 +198,13 @@ def _class_bars(trust: MeasuredTeacher) -> Markup:
     leaning: Any = {"rotation": 35, "ha": "right"} if max(map(len, names)) * len(names) > 90 else {}
     with drawing("reliability", 3.2) as (figure, result):
         ax = figure.add_subplot()
-        ax.bar(at, per_class[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated accuracy")
+        ax.bar(at, per_class[shown], color="#9ecae9", edgecolor=RIGHT, width=0.7, label="estimated precision")
         seen = counts[shown] > 0
         raw = correct[shown][seen] / counts[shown][seen]
-        ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="accuracy on gold rows")
+        ax.scatter(at[seen], raw, color="black", s=18, zorder=3, label="precision on gold rows")
         ax.axhline(trust.accuracy, color=GREY, lw=1, ls=":", label=f"overall accuracy {trust.accuracy:.0%}")
         ax.set_xticks(at, names, fontsize=9 if few else 7, **leaning)
-        ax.set(ylim=(0, 1.04), xlabel="class predicted by the teacher (gold rows)", ylabel="accuracy")
+        ax.set(ylim=(0, 1.04), xlabel="class predicted by the teacher (gold rows)", ylabel="precision")
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.grid(axis="x", visible=False)
         figure.legend(loc="outside upper left", ncols=3)

@@ -41,8 +41,8 @@ def summary(run: Run, warnings: Sequence[str] = ()) -> list[tuple[str, list[str]
 
 def accuracy_sentence(found: Evaluation) -> str:
     rows = f"{found.accuracy.rows:,.0f}"
-    where = f"on {rows} test rows" if found.on_test else f"cross-validated on {rows} gold rows"
-    return f"Accuracy {percent_ci(found.accuracy)}, {where}."
+    where = f" on {rows} test rows" if found.on_test else f", cross-validated on {rows} gold rows"
+    return f"Accuracy {percent_ci(found.accuracy)}{where}."
 
 
 def baseline_sentences(found: Evaluation, class_names: Sequence[str] | None = None) -> list[str]:
@@ -77,6 +77,11 @@ def _effect_of_pool(found: Evaluation) -> list[str]:
     return []
 
 
+def _is_hurt_by_pool(found: Evaluation) -> bool:
+    only_student, only_gold = found.discordant or (0, 0)
+    return only_gold > only_student and two_sided(only_student, only_student + only_gold) < SIGNIFICANT
+
+
 def _uncertainty(run: Run, found: Evaluation, warnings: Sequence[str]) -> list[str]:
     half, rows = found.accuracy.width / 2, round(found.accuracy.rows)
     sentences = [f"95% CI ±{100 * half:.0f} points with {rows:,} rows."]
@@ -104,7 +109,9 @@ def _next_steps(found: Evaluation) -> list[str]:
         about = round(more, -max(len(str(more)) - 2, 0))
         kind = "test" if found.on_test else "gold or test"
         sentences.append(f"About {about:,} more {kind} rows would narrow the 95% CI to ±{100 * NARROW:.0f} points.")
-    if found.beats_majority:
+    if _is_hurt_by_pool(found):
+        sentences.append("Train on gold alone, or improve the pool's labels first: understudy audit, --method auto.")
+    elif found.beats_majority:
         sentences.append(
             "Apply it to new rows with understudy predict; understudy select picks the most informative rows to label "
             "next."
