@@ -16,7 +16,7 @@ ROOT = Path(us.__file__).parent
 LAYERS = [
     "errors arguments",
     "store",
-    "samples comparison.options",
+    "samples comparison.comparison_options",
     "maths",
     "data.checks data.memory models",
     "labels",

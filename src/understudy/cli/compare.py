@@ -7,7 +7,7 @@ import typer
 
 from understudy.cli import shared
 from understudy.cli.shared import takes_options
-from understudy.comparison.options import CompareOptions, split_names
+from understudy.comparison.comparison_options import CompareOptions, split_names
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings, complain

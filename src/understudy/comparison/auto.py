@@ -24,7 +24,7 @@ from torch import Tensor
 from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
-from understudy.comparison.options import AutoOptions, take_options
+from understudy.comparison.comparison_options import AutoOptions, take_options
 from understudy.comparison.pilot_scores import (
     CAUTION,
     RECONCILED_CAUTION,

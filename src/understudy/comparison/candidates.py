@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 
 from understudy import methods as registry
-from understudy.comparison.options import Methods
+from understudy.comparison.comparison_options import Methods
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.method_options import read_options

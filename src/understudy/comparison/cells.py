@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from understudy.comparison.candidates import GOLD_ONLY, named_methods
+from understudy.comparison.comparison_options import Methods
 from understudy.comparison.interval import Array
-from understudy.comparison.options import Methods
 from understudy.comparison.outcome import Correct, Outcome
 from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled, weighed

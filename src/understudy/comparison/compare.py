@@ -24,8 +24,8 @@ import numpy as np
 from understudy.arguments import checked
 from understudy.comparison.candidates import TEACHER, VANILLA
 from understudy.comparison.cells import Cell, Job
+from understudy.comparison.comparison_options import CompareOptions, Methods, take_options
 from understudy.comparison.interval import percent
-from understudy.comparison.options import CompareOptions, Methods, take_options
 from understudy.comparison.outcome import Comparison, Correct, Outcome
 from understudy.comparison.recommendation import recommend
 from understudy.data.examples import Gold, Pool

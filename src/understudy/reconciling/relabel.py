@@ -19,7 +19,7 @@ import torch
 from understudy import methods as registry
 from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
-from understudy.comparison.options import ReconcileOptions, take_options
+from understudy.comparison.comparison_options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool
 from understudy.data.pairing import check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError

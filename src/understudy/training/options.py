@@ -96,81 +96,81 @@ NOT_SHARED = ("seed", "workers", "refine", "ema", "checkpoint_every")
 """What differs between the trainings of a comparison, a pilot or an active-learning loop."""
 
 
-def option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> Any:
+def _option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> Any:
     return table_option(default, panel=panel, **metadata)
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    epochs: int = option(
+    epochs: int = _option(
         AUTO, help="Passes over gold and pool; auto: chosen on gold rows left out.", typed=int, panel=None, least=1,
         integer=True, shown=int | str | None,
     )  # fmt: skip
     """Always a number here: ``resolve_options`` replaces "auto"."""
-    batch_size: int = option(128, help="Rows per step.", typed=int, least=1, integer=True)
-    lr: float = option(1e-3, help="Learning rate.", typed=float, above=0)
-    seed: int = option(0, help="Same seed, same result.", typed=int, panel=None)
-    patience: int | None = option(
+    batch_size: int = _option(128, help="Rows per step.", typed=int, least=1, integer=True)
+    lr: float = _option(1e-3, help="Learning rate.", typed=float, above=0)
+    seed: int = _option(0, help="Same seed, same result.", typed=int, panel=None)
+    patience: int | None = _option(
         None, help="Stop after so many epochs that are not better on the select rows.", typed=int | None, least=1,
         integer=True,
     )  # fmt: skip
-    until_accuracy: float | None = option(
+    until_accuracy: float | None = _option(
         None, help="Stop once so large a share of the training rows' own labels is predicted.", typed=float | None,
         above=0, most=1,
     )  # fmt: skip
-    optimizer: str = option(
+    optimizer: str = _option(
         "adam", help="adam, adamw or sgd; or lbfgs: all rows at once, until converged; an epoch is 20 of its steps.",
         typed=str,
     )  # fmt: skip
-    weight_decay: float | str = option(
+    weight_decay: float | str = _option(
         0.0, help="Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0,
         word=AUTO,
     )  # fmt: skip
-    momentum: float = option(0.9, help="For sgd.", typed=float, least=0)
-    schedule: Schedules = option(
+    momentum: float = _option(0.9, help="For sgd.", typed=float, least=0)
+    schedule: Schedules = _option(
         "constant", help="constant, cosine, linear, step, papers-cifar or papers-imagenet.", typed=str
     )
-    warmup: float = option(
+    warmup: float = _option(
         0.0, help="Share of training in which the learning rate rises to its full height.", typed=float, least=0,
         most=1,
     )  # fmt: skip
-    groups: Groups | None = option(
+    groups: Groups | None = _option(
         None, help="Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
     )  # fmt: skip
-    gold_repeat: int = option(
+    gold_repeat: int = _option(
         1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
         integer=True,
     )  # fmt: skip
-    gold_weight: float = option(1.0, help="Multiplies the loss of gold rows.", typed=float, least=0)
-    pretrain_epochs: int = option(
+    gold_weight: float = _option(1.0, help="Multiplies the loss of gold rows.", typed=float, least=0)
+    pretrain_epochs: int = _option(
         0, help="Epochs on gold alone, first.", typed=int, flag="pretrain", least=0, integer=True
     )
-    finetune_epochs: int = option(
+    finetune_epochs: int = _option(
         0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, integer=True
     )
-    finetune_lr: float | None = option(
+    finetune_lr: float | None = _option(
         None, help="Its constant learning rate; the rate that the schedule ends with.", typed=float | None, above=0
     )
-    clip: float | None = option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
-    accumulate: int = option(1, help="Batches that make one step.", typed=int, least=1, integer=True)
-    group_by_length: bool = option(False, help="Put texts of similar length into one batch.", typed=bool)
-    sync_batchnorm: bool = option(
+    clip: float | None = _option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
+    accumulate: int = _option(1, help="Batches that make one step.", typed=int, least=1, integer=True)
+    group_by_length: bool = _option(False, help="Put texts of similar length into one batch.", typed=bool)
+    sync_batchnorm: bool = _option(
         False, help="Where processes train together: BatchNorm sees the batch of all, not each one's part.", typed=bool,
     )  # fmt: skip
-    augment: "Augment | None" = option(None, help="(x, generator) -> x, changes training batches.")
-    feature_layer: str | None = option(None, help="The layer whose output are the penultimate features.")
-    device: "str | torch.device | None" = option(
+    augment: "Augment | None" = _option(None, help="(x, generator) -> x, changes training batches.")
+    feature_layer: str | None = _option(None, help="The layer whose output are the penultimate features.")
+    device: "str | torch.device | None" = _option(
         None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True
     )
-    autocast: "torch.dtype | str | None" = option(
+    autocast: "torch.dtype | str | None" = _option(
         None, help="Mixed precision on a GPU: bfloat16; or float16, whose losses are not scaled.", typed=str | None
     )
-    compile: bool = option(False, help="Run the student through torch.compile.")
-    workers: int = option(0, help="Processes that read the rows of a Dataset.", least=0, integer=True, may_differ=True)
-    pass_batch_size: int = option(1024, help="Rows per batch of predictions.", least=1, integer=True, may_differ=True)
-    refine: bool = option(True, help="Keep, per pool row, the predictions averaged over training.")
-    ema: "EMA | None" = option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
-    checkpoint_every: int | None = option(
+    compile: bool = _option(False, help="Run the student through torch.compile.")
+    workers: int = _option(0, help="Processes that read the rows of a Dataset.", least=0, integer=True, may_differ=True)
+    pass_batch_size: int = _option(1024, help="Rows per batch of predictions.", least=1, integer=True, may_differ=True)
+    refine: bool = _option(True, help="Keep, per pool row, the predictions averaged over training.")
+    ema: "EMA | None" = _option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
+    checkpoint_every: int | None = _option(
         None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
         integer=True, may_differ=True,
     )  # fmt: skip
