@@ -34,8 +34,12 @@ def data() -> tuple[us.Gold, us.Pool, us.Gold]:
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[: 1_000 + GOLD + POOL + TEST]
     own, gold, pool, test = order.split([1_000, GOLD, POOL, TEST])
     teacher = us.train(student, us.Gold(x[own], y[own]), None, us.vanilla(), epochs=10, progress=False).student
-    said = {name: us.teach(teacher, x[rows]) for name, rows in (("gold", gold), ("pool", pool))}
-    return us.Gold(x[gold], y[gold], teacher=said["gold"]), us.Pool(x[pool], said["pool"]), us.Gold(x[test], y[test])
+    labels = {name: us.teach(teacher, x[rows]) for name, rows in (("gold", gold), ("pool", pool))}
+    return (
+        us.Gold(x[gold], y[gold], teacher=labels["gold"]),
+        us.Pool(x[pool], labels["pool"]),
+        us.Gold(x[test], y[test]),
+    )
 
 
 def one_after_another(gold: us.Gold, pool: us.Pool, test: us.Gold) -> None:

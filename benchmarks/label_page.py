@@ -3,8 +3,7 @@
     python benchmarks/label_page.py            # about a minute; median and 99th percentile, in milliseconds
 
 One answer is one request over a kept connection: the answer is synced to the disk, the next row is leased and sent. Two
-people take turns, a fifth of the rows overlaps. The time is that of whoever waits for the response, in a process of
-their own.
+people take turns, a fifth of the rows overlaps. The time is until the response, in a process of its own.
 """
 
 import argparse
@@ -84,7 +83,7 @@ def main() -> None:
             times = np.array(pool.apply(visit, given)) * 1000
         start = time.perf_counter()
         _, shared = book.agreement()
-        print(f"agreement on {shared:,} rows: {(time.perf_counter() - start) * 1000:.0f} ms (asked for apart)")
+        print(f"agreement on {shared:,} rows: {(time.perf_counter() - start) * 1000:.0f} ms (requested apart)")
     median, most, worst = np.median(times), np.percentile(times, 99), times.max()
     print(f"{options.answers:,} answers: median {median:.1f} ms, p99 {most:.1f} ms, longest {worst:.1f} ms")
 

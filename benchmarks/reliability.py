@@ -1,8 +1,8 @@
 """What trust costs at scale: C = 1,000 classes, 10,000 gold rows, up to 1,000,000 pool rows, one thread.
 
 Ours: ``us.Reliability.fit`` on gold, then alpha and k of every pool row. The peer: scikit-learn's IsotonicRegression
-fitted on gold for each k and asked for every pool row, the smallest k that reaches the threshold kept; both get the
-same labels and make the covariates from them inside the clock. With top-10 labels the peer is asked for the listed k
+fitted on gold for each k and evaluated for every pool row, the smallest k that reaches the threshold kept; both get the
+same labels and make the covariates from them inside the clock. With top-10 labels the peer is used for the listed k
 only, and once for every k below C (the tail spread evenly), as a loop that knows nothing of top-k labels would do it.
 Dense labels come in pieces of 10,000 rows, which neither holds together. scikit-learn interpolates, so the two answers
 differ a little between gold margins. A weaker teacher is slower for us, because more rows must be ranked deep: at 56%
@@ -112,13 +112,13 @@ def top_k_case(rows: int, repeats: int, *, every_k: bool = False) -> Figure:
     y = _truth(GOLD, 1)
     gold_indices, gold_probs = _listed(gold)
     indices, probs = _topk_pool(rows)
-    said, pool = TopK(gold_indices, gold_probs, CLASSES), TopK(indices, probs, CLASSES)
+    on_gold, pool = TopK(gold_indices, gold_probs, CLASSES), TopK(indices, probs, CLASSES)
     found = gold_indices == y[:, None]
     places = np.where(found.any(1), found.argmax(1), CLASSES)
     answers: dict[str, tuple[Any, Any]] = {}
 
     def ours() -> None:
-        trust = us.Reliability.fit(said, y, LOWER, THRESHOLD)
+        trust = us.Reliability.fit(on_gold, y, LOWER, THRESHOLD)
         answers["ours"] = trust.alpha_and_k(pool)
 
     def peer() -> None:
@@ -185,9 +185,9 @@ def peak_memory_mb(rows: int = POOL) -> float:
         "import resource, torch; torch.set_num_threads(1)\n"
         "from benchmarks.reliability import *\n"
         "from benchmarks.reliability import _dense, _listed, _topk_pool, _truth\n"
-        "said = TopK(*_listed(_dense(GOLD, 1)), CLASSES); y = _truth(GOLD, 1)\n"
+        "on_gold = TopK(*_listed(_dense(GOLD, 1)), CLASSES); y = _truth(GOLD, 1)\n"
         f"pool = TopK(*_topk_pool({rows}), CLASSES)\n"
-        "trust = us.Reliability.fit(said, y, LOWER, THRESHOLD); trust.alpha(pool); trust.k(pool)\n"
+        "trust = us.Reliability.fit(on_gold, y, LOWER, THRESHOLD); trust.alpha(pool); trust.k(pool)\n"
         "dense = us.Reliability.fit(_dense(GOLD, 1), y, LOWER, THRESHOLD)\n"
         f"[(dense.alpha(p), dense.k(p)) for p in (_dense(PIECE, 100 + n) for n in range(3))]\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"

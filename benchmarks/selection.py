@@ -47,7 +47,7 @@ MEMORY_LIMIT, TIME_LIMIT = 16 << 30, 600
 
 
 def draw_arrays(rows: int, columns: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features of loose classes and a model that is right on most rows: bounds go stale as in real pools."""
+    """Features of loose classes and a model with high accuracy: bounds go stale as in real pools."""
     rng = np.random.default_rng(0)
     truth = rng.integers(classes, size=rows)
     centres = rng.standard_normal((classes, columns), dtype=np.float32)

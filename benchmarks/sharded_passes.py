@@ -55,8 +55,8 @@ def write_run(folder: Path, hidden: int) -> us.Run:
     y = torch.arange(200) % CLASSES
     x = torch.randn(200, WIDTH, generator=rng) + 2 * torch.nn.functional.one_hot(y, WIDTH)
     student = us.models.mlp(inputs=WIDTH, classes=CLASSES, hidden=(hidden, hidden, 64))
-    told: Any = {"epochs": 1, "progress": False, "out": folder, "notes": {"features": "x"}}
-    return us.train(student, us.Gold(x, y), None, us.vanilla(), **told)
+    options: Any = {"epochs": 1, "progress": False, "out": folder, "notes": {"features": "x"}}
+    return us.train(student, us.Gold(x, y), None, us.vanilla(), **options)
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ def memory(work: Path) -> None:
 
 def owner(work: Path, name: str) -> None:
     shards, function = list_pool_shards(work / name), predictions_of(work / "run", work / name)
-    told: Any = {"columns": {}, "title": "", "progress": False}
-    alone = run_pass(function, shards, work / f"memory-1-{name}", executor=InProcess(), **told)
-    found = run_pass(function, shards, work / f"memory-2-{name}", executor=us.ray("local", workers=2), **told)
+    options: Any = {"columns": {}, "title": "", "progress": False}
+    alone = run_pass(function, shards, work / f"memory-1-{name}", executor=InProcess(), **options)
+    found = run_pass(function, shards, work / f"memory-2-{name}", executor=us.ray("local", workers=2), **options)
     peaks = {each["process"]: each["peak"] for each in found}
     print(
         f"{len(shards)} shards, {shards.rows:,} rows: one process {max(each['peak'] for each in alone)} MB, workers "

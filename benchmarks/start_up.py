@@ -22,7 +22,7 @@ from benchmarks.figures import Figure, main
 ROWS = 600
 TORCH = "import torch"
 HELP, PREDICT = "≤ 0.25", "≤ 1.35"
-ASKED = {
+COMMANDS = {
     "--help": HELP,
     "train --help": HELP,
     "train --bogus": HELP,
@@ -35,17 +35,17 @@ def figures(repeats: int = 5) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _train(folder)
-        seconds: dict[str, list[float]] = {asked: [] for asked in (TORCH, *ASKED)}
+        seconds: dict[str, list[float]] = {command: [] for command in (TORCH, *COMMANDS)}
         for _ in range(repeats + 1):
-            for asked, times in seconds.items():
+            for command, times in seconds.items():
                 (folder / "predictions.csv").unlink(missing_ok=True)
-                words = ["-c", TORCH] if asked == TORCH else ["-m", "understudy", *asked.split()]
+                words = ["-c", TORCH] if command == TORCH else ["-m", "understudy", *command.split()]
                 times.append(_cost(words, folder))
     # The first turn reads files that the others find in memory.
-    cost = {asked: statistics.median(times[1:]) for asked, times in seconds.items()}
+    cost = {command: statistics.median(times[1:]) for command, times in seconds.items()}
     return [
-        Figure(f"understudy {asked}", "s", cost[asked], TORCH, cost[TORCH], cost[asked] / cost[TORCH], target)
-        for asked, target in ASKED.items()
+        Figure(f"understudy {command}", "s", cost[command], TORCH, cost[TORCH], cost[command] / cost[TORCH], target)
+        for command, target in COMMANDS.items()
     ]
 
 

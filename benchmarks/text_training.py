@@ -48,9 +48,9 @@ def padding(every: list[str], texts: list[str], labels: torch.Tensor, repeats: i
     more = longest - padded["input_ids"].shape[1]
     fixed = us.Pool({name: nn.functional.pad(value, (0, more)) for name, value in padded.items()}, us.Hard(labels))
 
-    def epoch(rows: us.Pool, **told: Any) -> Callable[[], None]:
+    def epoch(rows: us.Pool, **options: Any) -> Callable[[], None]:
         def run() -> None:
-            session = us.Session(student, None, rows, us.vanilla(), batch_size=BATCH, **told)
+            session = us.Session(student, None, rows, us.vanilla(), batch_size=BATCH, **options)
             for batch in session.batches(0):
                 session.loss(student, batch).backward()
             student.zero_grad()

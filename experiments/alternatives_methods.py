@@ -24,7 +24,7 @@ from experiments import peers
 from experiments.alternatives_data import EPOCHS, C, linear_recipe
 from experiments.auto_data import Situation
 from understudy.data.rows import Rows
-from understudy.reconciling.base_models import gold_only_recipe
+from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
 
 Array = np.ndarray[Any, Any]
@@ -179,7 +179,7 @@ def trained(case: Case, objective: us.Objective, *, pool: us.Pool | None, linear
         student = partial(us.models.linear, inputs=case.gold.shape[1], classes=case.classes)
         recipe = TrainingOptions(epochs=EPOCHS, seed=case.seed, refine=False, **linear_recipe(rows, case.classes))
     elif pool is None:
-        recipe = gold_only_recipe(recipe, given.gold, given.pool)
+        recipe = gold_only_options(recipe, given.gold, given.pool)
     run = us.train(student, given.gold, pool, objective, progress=False, **recipe.arguments())
     return float(us.evaluate(run.student, given.test)["accuracy"])
 

@@ -30,8 +30,8 @@ from experiments.table import markdown, publish
 from understudy.comparison.candidates import GOLD_ONLY, candidates
 from understudy.comparison.interval import Interval, percent, signed
 from understudy.parallel.executors import WorkerProcesses
-from understudy.reconciling.base_models import gold_only_recipe
 from understudy.store.files import read_json, write_json
+from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
 
 SEEDS = 5
@@ -61,7 +61,7 @@ def run_cell(setting: str, seed: int) -> Cell:
     for name, objective in candidates(given.gold, given.pool).items():
         recipe, pool = TrainingOptions(epochs=given.epochs, seed=seed, refine=False, **given.recipe), given.pool
         if name == GOLD_ONLY:
-            recipe, pool = gold_only_recipe(recipe, given.gold, given.pool), None
+            recipe, pool = gold_only_options(recipe, given.gold, given.pool), None
         run = us.train(given.student, given.gold, pool, objective, progress=False, **recipe.arguments())
         tested[name] = us.evaluate(run.student, given.test)["accuracy"]
     merged = us.train(given.student, given.gold, given.pool, us.reconciled(), **common)

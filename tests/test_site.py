@@ -1,6 +1,6 @@
 """The site's frame: every page is in its contents, every public name in its reference.
 
-That it builds without a warning is `make docs`'s to say (and the docs job's); here is what can be told without Sphinx.
+`make docs` (and the docs job) checks that it builds without a warning; this file checks what needs no Sphinx.
 """
 
 import importlib.util
@@ -46,7 +46,7 @@ def script(name: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    """It needs no Sphinx to be asked."""
+    """It is importable without Sphinx."""
     return script("site_reference.py")
 
 

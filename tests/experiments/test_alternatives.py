@@ -41,7 +41,7 @@ def test_no_row_is_in_two_sets_and_every_row_keeps_its_own_features_truth_and_la
     assert set(other.gold.ids.tolist()) != gold, "another seed deals other rows"
 
 
-def test_held_out_settings_are_settings_and_missing_nets_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_settings_are_settings_and_missing_nets_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(HELD_OUT) < set(SETTINGS)
     monkeypatch.delenv("UNDERSTUDY_MINILM", raising=False)
     assert unavailable("TREC, rules, MiniLM") == "UNDERSTUDY_MINILM is not set"
@@ -62,7 +62,7 @@ def test_real_sets_are_dealt_without_overlap(name: str) -> None:
 
 
 def votes_case(seed: int = 0) -> Case:
-    """Two classes told apart by the first number; two annotators, of whom nobody spoke of every fifth row."""
+    """Two classes separated by the first number; two annotators, neither of whom spoke of every fifth row."""
     draw = np.random.default_rng(seed)
     y = np.arange(60) % 2
     x = sparse.csr_matrix((np.eye(3)[:2][y] + draw.normal(size=(60, 3)) / 10).astype(np.float32))
@@ -179,11 +179,11 @@ def test_a_setting_that_was_not_run_keeps_no_target() -> None:
 
 
 def test_cells_are_filled_method_by_method(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[str] = []
+    called: list[str] = []
 
     def method(name: str) -> Any:
         def tested(case: Any) -> float | None:
-            asked.append(name)
+            called.append(name)
             if name == "broken":
                 raise us.UnderstudyError("it does not work here; leave it out")
             return None if name == "nowhere" else 0.5
@@ -195,9 +195,9 @@ def test_cells_are_filled_method_by_method(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(alternatives, "Case", lambda given, seed: None)
 
     def go(*methods: str, again: bool = False) -> list[str]:
-        asked.clear()
+        called.clear()
         alternatives.run_all(tmp_path, ["a setting"], methods, seeds=1, workers=1, again=again)
-        return list(asked)
+        return list(called)
 
     assert go("one", "nowhere", "broken") == ["one", "nowhere", "broken"]
     assert go("one", "two", "nowhere", "broken") == ["two", "broken"], "what failed is tried again"

@@ -54,7 +54,7 @@ def test_teacher_and_student_are_different_nets_even_of_one_kind() -> None:
     assert float((weights[0] - weights[1]).abs().mean()) > 0.01
 
 
-def test_validation_rows_that_only_estimate_train_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_rows_that_only_estimate_never_train(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = replace(DISTIL, estimate_only=True)
     dealt = deal(setting, 60, seed=0)
     assert len(dealt.gold) == 160 and len(dealt.gold.training_rows()) == 60

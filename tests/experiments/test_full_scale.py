@@ -28,7 +28,7 @@ def tiny_cifar10(data_folder: Path) -> Iterator[None]:
     load.cache_clear()
 
 
-def once(training: Any) -> Any:
+def one_step(training: Any) -> Any:
     return replace(training, epochs=1, steps=0, batch_size=10, warmup_epochs=0)
 
 
@@ -36,7 +36,7 @@ def test_a_distillation_setting_runs(tiny_cifar10: None) -> None:
     setting: Any = find("slam_table1").parts[0].full
     chosen = [method for method in setting.methods if method.kind in ("vid", "slam")]
     methods = tuple(replace(method, options=method.options[:1]) for method in chosen)
-    training = once(setting.training)
+    training = one_step(setting.training)
     small = replace(setting, labelled=(10,), validation=10, select=5, unlabelled=10, methods=methods, training=training,
                     teacher_training=training, pretraining=training, test_rows=10)  # fmt: skip
     cells = small.measure("10", 0)
@@ -51,7 +51,7 @@ def test_a_distillation_setting_runs(tiny_cifar10: None) -> None:
 def test_a_setting_with_noisy_labels_runs(tiny_cifar10: None, name: str, methods: tuple[str, ...]) -> None:
     experiment: Experiment = find(name)
     setting: Any = experiment.parts[0].full
-    small = replace(setting, methods=methods, training=once(setting.training), watched=10 if setting.watched else 0,
+    small = replace(setting, methods=methods, training=one_step(setting.training), watched=10 if setting.watched else 0,
                     gold=(2,) if setting.gold[0] else (0,), rows=20, finetune=1, test_rows=10)  # fmt: skip
     assert [cell.row for cell in small.measure("40%", 0) if ":" not in cell.row] == list(methods)
 
@@ -59,7 +59,7 @@ def test_a_setting_with_noisy_labels_runs(tiny_cifar10: None, name: str, methods
 def test_the_kernel_of_a_deep_net(tiny_cifar10: None) -> None:
     setting: Any = find("air_fig02").parts[0].full
     # Two steps of ten random images at 0.1 end anywhere: BatchNorm's statistics are those of the start.
-    training = replace(once(setting.training), lr=1e-4)
+    training = replace(one_step(setting.training), lr=1e-4)
     cells = replace(setting, training=training, batch=8, rows=20).measure(setting.columns[0], 0)
     assert {f"{level:.0%} flipped" for level in setting.noise} < {cell.row for cell in cells}
     assert all(0 <= cell.value <= 1 for cell in cells)

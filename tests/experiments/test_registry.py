@@ -85,11 +85,11 @@ def test_claims_speak_of_what_is_measured(name: str) -> None:
         assert part.claims
         for claim in part.claims:
             assert claim.measure in MEASURES and claim.higher
-            for said in (*claim.higher, *claim.lower):
-                row, _, column = said.partition("@")
+            for named in (*claim.higher, *claim.lower):
+                row, _, column = named.partition("@")
                 known = rows_of(part, "reduced")
-                assert known is None or row in known, said
-                assert not column or column in part.reduced.columns, said
+                assert known is None or row in known, named
+                assert not column or column in part.reduced.columns, named
         if part.published is not None:
             for row, values in part.published.rows.items():
                 assert len(values) == len(part.published.columns), row
@@ -102,8 +102,8 @@ def test_claims_that_are_shown_again_are_counted_where_they_point() -> None:
             for claim in part.claims:
                 if claim.same_as:
                     same = [one for one in EXPERIMENTS[claim.same_as].parts if key(one.reduced) == key(part.reduced)]
-                    said = [(list(one.higher), list(one.lower)) for two in same for one in two.claims if one.counted]
-                    assert (list(claim.higher), list(claim.lower)) in said, f"{experiment.name}: {claim.text}"
+                    named = [(list(one.higher), list(one.lower)) for two in same for one in two.claims if one.counted]
+                    assert (list(claim.higher), list(claim.lower)) in named, f"{experiment.name}: {claim.text}"
 
 
 def test_the_paper_figures_name_our_rows() -> None:

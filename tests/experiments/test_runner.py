@@ -92,7 +92,7 @@ def test_jobs_run_in_processes_and_are_filed_here(tmp_path: Path) -> None:
     assert len(finished[0].cells[0]) == 12 and finished[0].seeds == [3]
 
 
-def test_a_failure_is_told_and_the_others_go_on(inline: list[Any], tmp_path: Path) -> None:
+def test_a_failure_is_reported_and_the_others_continue(inline: list[Any], tmp_path: Path) -> None:
     finished: list[str] = []
     failed = runner.run(
         [made("broken", bad="100"), made()], work=tmp_path, say=lambda line: None,
@@ -273,7 +273,7 @@ def test_an_experiments_minutes_end_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert lines[-1] == "short: 100, seed 4: 60 s; 5 CPU minutes used, at most 94 minutes left"
 
 
-def test_the_page_tells_of_gold_alone_and_of_what_methods_found(tmp_path: Path) -> None:
+def test_the_page_reports_gold_alone_and_weight_statistics(tmp_path: Path) -> None:
     rows = {
         "Teacher": (0.5, {}),
         "Gold only": (0.7, {}),

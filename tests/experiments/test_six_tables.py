@@ -4,10 +4,10 @@ import numpy as np
 from experiments.six_tables import TABLES, as_csv, chance, page
 
 
-def test_files_have_what_they_should(tmp_path):
-    truth, said = np.array(list("aabab"), dtype=object), np.array(list("abbab"), dtype=object)
+def test_files_have_the_columns_of_their_set(tmp_path):
+    truth, labels = np.array(list("aabab"), dtype=object), np.array(list("abbab"), dtype=object)
     text = np.array(["one, two", 'a "b"', "c", "d", "e"], dtype=object)
-    given = as_csv(tmp_path, {"text": text}, [np.array([1]), np.array([0, 2]), np.array([3, 4])], truth, said)
+    given = as_csv(tmp_path, {"text": text}, [np.array([1]), np.array([0, 2]), np.array([3, 4])], truth, labels)
     assert given.files["gold"].read_text() == 'text,teacher_label,label\n"a ""b""",b,a\n'
     assert given.files["pool"].read_text().splitlines() == ["text,teacher_label", '"one, two",a', "c,b"]
     assert (given.chance, given.teacher, given.rows) == (0.5, 1.0, 2)

@@ -135,7 +135,7 @@ def test_scale_of_the_features_does_not_matter(rng: np.random.Generator) -> None
     assert 1024 * big.coef_ == pytest.approx(one.coef_)
 
 
-def test_intercept_is_learned_only_when_asked_for(rng: np.random.Generator) -> None:
+def test_intercept_is_learned_only_on_request(rng: np.random.Generator) -> None:
     x = rng.normal((3.0, 0.0), size=(3000, 2))
     y = (x[:, 0] > 3.5).astype(int)
     without, with_it = SlamHalfspace().fit(x, y), SlamHalfspace(fit_intercept=True, epochs=30).fit(x, y)
