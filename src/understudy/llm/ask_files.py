@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,9 +35,9 @@ class AskFiles:
     ids: list[Any]
     """Of the pool's rows, then of the gold rows that are not in the pool."""
     rows: list[Row]
-    truth: dict[int, str]
-    """The label of every gold row, by its index in ``rows``."""
-    own: list[int]
+    truth: dict[int, str] = field(default_factory=dict)
+    """The label of every gold row, by its index in ``rows``; in the order of gold."""
+    own: Sequence[int] = ()
     """The gold rows that are not in the pool, by their index in gold."""
 
     @classmethod
@@ -54,7 +54,7 @@ class AskFiles:
         if ids is None:
             raise UnderstudyError(f"{pool} has no column 'id' by which rows are known; add it")
         name = text or _text_column(table, required=not as_rows)
-        files = cls(table, trusted, classes, name, ids.tolist(), _rows(table, name, as_rows), {}, [])
+        files = cls(table, trusted, classes, name, ids.tolist(), _rows(table, name, as_rows))
         if trusted is not None:
             files._add_gold(trusted, as_rows)
         return files
@@ -89,7 +89,7 @@ class AskFiles:
 
     def examples(self, count: int, seed: int) -> list[int]:
         """Indices of gold rows to show, drawn at random, balanced over classes."""
-        if count < 0 or count > len(self.truth):
+        if count > len(self.truth):
             cure = "name gold by --gold" if self.gold is None else "take fewer"
             raise UnderstudyError(f"--examples {count}: there are {len(self.truth)} gold rows; {cure}")
         draw = random.Random(seed)
@@ -124,11 +124,7 @@ class AskFiles:
         rows = len(self.pool)
         _write(out / POOL, self.pool, labels.take(torch.arange(rows)), saw[:rows], found)
         if self.own and self.gold is not None:
-            place_of = {str(name): place for place, name in enumerate(self.ids)}
-            names = (
-                [f"gold:{row}" for row in range(len(self.gold))] if self.gold.ids is None else self.gold.ids.tolist()
-            )
-            places = [place_of[str(name)] for name in names]
+            places = list(self.truth)
             _write(out / GOLD, self.gold, labels.take(torch.tensor(places)), saw[places], found)
 
 
