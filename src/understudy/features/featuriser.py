@@ -186,7 +186,7 @@ def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
     kind = column_kind(column)
     if kind != "texts":
         return kind in ("numbers", "flags")
-    # Values that hardly repeat (names, sentences) tell rows apart rather than kinds of rows.
+    # Values that hardly repeat (names, sentences) identify rows, not kinds of rows.
     distinct = len(set(raw.categories(name)))
     return distinct <= limit and 2 * distinct <= max(len(column), 4)
 

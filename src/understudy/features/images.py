@@ -126,7 +126,7 @@ def _pillow() -> Any:
 
 
 DECODED_BYTES = 1 << 30
-# A batch of 128 such images is 400 MB; what is larger must be asked for.
+# A batch of 128 such images is 400 MB; larger ones need --image-size.
 MAX_SIDE = 512
 
 
@@ -168,7 +168,7 @@ class Images(Part):
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
-        """Size and mode as asked for, else those of the first image."""
+        """Size and mode as given, else those of the first image."""
         if size is None or mode is None:
             where = raw.at(name, 0)
             first = open_image(image_files(_cells(raw, name), raw.folder, raw.at(name))[0], where)

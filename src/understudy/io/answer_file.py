@@ -1,10 +1,9 @@
 """Answers to a batch that was chosen for labelling: a file of ``id`` and ``label``, filled in by people.
 
 ``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
-class that is called ``skip`` is that class.
-``chosen`` (optional, 0 or 1) says which rows a strategy picked; without it all were. ``suggestion_shown`` (optional,
-true or false) says where the annotator saw a suggestion: such an answer leans to it, so it trains and never
-calibrates, however its row was picked. Other columns (scores, reasons) are ignored.
+class that is called ``skip`` is that class. ``chosen`` (optional, 0 or 1) marks the rows that a strategy picked;
+without it all were. ``suggestion_shown`` (optional, true or false) marks the rows whose annotator saw a suggestion:
+such a label is biased towards it, so it trains and never calibrates. Other columns (scores, reasons) are ignored.
 """
 
 import csv
@@ -16,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.table import Table, read_table
 from understudy.io.write import quoting_for, warn_of_formulas
@@ -54,7 +52,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames = BY_NUMBER) ->
         raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
     chosen = given.get("chosen", ["1"] * len(labels))
     shown = given.get(SHOWN, ["false"] * len(labels))
-    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "who answered saw a suggestion")
+    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "the annotator saw a suggestion")
     return Table(
         path,
         {
@@ -66,43 +64,19 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames = BY_NUMBER) ->
 
 
 def named_answers(paths: Sequence[str | Path]) -> set[str]:
-    """Every class that some answers name."""
+    """Every class in some files of answers."""
     labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
     return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
 def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, list[str]]:
-    """Every column of a small CSV or Parquet file as text (of others: id and label); '' is an empty cell.
-
-    ``columns``: our names to theirs.
-    """
-    path = local_path(path)
-    suffix = path.suffix.lower()
-    if path.is_dir() or suffix not in (".csv", ".parquet"):
-        table = read_table(path, columns=columns)
-        names = [name for name in ("id", "label", "chosen", SHOWN) if name in table.names]
-        return {name: [str(cell) for cell in table.columns[name].tolist()] for name in names}
-    try:
-        if suffix == ".parquet":
-            columns = pq.read_table(path).to_pydict()
-            return {name: ["" if cell is None else str(cell) for cell in column] for name, column in columns.items()}
-        # Spreadsheets write a byte-order mark, which utf-8-sig drops.
-        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
-    except OSError as error:
-        raise UnderstudyError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
-        raise UnderstudyError(f"cannot read {path}: {first_line(error)}; write CSV or Parquet") from error
-    if not any(lines):
-        raise UnderstudyError(f"{path} is empty; write a header and one line per row")
-    header, *body = [line for line in lines if line]
-    for number, line in enumerate(body):
-        if len(line) != len(header):
-            raise UnderstudyError(f"{path}: line {number + 2} has {len(line)} cells, the header has {len(header)}")
-    return {name: [line[number] for line in body] for number, name in enumerate(header)}
+    """Every column of a small file as text, literally; '' is an empty cell. ``columns``: our names to theirs."""
+    table = read_table(path, columns=columns)
+    return {name: table.texts(name) for name in table.names}
 
 
 def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
-    """Marks as files write them; ``meaning``: what true says."""
+    """A column of true and false, however it is written; ``meaning``: of true, for the message."""
     texts = [str(cell).strip().lower() for cell in cells]
     for row, text in enumerate(texts):
         if text not in TRUE | FALSE:
@@ -115,7 +89,7 @@ def is_skipped(text: str, names: ClassNames) -> bool:
 
 
 def _like(ids: Array, texts: list[str]) -> Array:
-    """As numbers, where the pool's are and these are spelled so; what is no id of the pool is refused later."""
+    """Ids as numbers where the pool's are numbers; whether the pool has them is checked later."""
     whole = ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, texts))
     return np.asarray([int(text) for text in texts]) if whole else object_column(texts)
 

@@ -1,12 +1,12 @@
-"""What a column holds is decided once, in training, and then asked of every file.
+"""Types of columns, fixed in training and applied to every later file.
 
     table.expect({"zip": "texts", "age": "numbers"})      # as a run has them
-    table.expect(declared({"zip": "text"}))               # as the user says: --types zip=text
+    table.expect(declared({"zip": "text"}))               # as the user declares: --types zip=text
     table.columns["zip"]                                  # "01", "02": text, though this CSV holds digits alone
 
-Kinds are those of ``features.part.column_kind``. A CSV does not say what its columns are: where it was guessed
-otherwise, the letters are read again. Typed files are what they say; a column that does not fit is refused where it
-becomes a feature. What the user *declares* is asked of typed files too: whole numbers are their own spelling.
+Kinds are those of ``features.part.column_kind``. A CSV file does not declare types: where another one was inferred, the
+cells are read again as text. Columns of typed files keep their type, and one that does not fit is an error where it
+becomes a feature. A type that the user declares holds for typed files too: whole numbers as text are their digits.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 
 
 def declared(types: Mapping[str, str]) -> dict[str, str]:
-    """Kinds, from what a user typed."""
+    """Kinds of columns, from the types a user typed."""
     for name, kind in types.items():
         if kind not in DECLARED:
             raise UnderstudyError(f"type {kind!r} of column {name!r} is unknown; use one of {', '.join(DECLARED)}")
@@ -38,7 +38,7 @@ def declared(types: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where: str) -> Array:
-    """The column as ``kind``. ``letters``: its cells as they are written, where the file says no more."""
+    """The column as ``kind``. ``letters``: its cells as they are written, where the file declares no types."""
     found = column_kind(column)
     if kind in (found, f"declared {found}") or found == "array":
         return column

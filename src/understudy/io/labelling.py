@@ -1,4 +1,4 @@
-"""How a file's labels are read: classes by name become numbers, and the teacher's columns one of the forms of labels.
+"""Labels of a file: classes by name become numbers, and the teacher's columns one of the forms of labels.
 
     how = find_labelling({"gold": gold}, pool, classes=None, votes="majority")
     how.numbers(gold, "label"), read_teacher(pool, how)
@@ -7,7 +7,7 @@ Labels match exactly (``labels/class_names.py``); the order of the classes is st
 all whole numbers (``3``; in CSV with gaps also ``3.0``) need no names, unless the numbers are codes (``900000`` among
 three labels). The classes of all files together are found once, before any label is read: ``find_labelling``.
 
-What the teacher said may stand in a file as
+The teacher's labels may be in a file as
 
 | columns | form |
 | --- | --- |
@@ -103,19 +103,19 @@ def find_labelling(
 
 
 def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) -> int | None:
-    """How many classes there are, where top-k lists or votes are read, which do not tell."""
+    """How many classes there are, for forms that do not hold it: top-k lists and votes."""
     if names is not None:
         return len(names)
     every = [*tables, *([] if pool is None else [pool])]
     silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
     if not any(column in silent for table in every for column in table.teacher.values()):
         return None
-    found = (_letters(table, name) for table in every for name in _label_columns(table, with_truth=table is not pool))
+    found = (_spellings(table, name) for table in every for name in _label_columns(table, with_truth=table is not pool))
     whole = (int(letter) for letters, _ in found for letter in letters if is_number(letter))
     return max(1, *whole, 1) + 1
 
 
-def _letters(table: Table, column: str) -> tuple[set[str], bool]:
+def _spellings(table: Table, column: str) -> tuple[set[str], bool]:
     """The labels of a column as they are spelled (numbers in their own spelling), and whether they are names."""
     values, where = table.columns[column], table.where(column)
     if values.dtype.kind in "iuf":
@@ -138,10 +138,10 @@ def find_names(
     answers: Collection[str] = (),
     counted: bool = False,
 ) -> ClassNames | None:
-    """The names in gold and in what the teacher said; None where all labels are numbers.
+    """The class names in gold and in the teacher's labels; None where all labels are numbers.
 
     ``answers`` to a chosen batch decide only where there is nothing else: a typing mistake must not make a class.
-    ``counted``: the user said how many classes there are, so that numbers are no codes.
+    ``counted``: the user gave the number of classes, so that large numbers are no codes.
     """
     if given is not None:
         return ClassNames(tuple(given), ordered=True)
@@ -154,7 +154,7 @@ def find_names(
         by_file.append(set(_field_names(table)))
         texts |= by_file[-1]
         for column in _label_columns(table, with_truth=table is not pool):
-            letters, are_names = _letters(table, column)
+            letters, are_names = _spellings(table, column)
             by_file[-1] |= letters
             any_text = any_text or are_names
             if are_names:
@@ -177,9 +177,9 @@ def find_names(
         texts |= labels
     _look_for_near_names(texts, by_file)
     if len(by_file) > 1 and all(by_file) and not set.intersection(*by_file):
-        gold_says, pool_says = (", ".join(sorted(letters)[:4]) for letters in by_file)
+        gold_names, pool_names = (", ".join(sorted(letters)[:4]) for letters in by_file)
         raise UnderstudyError(
-            f"gold's classes ({gold_says}) and the teacher's ({pool_says}) have none in common; write them alike, or "
+            f"gold's classes ({gold_names}) and the teacher's ({pool_names}) have none in common; write them alike, or "
             "list them: --classes NAME,NAME"
         )
     return ClassNames.found(texts)

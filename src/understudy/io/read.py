@@ -102,11 +102,13 @@ def read_examples(
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
     student's input. ``votes``: how several annotators' votes are weighed.
     """
-    given = {"gold": gold, "pool": pool, "test": test, "select": select}
+    one_file = is_one_file(gold, pool)
+    given = {"gold": None if one_file else gold, "pool": pool, "test": test, "select": select}
     tables = {role: read_table(what, columns=columns, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
-    if is_one_file(gold, pool):
-        tables["gold"], tables["pool"] = split_gold_pool(tables["pool"])
+    if one_file:
+        gold_table, tables["pool"] = split_gold_pool(tables["pool"])
+        tables = {"gold": gold_table} | tables
     if classes is None:
         classes = declared_classes(tables.values())
     elif not isinstance(classes, int):

@@ -6,10 +6,10 @@
     read_table(pandas_frame, name="pool")                         # or polars, Arrow, datasets, a mapping of arrays
 
 A kind of file is one module in ``io/readers``; what the columns mean is decided in ``io/read.py``. A column is
-read when it is first asked for. Nothing is unpickled.
+read when it is first used. Nothing is unpickled.
 
 Rows of one file are found in another by their ids, never by their position. Ids are whole numbers or text, unique
-within a file; they are checked when they are first asked for, and then trusted.
+within a file; they are checked when they are first used, and then trusted.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from understudy.io.kinds import as_kind
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.readers.csv import csv_source
 from understudy.io.readers.datasets_folder import datasets_source, is_datasets_folder
-from understudy.io.readers.frames import frame_source, mapping_source
 from understudy.io.readers.image_folder import image_folder_source
 from understudy.io.readers.jsonl import jsonl_source
+from understudy.io.readers.memory import frame_source, mapping_source
 from understudy.io.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.io.readers.parquet import parquet_source
 from understudy.io.readers.source import DAMAGE, Source, damaged
@@ -80,7 +80,7 @@ class Table:
 
     @cached_property
     def teacher(self) -> dict[str, Column]:
-        """Columns that hold what a teacher said, and what of it."""
+        """Columns of a teacher's labels, and what each holds."""
         named = [name for name in self.names if name.startswith("teacher_")]
         return {name: column for name in named if (column := column_of(name)) is not None}
 
@@ -94,7 +94,7 @@ class Table:
             self._lazy.expect(kinds)
 
     def warn_of_lookalikes(self, used: Collection[str] = ()) -> None:
-        """Columns that are no features because of their name, but do not serve as what it nearly says."""
+        """Warns of columns whose names differ from a reserved one in capitals alone: they are not used."""
         for name in self.names:
             meant = looks_like(name)
             if meant and name not in used:
@@ -102,8 +102,14 @@ class Table:
                 warn(f"{self.where(name)} is not used: it differs from {meant!r} in capitals alone; {cure}")
 
     def stored(self, name: str) -> Stored:
-        """A column to be written again: as the file has it, whatever a training would make of it."""
+        """A column to be written again, as the file has it."""
         return self.columns.stored(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
+
+    def texts(self, name: str) -> list[str]:
+        """A column as it is written, as text; '' is an empty cell."""
+        column = self.columns.written(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
+        cells = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+        return ["" if cell is None else str(cell) for cell in cells]
 
     def numbers(self, name: str) -> Array:
         column = self.columns[name]
@@ -162,7 +168,7 @@ class Table:
 
 
 class LazyColumns(Mapping[str, Array]):
-    """Columns that are read when first asked for, and then held."""
+    """Columns that are read when first used, and then kept."""
 
     def __init__(self, path: Path, source: Source, theirs: Mapping[str, str]) -> None:
         self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
@@ -176,29 +182,34 @@ class LazyColumns(Mapping[str, Array]):
     def expect(self, kinds: Mapping[str, str]) -> None:
         for name, kind in kinds.items():
             if self._kinds.get(name, kind) != kind or name not in self._theirs:
-                continue  # what the user declares is said first, and holds
+                continue  # what the user declares comes first, and holds
             self._kinds[name] = kind
             if name in self._read:
                 self._read[name] = self._as_kind(name, self._read[name])
 
     def stored(self, name: str) -> Stored:
-        if self._source.stored is None:
+        return self._from_source(self._source.stored, name)
+
+    def written(self, name: str) -> Any:
+        """The cells as they are written, where the file declares no types; else as it stores them."""
+        return self._from_source(self._source.letters or self._source.stored, name)
+
+    def _from_source(self, read: Callable[[str], Any] | None, name: str) -> Any:
+        if read is None:
             return self[name]
         try:
-            return self._source.stored(self._theirs[name])
+            return read(self._theirs[name])
         except DAMAGE as error:
             raise damaged(self._path, error) from error
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._read:
-            try:
-                self._read[name] = self._as_kind(name, self._source.read(self._theirs[name], name))
-            except DAMAGE as error:
-                raise damaged(self._path, error) from error
+            column = self._from_source(lambda theirs: self._source.read(theirs, name), name)
+            self._read[name] = self._as_kind(name, column)
         return self._read[name]
 
     def with_gaps(self, name: str) -> Array:
-        """A column of classes that may have empty cells: "" or −1 there, as in what a teacher said."""
+        """A column of classes that may have empty cells: "" or −1 there, as in a teacher's labels."""
         return self._source.read(self._theirs[name], "teacher_label")
 
     def _as_kind(self, name: str, column: Array) -> Array:
@@ -227,7 +238,11 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     if isinstance(given, str | Path):
         path = Path(given)
         try:
-            path, source = _where_it_lies(path) or _local(local_path(given), columns)
+            if remote := parquet_at(path):  # read there, column by column
+                source = parquet_source(path, remote)
+            else:
+                path = local_path(given)
+                source = _local_source(path, columns)
         except DAMAGE as error:
             raise damaged(path, error) from error
     else:
@@ -264,23 +279,13 @@ def _in_memory(given: Any, name: str) -> tuple[Path, Source]:
     )
 
 
-def _where_it_lies(path: Path) -> tuple[Path, Source] | None:
-    """Parquet at an address is read there, column by column; None: a local file, or one that must be fetched whole."""
-    files = parquet_at(path)
-    return (path, parquet_source(path, files)) if files else None
-
-
 def parquet_at(path: str | Path) -> list[RemoteFile]:
     """The .parquet file or shards at an address; none where something else is there, or where it is no address."""
     files = remote_files(path) if is_remote(path) and local_file(path) is None else None
     return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
 
 
-def _local(path: Path, columns: Mapping[str, str]) -> tuple[Path, Source]:
-    return path, _source(path, columns)
-
-
-def _source(path: Path, columns: Mapping[str, str]) -> Source:
+def _local_source(path: Path, columns: Mapping[str, str]) -> Source:
     if path.is_dir():
         return _folder_source(path)
     reader = READERS.get(path.suffix.lower())

@@ -156,7 +156,7 @@ def _shown(name: Any) -> str:
 def leaks_between(
     gold: Gold | None = None, pool: Pool | None = None, test: Gold | None = None, select: Gold | None = None
 ) -> Leaks:
-    """Leaks between the sets of a training. A Dataset is asked row by row, so of it only the ids are compared."""
+    """Leaks between the sets of a training. Of a Dataset, which is read row by row, only the ids are compared."""
     sets: dict[str, RowSet] = {}
     notes = []
     pool = pool if gold is None else weighed(pool, gold)

@@ -64,7 +64,7 @@ class ImageHashes(Lookalike):
         if isinstance(self.content, NumberRows):
             step = self.content.chunk()
             for start in range(0, len(index), step):
-                rows = self.content.take(index[start : start + step], whole=False)
+                rows = self.content.take(index[start : start + step], as_integer=False)
                 grey = _grey(rows.reshape(-1, *self.content.shape))
                 thumbnails[start : start + len(rows)] = shrink(grey, height, width)
         else:

@@ -59,7 +59,7 @@ class NumberRows:
             raise UnderstudyError(f"{name} holds {first.dtype} values; duplicates are searched in numbers or text")
         self.shape = first.shape[1:]
         self.width = int(np.prod(self.shape, dtype=np.int64))
-        self.whole = first.dtype.kind in "biu"
+        self.is_integer = first.dtype.kind in "biu"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,11 +77,11 @@ class NumberRows:
             return part.numpy()
         return np.asarray(self.rows[index])
 
-    def take(self, index: Array | slice, *, whole: bool) -> Array:
-        """Some rows, as int64 (``whole``) or float32; a caller may change them."""
+    def take(self, index: Array | slice, *, as_integer: bool) -> Array:
+        """Some rows, as int64 (``as_integer``) or float32; a caller may change them."""
         part = self._raw(index)
         part = part.reshape(len(part), -1)
-        if whole:
+        if as_integer:
             return part.astype(np.int64)
         with np.errstate(over="ignore"):
             return part.astype(np.float32) + np.float32(0)
@@ -90,10 +90,10 @@ class NumberRows:
         """How many rows fit CHUNK_BYTES."""
         return max(1, CHUNK_BYTES // (8 * max(self.width, 1)))
 
-    def chunks(self, *, whole: bool) -> Iterator[tuple[slice, Array]]:
+    def chunks(self, *, as_integer: bool) -> Iterator[tuple[slice, Array]]:
         for start in range(0, len(self), self.chunk()):
             here = slice(start, min(start + self.chunk(), len(self)))
-            yield here, self.take(here, whole=whole)
+            yield here, self.take(here, as_integer=as_integer)
 
 
 def hash_numbers(rows: Array) -> Array:
@@ -223,7 +223,7 @@ class NumberCells(Lookalike):
         with np.errstate(invalid="ignore", over="ignore"):
             for start in range(0, len(mine), step):
                 here = slice(start, start + step)
-                a, b = self.rows.take(mine[here], whole=False), other.rows.take(theirs[here], whole=False)
+                a, b = self.rows.take(mine[here], as_integer=False), other.rows.take(theirs[here], as_integer=False)
                 room = TOLERANCE * (deviation + np.where(deviation > 0, np.abs(a - mean), 0))
                 answer[here] = (np.abs(a - b) <= room).all(1)
         return answer
@@ -277,14 +277,14 @@ def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dic
     if len(set(widths.values())) > 1:
         listed = ", ".join(f"{name} {width}" for name, width in widths.items())
         raise UnderstudyError(f"rows differ in how many numbers they hold ({listed}); give all sets the same features")
-    whole = all(part.whole for part in rows.values())
-    scale = Scale.of(_sample(list(rows.values()))) if near and not whole else None
+    as_integer = all(part.is_integer for part in rows.values())
+    scale = Scale.of(_sample(list(rows.values()))) if near and not as_integer else None
     exact: Codes = {}
     alikes: dict[str, Lookalike] = {}
     for name, part in rows.items():
         exact[name] = np.empty((len(part), 2), dtype=np.uint64)
         keys = np.empty((len(part), 0 if scale is None else TABLES), dtype=np.uint64)
-        for here, chunk in part.chunks(whole=whole):
+        for here, chunk in part.chunks(as_integer=as_integer):
             exact[name][here] = hash_numbers(chunk)
             if scale is not None:
                 keys[here] = scale.keys(chunk)
@@ -296,7 +296,7 @@ def _sample(parts: list[NumberRows]) -> Array:
     """Rows from everywhere, evenly spaced."""
     most = max(1, min(_SAMPLE, parts[0].chunk()) // len(parts))
     spaced = [np.unique(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64)) for part in parts]
-    return np.concatenate([part.take(index, whole=False) for part, index in zip(parts, spaced, strict=True)])
+    return np.concatenate([part.take(index, as_integer=False) for part, index in zip(parts, spaced, strict=True)])
 
 
 def codes_of(hashes: Codes) -> Codes:

@@ -1,11 +1,11 @@
-"""Messages to a shop's support, what an LLM and a crowd made of them, and some labels that are right.
+"""Messages to a shop's support, the labels of an LLM and of a crowd, and a few true labels.
 
     write_tickets(Path("tickets"))        # mine.csv, messages.csv, answers.jsonl, crowd.csv, gold.csv, test.csv
 
 The messages are made up: each has one intent, which is its class, two in five also mention something else, and six in a
-hundred are too vague to tell. The imitated LLM errs where something else is mentioned: it names that every other time.
-The crowd is six people who each saw half of the messages; four are good, one is careless, and one calls everything
-technical. Same seed, same files.
+hundred are too vague to classify. The imitated LLM errs where something else is mentioned: every other time it answers
+with that. The crowd is six people who each saw half of the messages; four are good, one is careless, and one calls
+everything technical. Same seed, same files.
 """
 
 import csv
@@ -22,44 +22,9 @@ from understudy.store.files import write_text
 CLASSES = ("billing", "cancellation", "delivery", "technical")
 POOL, GOLD, TEST = 1500, 120, 500
 
-# What somebody wants, in words that a hundred labels do not exhaust.
-INTENTS = {
-    "billing": """I was charged twice|my card was debited again|the sum is wrong|you took 40 euros too much|where is my
-        money|the discount is missing|I never agreed to this fee|the tax is not listed|send me a corrected invoice|I
-        expect a refund|the voucher was not counted|why did the amount go up|I need a receipt|the bank reversed it|a
-        reminder came although I paid|my bill shows two items instead of one|please change the payer|the rate is not
-        what we agreed|what is this surcharge for|our accountant asks about the balance|you owe me the deposit|PayPal
-        says it failed|split it into instalments|the currency is wrong""",
-    "cancellation": """I want to leave|close my account|end the subscription|please do not renew|we are moving to a
-        competitor|stop everything at once|take me off the list|I no longer need it|how do I get out of this|my notice
-        is attached|terminate the contract|this was only a trial|delete my data|my father has died and cannot use it|I
-        withdraw from the purchase|we shut down the company|I regret signing up|let it run out in May|unsubscribe me|
-        goodbye and no hard feelings|I quit|turn off the automatic extension|make this my last month|we part here""",
-    "delivery": """my parcel has not arrived|the box came damaged|it went to a neighbour I do not know|the tracking has
-        not moved|half of it was missing|you sent the wrong size|it is stuck in customs|nobody rang the bell|I moved,
-        here is the new address|can I collect it myself|the driver threw it over the fence|when will it be here|it was
-        left in the rain|the label was torn off|I am away until Friday|the glass is broken|I got somebody else's
-        things|it is two weeks late|please leave it with the porter|the depot knows nothing|ship it again|the seal was
-        open|is Saturday possible|I still wait for the second half""",
-    "technical": """the screen stays black|I cannot log in|it crashes when I tap save|error 502 again|the password
-        mail never comes|my photos are gone|it freezes after a minute|the button does nothing|nothing loads|it drains
-        the battery|sound is out of sync|the export is empty|dark mode is unreadable|since the update it is slow|it
-        does not find my printer|the search returns rubbish|two-factor codes are refused|the map is upside down|my
-        settings are forgotten|it asks for permission each time|the keyboard covers the field|Bluetooth drops|the
-        installer hangs at 99 percent|notifications arrive twice""",
-}
-# What is said by the way.
-MENTIONS = {
-    "billing": "I paid by card|the invoice is from March|the price is fine|the refund came, thanks",
-    "cancellation": "otherwise I will cancel|my sister has cancelled already|I had a subscription before",
-    "delivery": "the parcel itself came on time|I ordered on Monday|the courier was friendly",
-    "technical": "I wrote through the app|the website works fine|I am no good with computers",
-}
-# Nobody can tell what these are about.
-VAGUE = "please call me back|it has happened again|nobody has answered me yet|I am really disappointed"
-OPENINGS = ("Hello,", "Hi there,", "Good morning,", "To whom it may concern,", "Hey,", "Dear team,", "")
-CLOSINGS = ("Thanks.", "Best wishes", "Please hurry.", "Regards, a customer", "I have waited for days.", "")
-# Right how often, and what is said where it is not: None is anything.
+# What customers want (one class each), mention in passing, or write too vaguely to be classified.
+PHRASES = json.loads(Path(__file__).with_name("ticket_phrases.json").read_text(encoding="utf-8"))
+# Accuracy, and the label where it is wrong; None: any.
 CROWD = {
     "ana": (0.95, None), "ben": (0.9, None), "chi": (0.88, None), "dev": (0.85, None), "eli": (0.5, None),
     "fay": (0.0, "technical"),
@@ -76,7 +41,7 @@ class Ticket:
 
 
 def write_tickets(folder: Path, seed: int = 0) -> list[Path]:
-    """Six files in a new folder: what one has before a training."""
+    """Six files in a new folder, as a user has them before a training."""
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UnderstudyError(f"{folder} already exists and is not empty; choose a new folder with --out")
     random = Random(seed)
@@ -100,7 +65,7 @@ def write_tickets(folder: Path, seed: int = 0) -> list[Path]:
 
 
 def make_tickets(random: Random) -> tuple[list[Ticket], list[Ticket]]:
-    """The pool, whose truth nobody is told, and the test rows."""
+    """The pool with its true labels, and the test rows."""
     tickets = [_ticket(random, f"t{number:04d}") for number in range(POOL + TEST)]
     return tickets[:POOL], tickets[POOL:]
 
@@ -109,21 +74,21 @@ def _ticket(random: Random, id: str) -> Ticket:
     label = random.choice(CLASSES)
     mentions = random.choice([name for name in CLASSES if name != label]) if random.random() < 0.4 else None
     vague = random.random() < 0.06
-    said = [_phrase(random, VAGUE if vague else INTENTS[label])]
-    said += [_phrase(random, MENTIONS[mentions])] if mentions else []
-    random.shuffle(said)
+    sentences = [_phrase(random, PHRASES["vague"] if vague else PHRASES["intents"][label])]
+    sentences += [_phrase(random, PHRASES["mentions"][mentions])] if mentions else []
+    random.shuffle(sentences)
     order = f"Order {random.randrange(10_000, 100_000)}."
-    text = " ".join([random.choice(OPENINGS), *said, order, random.choice(CLOSINGS)])
+    text = " ".join([random.choice(PHRASES["openings"]), *sentences, order, random.choice(PHRASES["closings"])])
     return Ticket(id, text.strip(), label, mentions, vague)
 
 
-def _phrase(random: Random, phrases: str) -> str:
-    chosen = " ".join(random.choice(phrases.split("|")).split())
+def _phrase(random: Random, phrases: Sequence[str]) -> str:
+    chosen = random.choice(phrases)
     return chosen[0].upper() + chosen[1:] + random.choice(".!")
 
 
 def _answer(random: Random, ticket: Ticket) -> tuple[str, str]:
-    """What the LLM means, and the words it might use; now and then it means nothing."""
+    """The LLM's label and its answer in words; now and then there is no label."""
     if random.random() < 0.02:
         return "", random.choice(["I cannot tell.", "billing or delivery", "Please give me more context."])
     misled = random.random() < 0.5
@@ -133,10 +98,10 @@ def _answer(random: Random, ticket: Ticket) -> tuple[str, str]:
 
 
 def _votes(random: Random, ticket: Ticket) -> Iterable[str]:
-    """What each of the crowd said; nothing where it did not see the message."""
-    for right, else_said in CROWD.values():
-        answered, correct, guess = random.random() < 0.5, random.random() < right, random.choice(CLASSES)
-        yield (ticket.label if correct else else_said or guess) if answered else ""
+    """Each annotator's label; empty where the message was not shown."""
+    for accuracy, wrong in CROWD.values():
+        answered, correct, guess = random.random() < 0.5, random.random() < accuracy, random.choice(CLASSES)
+        yield (ticket.label if correct else wrong or guess) if answered else ""
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

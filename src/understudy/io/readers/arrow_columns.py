@@ -1,10 +1,10 @@
-"""Arrow columns as NumPy arrays, batch by batch, so that a large column is in memory once.
+"""Arrow columns as NumPy arrays, batch by batch.
 
 Lists of one length become further axes; text becomes an object array of ``str`` whose repeated values are one object;
 records (structs, maps) of numbers, as class probabilities by name are, become a structured array:
 ``column["positive"]`` is the column of that class. In ids and labels an empty cell is an error that names the
-row, except where it means something: a label nobody gave. In other columns it is NaN or None, and what becomes of it is
-for the features to say.
+row, except where it means something: a missing label. In other columns it is NaN or None, which the
+features handle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,42 +36,32 @@ def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) ->
     # One column of ours may be spread over several: teacher_vote_ann, teacher_vote_bob …
     if role.startswith("teacher_") and (column := column_of(role)) is not None:
         role = column.name
-    whole: Array | None = None
     pieces: list[Array] = []
     start = 0
     for batch in batches:
-        # What the rows before took is taken already; lists and numbers have their room by now.
         if batch.nbytes > SMALL:
             check_memory(int(batch.nbytes), where)
         piece = to_array(batch, role=role, where=where, start=start)
         if start + len(piece) > rows:
             raise UnderstudyError(f"{where} holds more than the {rows} rows it announces; write the file again")
-        if role in PADDING:
-            pieces.append(piece)
-        else:
-            whole = _room(whole, piece, rows, start, where)
-            whole[start : start + len(piece)] = piece
+        if pieces and role not in PADDING:
+            _check_alike(pieces[0], piece, start, where)
+        pieces.append(piece)
         start += len(piece)
     if start != rows:
         raise UnderstudyError(f"{where} holds {start} rows, {rows} are announced; write the file again")
-    if pieces:
-        return _padded(pieces, role)
-    return np.empty(0) if whole is None else whole
+    if len(pieces) < 2:
+        return pieces[0] if pieces else np.empty(0)
+    return np.concatenate(_padded(pieces, role) if role in PADDING else pieces)
 
 
-def _room(whole: Array | None, piece: Array, rows: int, start: int, where: str) -> Array:
-    """Where a piece goes: an array for all rows, of a type that holds this piece too."""
-    if whole is None:
-        if rows * piece[:1].nbytes > SMALL:
-            check_memory(rows * piece[:1].nbytes, where)
-        return np.empty((rows, *piece.shape[1:]), dtype=piece.dtype)
-    if piece.shape[1:] != whole.shape[1:]:
-        raise UnderstudyError(_uneven(where, start, piece.shape[1], whole.shape[1]))
-    if piece.dtype == whole.dtype:
-        return whole
-    if (piece.dtype == object) != (whole.dtype == object) or piece.dtype.names or whole.dtype.names:
+def _check_alike(first: Array, piece: Array, start: int, where: str) -> None:
+    """Refuses pieces of a column with lists of another length, or another kind of values, than the first."""
+    if piece.shape[1:] != first.shape[1:]:
+        raise UnderstudyError(_uneven(where, start, piece.shape[1], first.shape[1]))
+    records = piece.dtype.names or first.dtype.names
+    if piece.dtype != first.dtype and (records or (piece.dtype == object) != (first.dtype == object)):
         raise UnderstudyError(f"{where} row {start} holds another kind of values than the rows before; use one kind")
-    return whole.astype(np.promote_types(whole.dtype, piece.dtype))
 
 
 def to_array(values: Any, *, role: str, where: str, start: int = 0) -> Array:
@@ -174,21 +164,13 @@ def _filled_up(flat: Array, lengths: Array, role: str) -> Array:
     return full
 
 
-def _padded(pieces: list[Array], role: str) -> Array:
-    """Pieces whose rows list different numbers of classes, side by side."""
+def _padded(pieces: list[Array], role: str) -> list[Array]:
+    """Pieces whose rows list different numbers of classes, filled up to the same width."""
     if any(piece.ndim != 2 for piece in pieces):
-        return np.concatenate(pieces)
+        return pieces
     widest = max(piece.shape[1] for piece in pieces)
-    return np.concatenate(
-        [
-            np.pad(
-                piece,
-                ((0, 0), (0, widest - piece.shape[1])),
-                constant_values="" if piece.dtype == object else PADDING[role],
-            )
-            for piece in pieces
-        ]
-    )
+    fill = "" if pieces[0].dtype == object else PADDING[role]
+    return [np.pad(piece, ((0, 0), (0, widest - piece.shape[1])), constant_values=fill) for piece in pieces]
 
 
 def _uneven(where: str, row: int, length: int, usual: int, first: int = 0) -> str:

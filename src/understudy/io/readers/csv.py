@@ -1,7 +1,7 @@
 """CSV, read by pyarrow: a header, commas, quotes where a cell holds a comma or a line break, UTF-8 with or without BOM.
 
 Ids and labels are taken as they are written: ``007`` stays text, and only a column of plain whole numbers becomes
-numbers. Other columns are numbers where every cell is one; whoever knows better (a run, the user) asks for the letters.
+numbers. Other columns are numbers where every cell is one; a run, or the user's --types, can ask for text instead.
 """
 
 import csv
@@ -43,7 +43,7 @@ def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> Source:
     del table
 
     def read(name: str, role: str) -> Array:
-        # A column is asked for once; its Arrow form is of no use afterwards.
+        # A column is read once; its Arrow form is not needed afterwards.
         values = columns.pop(name)
         if name in as_written:
             values = _as_meant(values, role)

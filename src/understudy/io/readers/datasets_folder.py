@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
-from understudy.io.readers.frames import frame_source
+from understudy.io.readers.memory import frame_source
 from understudy.io.readers.source import DAMAGE, Source, damaged
 from understudy.store.files import read_json
 from understudy.store.frames import Frame

@@ -1,7 +1,7 @@
-"""What every reader gives: the names of the columns, how many rows there are, and a way to read one column.
+"""The result of every reader: the names of the columns, the number of rows, and a way to read one column.
 
-Columns are read when they are asked for, so a file's long texts cost nothing to whoever only wants the ids, and a gap
-in a column nobody uses is nobody's problem. Numbers are NumPy arrays, lists of one length further axes of them, text
+Columns are read when they are first used, so that unused long texts cost nothing and a gap in an unused column is no
+error. Numbers are NumPy arrays, lists of one length further axes of them, text
 is an object array of ``str`` (a fixed width would make every row as long as the longest), records of numbers are
 structured arrays.
 """
