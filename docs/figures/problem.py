@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 
 import understudy as us
 from understudy.features.featuriser import FeatureOptions
-from understudy.samples.tickets import CLASSES, make_tickets, write_tickets
+from understudy.samples import CLASSES, make_tickets, write_tickets
 
 ACROSS = 50
 """Squares in a row of the picture."""

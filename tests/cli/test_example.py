@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from understudy import cli
 from understudy.errors import UnderstudyError
-from understudy.samples.tickets import CLASSES, CROWD, GOLD, POOL, TEST, make_tickets, write_tickets
+from understudy.samples import CLASSES, CROWD, GOLD, POOL, TEST, make_tickets, write_tickets
 
 
 def rows(path: Path) -> list[dict[str, str]]:

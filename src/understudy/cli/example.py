@@ -25,7 +25,7 @@ def example_command(out: Annotated[Path, typer.Option(help="New folder for the f
 
     Example: `understudy example --out tickets`
     """
-    from understudy.samples.tickets import write_tickets
+    from understudy.samples import write_tickets
 
     for path in write_tickets(out):
         typer.echo(path)

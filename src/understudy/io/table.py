@@ -27,13 +27,12 @@ from understudy.io.ids import as_text, check_unique, id_array, misspelt, places
 from understudy.io.kinds import as_kind
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.readers.csv import csv_source
-from understudy.io.readers.datasets_folder import datasets_source, is_datasets_folder
-from understudy.io.readers.image_folder import image_folder_source
+from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
+from understudy.io.readers.in_memory import frame_source, mapping_source
 from understudy.io.readers.jsonl import jsonl_source
-from understudy.io.readers.memory import frame_source, mapping_source
 from understudy.io.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.io.readers.parquet import parquet_source
-from understudy.io.readers.source import DAMAGE, Source, damaged
+from understudy.io.readers.source import DAMAGE, TableSource, damaged
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
@@ -41,7 +40,7 @@ from understudy.store.copies import local_path
 from understudy.store.frames import as_frame
 from understudy.store.remote import RemoteFile, is_remote, local_file, remote_files
 
-READERS: dict[str, Callable[[Path], Source]] = {
+READERS: dict[str, Callable[[Path], TableSource]] = {
     ".parquet": parquet_source,
     ".csv": csv_source,
     ".jsonl": jsonl_source,
@@ -170,7 +169,7 @@ class Table:
 class LazyColumns(Mapping[str, Array]):
     """Columns that are read when first used, and then kept."""
 
-    def __init__(self, path: Path, source: Source, theirs: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, source: TableSource, theirs: Mapping[str, str]) -> None:
         self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
         self._read: dict[str, Array] = {}
         self._kinds: dict[str, str] = {}
@@ -266,7 +265,7 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     return table
 
 
-def _in_memory(given: Any, name: str) -> tuple[Path, Source]:
+def _in_memory(given: Any, name: str) -> tuple[Path, TableSource]:
     frame = as_frame(given)
     if frame is not None:
         path = Path(f"{name} ({frame.kind})")
@@ -285,7 +284,7 @@ def parquet_at(path: str | Path) -> list[RemoteFile]:
     return files if files and all(file.suffix.lower() == ".parquet" for file in files) else []
 
 
-def _local_source(path: Path, columns: Mapping[str, str]) -> Source:
+def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     if path.is_dir():
         return _folder_source(path)
     reader = READERS.get(path.suffix.lower())
@@ -317,7 +316,7 @@ def _alike(path: Path, suffix: str) -> list[Path]:
     return alike
 
 
-def _folder_source(path: Path) -> Source:
+def _folder_source(path: Path) -> TableSource:
     """Shards of one table, columns as .npy files, a folder of ``datasets``, or images; by what lies in the folder."""
     if is_datasets_folder(path):
         return datasets_source(path)

@@ -16,7 +16,7 @@ from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
 from understudy.io.exchange.annotations import OPEN, UNKNOWN, Annotation, ExportLayout, entry, is_true, objects
 from understudy.io.exchange.tasks import Task, Tasks
-from understudy.io.readers.datasets_folder import declared_names, is_datasets_folder, read_datasets_folder
+from understudy.io.readers.folders import declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, read_json, write_json
 
 RECORDS = "records.json"

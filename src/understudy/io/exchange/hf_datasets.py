@@ -19,7 +19,7 @@ from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
 from understudy.io.exchange.annotations import OPEN, Annotation, ExportLayout, is_true
 from understudy.io.exchange.tasks import Tasks
-from understudy.io.readers.datasets_folder import CARD, declared_names, is_datasets_folder, read_datasets_folder
+from understudy.io.readers.folders import CARD, declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, write_text
 
 SUGGESTION = "suggestion"

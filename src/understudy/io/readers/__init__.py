@@ -1,1 +1,1 @@
-"""Readers: one module per kind of file, each giving a ``Source`` of named columns. ``io/table.py`` picks one."""
+"""Readers: one module per kind of file, each giving a ``TableSource`` of named columns. ``io/table.py`` picks one."""

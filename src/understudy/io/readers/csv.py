@@ -16,7 +16,7 @@ import pyarrow.csv
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
 from understudy.io.readers.arrow_columns import SMALL, join_batches
-from understudy.io.readers.source import Source
+from understudy.io.readers.source import TableSource
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 
@@ -27,7 +27,7 @@ _FRACTION = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 BLOCK = 1 << 30
 
 
-def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> Source:
+def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSource:
     """``ours``: what the columns serve as, where the file calls them otherwise."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
     if (size := 2 * path.stat().st_size) > SMALL:
@@ -56,7 +56,7 @@ def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> Source:
     def stored(name: str) -> Any:
         return _as_it_is(_read(path, [name], alone=True).column(0))
 
-    return Source(names, rows, read, stored=stored, letters=letters)
+    return TableSource(names, rows, read, stored=stored, letters=letters)
 
 
 def _is_label(role: str) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers.arrow_columns import join_batches
-from understudy.io.readers.source import Source
+from understudy.io.readers.source import TableSource
 from understudy.store.arrow import Array
 
 # Lines per batch: their Python objects live only until they are Arrow arrays.
@@ -23,7 +23,7 @@ BATCH = 1 << 13
 _KINDS = {bool: "truth values", int: "numbers", float: "numbers", str: "text", list: "lists", dict: "records"}
 
 
-def jsonl_source(path: Path) -> Source:
+def jsonl_source(path: Path) -> TableSource:
     check_memory(2 * path.stat().st_size, f"{path}")
     parts: dict[str, list[Any]] = {}
     rows = 0
@@ -45,7 +45,7 @@ def jsonl_source(path: Path) -> Source:
     def stored(name: str) -> Any:
         return pa.chunked_array(_one_type(parts[name], f"{path}: column {name!r}"))
 
-    return Source(list(parts), rows, read, stored=stored)
+    return TableSource(list(parts), rows, read, stored=stored)
 
 
 def _batches(path: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:

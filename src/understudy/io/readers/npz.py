@@ -19,11 +19,11 @@ import numpy as np
 
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
-from understudy.io.readers.source import Source, reading
+from understudy.io.readers.source import TableSource, reading
 from understudy.store.arrow import Array
 
 
-def npz_source(path: Path) -> Source:
+def npz_source(path: Path) -> TableSource:
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise UnderstudyError(f"{path} is a single array, not an .npz archive; write it with np.savez, or as .npy")
@@ -41,27 +41,27 @@ def npz_source(path: Path) -> Source:
             with archive.open(f"{name}.npy") as member:
                 return plain_column(np.lib.format.read_array(member, allow_pickle=False), f"{path}: column {name!r}")
 
-    return Source(names, rows, read)
+    return TableSource(names, rows, read)
 
 
-def npy_source(path: Path) -> Source:
+def npy_source(path: Path) -> TableSource:
     array = _mapped(path)
     if array.ndim == 0:
         raise UnderstudyError(f"{path} holds a single value; it holds one entry per row")
     if array.dtype.names:
-        return Source(
+        return TableSource(
             array.dtype.names, len(array), lambda name, role: plain_column(array[name], f"{path}: column {name!r}")
         )
-    return Source(["x"], len(array), lambda name, role: plain_column(array, f"{path}"))
+    return TableSource(["x"], len(array), lambda name, role: plain_column(array, f"{path}"))
 
 
-def npy_folder_source(path: Path, files: Sequence[Path]) -> Source:
+def npy_folder_source(path: Path, files: Sequence[Path]) -> TableSource:
     columns = {}
     for file in files:
         with reading(file):
             columns[file.stem] = _mapped(file)
     rows = one_length({name: column.shape for name, column in columns.items()}, path)
-    return Source(list(columns), rows, lambda name, role: plain_column(columns[name], f"{path}: column {name!r}"))
+    return TableSource(list(columns), rows, lambda name, role: plain_column(columns[name], f"{path}: column {name!r}"))
 
 
 def _mapped(path: Path) -> Array:

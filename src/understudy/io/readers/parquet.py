@@ -14,7 +14,7 @@ from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.io.mapped import map_column
 from understudy.io.readers.arrow_columns import EMPTY_NUMBER, LISTS, PADDING, SMALL, TEXTS, join_batches
-from understudy.io.readers.source import DAMAGE, File, Source, damaged, opened_parquet
+from understudy.io.readers.source import DAMAGE, File, TableSource, damaged, opened_parquet
 from understudy.store.arrow import Array
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
@@ -23,7 +23,7 @@ BATCH_BYTES = 32 << 20
 BATCH_ROWS = 1 << 16
 
 
-def parquet_source(path: Path, shards: Sequence[File] | None = None) -> Source:
+def parquet_source(path: Path, shards: Sequence[File] | None = None) -> TableSource:
     files: list[File] = [path] if shards is None else list(shards)
     counts, kinds = read_footers(files)
     rows, names = sum(counts), list(kinds)
@@ -34,7 +34,7 @@ def parquet_source(path: Path, shards: Sequence[File] | None = None) -> Source:
     def stored(name: str) -> Any:
         return pa.chunked_array(list(_batches(files, name, kinds[name], BATCH_ROWS)))
 
-    return Source(names, rows, read, stored=stored)
+    return TableSource(names, rows, read, stored=stored)
 
 
 def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:

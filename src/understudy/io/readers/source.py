@@ -34,7 +34,7 @@ DAMAGE = (
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     names: Sequence[str]
     """In the file's order."""
     rows: int

@@ -16,20 +16,22 @@ from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers.arrow_columns import join_batches
 from understudy.io.readers.npz import one_length, plain_column
-from understudy.io.readers.source import Source
+from understudy.io.readers.source import TableSource
 from understudy.store.arrow import Array
 from understudy.store.frames import Frame, as_column
 
 
-def frame_source(frame: Frame, where: str) -> Source:
+def frame_source(frame: Frame, where: str) -> TableSource:
     def read(name: str, role: str) -> Array:
         return _from_arrow(frame.column(name), role, f"{where}: column {name!r}")
 
     classes = {name: frame.classes(name) for name in frame.names}
-    return Source(frame.names, frame.rows, read, {name: each for name, each in classes.items() if each is not None})
+    return TableSource(
+        frame.names, frame.rows, read, {name: each for name, each in classes.items() if each is not None}
+    )
 
 
-def mapping_source(columns: Mapping[Any, Any], where: str) -> Source:
+def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:
     """Arrays, tensors, lists and frames' columns by name, one entry per row each."""
     for name, values in columns.items():
         if not isinstance(name, str):
@@ -48,7 +50,7 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> Source:
     def read(name: str, role: str) -> Array:
         return _array(columns[name], role, f"{where}: column {name!r}")
 
-    return Source(list(columns), len(next(iter(columns.values()), ())), read)
+    return TableSource(list(columns), len(next(iter(columns.values()), ())), read)
 
 
 def _array(values: Any, role: str, where: str) -> Array:

@@ -1,32 +1,74 @@
-"""Folders of Hugging Face ``datasets``, read without that package: what ``save_to_disk`` writes, and the Hub's layout.
+"""Folders that are one table: images, or a set of Hugging Face ``datasets``, read without that package.
 
+    animals/cat/001.png, animals/dog/017.jpg                                image; the subfolder is the label: cat, dog
+    unlabelled/001.png                                                      image, no label
     FOLDER/state.json, dataset_info.json, data-00000-of-00001.arrow         # Dataset.save_to_disk
     FOLDER/README.md, data/train-00000-of-00001.parquet                     # what load_dataset("FOLDER") reads
 
-Where a column declares its classes (``ClassLabel``), its numbers are read as their names, in the declared order.
+Of images, ``id`` and ``image`` are the paths relative to the folder. Links that lead out of it are errors, and so are
+folders that are links: their images would be missed. Other files are left out, and counted in a warning. Where a column
+of ``datasets`` declares its classes (``ClassLabel``), its numbers are read as their names, in the declared order.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError
-from understudy.io.readers.memory import frame_source
-from understudy.io.readers.source import DAMAGE, Source, damaged
+from understudy.errors import UnderstudyError, warn
+from understudy.features.images import refuse_escapes
+from understudy.io.readers.arrow_columns import object_column
+from understudy.io.readers.in_memory import frame_source
+from understudy.io.readers.source import DAMAGE, TableSource, damaged
+from understudy.store.arrow import Array
 from understudy.store.files import read_json
 from understudy.store.frames import Frame
 
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 STATE, SPLITS, CARD = "state.json", "dataset_dict.json", "README.md"
+
+
+def image_folder_source(path: Path) -> TableSource:
+    images, others = _walk(path)
+    if others:
+        warn(f"{path}: {len(others)} files are no images and left out ({others[0]} …)")
+    refuse_escapes(images, path, f"{path}")
+    columns: dict[str, Array] = {"id": object_column(images), "image": object_column(images)}
+    labels = [name.partition("/")[0] if "/" in name else "" for name in images]
+    if any(labels):
+        if not all(labels):
+            raise UnderstudyError(
+                f"{path}: {images[labels.index('')]!r} lies outside the class folders, others inside; move it"
+            )
+        columns["label"] = object_column(labels)
+    return TableSource(list(columns), len(images), lambda name, role: columns[name])
+
+
+def _walk(path: Path) -> tuple[list[str], list[str]]:
+    """Relative names of the images, in order, and of everything else; hidden files are passed over."""
+    images: list[str] = []
+    others: list[str] = []
+    for folder, inner, files in os.walk(path, followlinks=False):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in inner:
+            if os.path.islink(os.path.join(folder, name)):
+                linked = os.path.relpath(os.path.join(folder, name), path)
+                raise UnderstudyError(f"{path}: folder {linked!r} is a link, which is not followed; copy or remove it")
+        for name in sorted(files):
+            if not name.startswith("."):
+                relative = os.path.relpath(os.path.join(folder, name), path).replace(os.sep, "/")
+                (images if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES else others).append(relative)
+    return sorted(images), others
 
 
 def is_datasets_folder(path: Path) -> bool:
     return (path / STATE).is_file() or (path / SPLITS).is_file() or bool(_shards(path))
 
 
-def datasets_source(path: Path) -> Source:
+def datasets_source(path: Path) -> TableSource:
     table = read_datasets_folder(path)
     names = declared_names(table)
     frame = Frame("datasets folder", table.column_names, table.num_rows, table.column, names.get)
