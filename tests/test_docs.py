@@ -1,5 +1,6 @@
 """What the documents say exists, exists; what the README shows, runs."""
 
+import ast
 import importlib
 import re
 import shlex
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 # CONTRIBUTING adds a method as an example.
 INVENTED = {"smoothing"}
+LAYERS = ROOT / "tests/test_imports.py"
 
 
 def names_in(text: str) -> set[str]:
@@ -72,6 +74,19 @@ def test_the_map_of_the_code_names_every_package() -> None:
     packages = [folder.name for folder in (ROOT / "src/understudy").iterdir() if (folder / "__init__.py").exists()]
     missing = [name for name in packages if f"{name}/" not in text]
     assert not missing, f"docs/architecture.md does not show {missing}"
+
+
+def test_the_map_of_the_code_shows_the_layers() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    shown = re.findall(
+        r"^\| ((?:`[\w.]+`(?:, )?)+) \|", text[text.index("## Layers") : text.index("## Data flow")], re.MULTILINE
+    )
+    layers = ast.literal_eval(
+        re.search(r"^LAYERS = (\[.*?^\])", LAYERS.read_text("utf-8"), re.MULTILINE | re.DOTALL)[1]
+    )  # type: ignore[index]
+    assert [set(re.findall(r"[\w.]+", row)) for row in shown] == [
+        {name for name in row.split() if not name.startswith("__")} for row in layers
+    ]
 
 
 @pytest.mark.parametrize("folder", ["experiments", "benchmarks"])
