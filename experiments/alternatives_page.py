@@ -90,7 +90,7 @@ def shown(values: Sequence[float] | None) -> str:
     return NONE if values is None else f"{100 * mean(values):.1f}"
 
 
-def beside(found: Found) -> str:
+def history_beside(found: Found) -> str:
     """A row per setting: the teacher, the best alternative, our best method and ``auto``, and the difference."""
     rows = []
     for setting, cells in found.items():
@@ -147,7 +147,7 @@ def page(found: Found, missing: Mapping[str, str]) -> str:
         "same rows tested). The best alternative is the best by the test rows, out of all that are not ours; the "
         "teacher and LR on the true labels are shown and not counted.",
         *(targets(found, name) for name in ours),
-        beside(found),
+        history_beside(found),
         "Every method:",
         every(found),
         "Seconds of one core (what several methods need is counted with the first that asks):",

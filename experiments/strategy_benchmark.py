@@ -50,8 +50,8 @@ from understudy.comparison.interval import Interval, percent, span
 from understudy.data.examples import Gold
 from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.store.checked_folder import read_checked
 from understudy.store.jobs import Jobs
-from understudy.store.seal import read_sealed, unsealed
 
 KINDS = ("clean", "noisy_blank", "noisy_diverse", "noisy_class")
 
@@ -172,7 +172,7 @@ class Benchmark:
     def load(cls, out: str | Path) -> "Benchmark":
         """Every cell finished so far in a folder, also while others are still running."""
         files = sorted(Path(out).glob("*.json"))
-        stored = [unsealed(read_sealed(path, cure="remove it to run it again")) for path in files]
+        stored = [read_checked(path, cure="remove it to run it again") for path in files]
         return cls([Cell(**{name: cell[name] for name in cell if name != "settings"}) for cell in stored])
 
     def of(self, kind: str, strategy: str) -> list[Cell]:

@@ -125,7 +125,7 @@ def test_a_finished_loop_goes_on_with_a_larger_budget(make_loop: MakeLoop, tmp_p
     assert torch.equal(longer.rows, at_once.rows)
     assert [record["test"] for record in longer.records] == [record["test"] for record in at_once.records]
     there = sorted(path.name for path in (tmp_path / "loop").iterdir())
-    assert there == [".lock", "labelled.csv", "round-003", "state.json", "trail.jsonl"]
+    assert there == [".lock", "label_history.jsonl", "labelled.csv", "round-003", "state.json"]
 
 
 def test_warm_start_trains_on(make_loop: MakeLoop, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     state = json.loads((folder / "state.json").read_text())
     for record in state["records"]:
         del record["seconds"]
-    del state["seal"], state["sha256"], state["trail"]  # of these, too
+    del state["manifest_sha256"], state["sha256"], state["history"]  # of these, too
     last = folder / f"round-{state['round'] - 1:03}"
     tensors = {name: (last / name).read_bytes() for name in ("student.safetensors", "ema.safetensors")}
     return state | tensors | {"labelled": (folder / "labelled.csv").read_text()}
@@ -35,4 +35,4 @@ def test_killed_at_many_moments(tmp_path: Path) -> None:
         assert outcome(folder) == undisturbed, f"moment {moment}"
         # At most a temporary name, never half of a file under its own.
         kept = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        assert kept == {"state.json", "labelled.csv", "trail.jsonl", "round-004"}
+        assert kept == {"state.json", "labelled.csv", "label_history.jsonl", "round-004"}

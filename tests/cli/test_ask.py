@@ -69,7 +69,7 @@ def test_labels_that_train_takes(folder: Path) -> None:
     call("train --gold gold.csv --pool asked/pool.parquet --text message --method vanilla --epochs 1 --out run --quiet")
     facts = json.loads(Path("run/config.json").read_text())
     assert "36" not in str(facts.get("gold_rows")), facts
-    lines = call("trail asked").stdout
+    lines = call("history asked").stdout
     assert "tiny at http://127.0.0.1" in lines and "36 rows" in lines
 
 

@@ -19,7 +19,7 @@ from understudy.cli.shared import typed_fields
 from understudy.features.featuriser import Featuriser
 from understudy.io.table import read_table
 from understudy.io.write import write_table
-from understudy.store.seal import sealed, unsealed
+from understudy.store.checked_folder import read_checked, write_checked
 from understudy.training.job import TrainRequest, run_training
 from understudy.training.options import TrainingOptions
 
@@ -199,18 +199,18 @@ def test_the_request_is_kept_and_can_be_replayed(blobs: Path, monkeypatch: pytes
 def test_a_request_has_every_option_and_no_other(blobs: Path) -> None:
     call("train --gold gold.npz --pool all.npz --method vanilla --student linear --epochs 1 --quiet --out run")
     path = Path("run/request.json")
-    stored = unsealed(json.loads(path.read_text()))
+    stored = read_checked(path)
     assert set(stored["training"]) == {each.name for each in typed_fields(TrainingOptions).values()}
     assert {"columns", "use"} <= set(stored["data"])
     for changed, reason in (
         ({**stored, "later": 1}, "unexpected keyword argument 'later'"),
         ({name: value for name, value in stored.items() if name != "student"}, "missing 1 .* 'student'"),
-        ({**stored, "format": 2}, "another version"),
+        ({**stored, "format": 2}, "is of format 2, this version reads 1"),
     ):
-        path.write_text(json.dumps(sealed(changed)))
+        write_checked(path, changed)
         with pytest.raises(us.UnderstudyError, match=reason):
             TrainRequest.load(Path("run"))
-    path.write_text(json.dumps(stored))
+    path.write_text(json.dumps({**stored, "format": 1}))
     with pytest.raises(us.UnderstudyError, match="has no checksum"):
         TrainRequest.load(Path("run"))
 
@@ -223,7 +223,8 @@ def test_runs_without_stored_features_still_predict(blobs: Path) -> None:
     assert "features.json cannot be read" in call("predict run all.npz --out old.npz", code=2).stderr
     config = json.loads(Path("run/config.json").read_text())
     files = {name: Path("run", name).read_bytes() for name in config["sha256"] if not name.startswith("features.")}
-    Path("run/config.json").write_text(json.dumps(sealed(config, files)))
+    content = {name: value for name, value in config.items() if name not in ("sha256", "manifest_sha256")}
+    write_checked(Path("run/config.json"), content, files)
     call("predict run all.npz --out old.npz")
     np.testing.assert_array_equal(
         read_table("new.npz").columns["probabilities"], read_table("old.npz").columns["probabilities"]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from understudy import cli
-from understudy.store.seal import FILES, sealed
+from understudy.store.checked_folder import listed_files, read_checked, write_checked
 
 FIXED = "--method vanilla --student linear --optimizer lbfgs --weight-decay 0 --epochs 2 --quiet --out run"
 ZIPS = ["01", "02", "a1", "1"]
@@ -82,10 +82,10 @@ def test_ids_of_labelled_rows_are_matched_or_reported(trained: Path) -> None:
     ("names", "said"), [(["a"], "names 1 classes, the student has 2"), ("ab", "is no list of names")]
 )
 def test_edited_class_names(names: Any, said: str, trained: Path) -> None:
-    """Even where somebody sealed the run again."""
-    config = json.loads(Path("run/config.json").read_text())
-    files = {name: (Path("run") / name).read_bytes() for name in config[FILES]}
-    Path("run/config.json").write_text(json.dumps(sealed(config | {"class_names": names}, files)))
+    """Even where the checksums fit."""
+    config = Path("run/config.json")
+    files = {name: (Path("run") / name).read_bytes() for name in listed_files(config)}
+    write_checked(config, read_checked(config) | {"class_names": names}, files)
     write("new.csv", "f,zip", "0.5,01")
     assert said in call("predict run new.csv --out p.csv", code=2).stderr
 

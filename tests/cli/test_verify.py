@@ -74,12 +74,12 @@ def test_what_does_not_fit_is_refused(folder: Path, name: str, change: str) -> N
 def test_a_file_that_came_later_is_refused(folder: Path) -> None:
     shutil.copy(folder / "run" / "student.safetensors", folder / "run" / "selected.safetensors")
     said = understudy("predict run gold.csv --selected --out new.csv", code=2).stderr
-    assert "selected.safetensors came to the run after it was sealed; remove it" in said
+    assert "selected.safetensors was added after the run was written; remove it" in said
 
 
 def test_a_run_without_checksums_is_refused(folder: Path) -> None:
     config = json.loads(Path("run/config.json").read_text())
-    del config["sha256"], config["seal"]
+    del config["sha256"], config["manifest_sha256"]
     Path("run/config.json").write_text(json.dumps(config))
     assert "config.json has no checksum" in understudy("predict run gold.csv --out old.csv", code=2).stderr
     understudy("verify run", code=2)

@@ -150,7 +150,7 @@ def select(draw: random.Random, given: Path, made: Path) -> None:
         )
     strategy = draw.choice(["random", "margin", "entropy", "badge"])
     call("select", folder, rows, "--out", out, "-n", 3, "--strategy", strategy, *more)
-    assert {path.name for path in made.iterdir()} == {out.name, f"{out.name}.trail"}
+    assert {path.name for path in made.iterdir()} == {out.name, f"{out.name}.history"}
 
 
 def answers(draw: random.Random, given: Path, made: Path) -> None:

@@ -139,7 +139,7 @@ def make_store(folder: Path, seed: int) -> None:
 
 
 def use_store(folder: Path, whole: Path) -> Any:
-    command(f"trail {folder}")
+    command(f"history {folder}")
     with us.LabelStore(folder) as store:
         answers = store.labels(IDS).top1().tolist()
         store.append(["another"], [1])

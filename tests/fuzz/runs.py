@@ -18,7 +18,7 @@ from fuzz.good import write_cells
 from understudy import cli
 from understudy.io.featurise import features_of, load_featuriser
 from understudy.io.table import read_table
-from understudy.store.seal import sealed, unsealed
+from understudy.store.checked_folder import listed_files, read_checked, write_checked
 
 TRAIN = "--method vanilla --epochs 1 --lr 0.05 --quiet --seed 3"
 
@@ -58,8 +58,7 @@ def spoiled_run(draw: random.Random, given: Path) -> tuple[Path, Path, str]:
     shutil.copytree(home / "run", folder)
     if draw.random() < 0.3:
         # Its own checksum fits, and names no file: the rest must hold without.
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(sealed(unsealed(config))))
+        write_checked(folder / "config.json", read_checked(folder / "config.json"))
     names = sorted(
         path.name for path in folder.iterdir() if path.is_file() and path.name not in (".lock", "request.json")
     )
@@ -105,7 +104,7 @@ def _other_value(content: dict[str, Any], draw: random.Random) -> Any:
 def damaged_run(draw: random.Random, given: Path, made: Path) -> None:
     folder, home, name = spoiled_run(draw, given)
     run = us.Run.load(folder)
-    vouched = "seal" in run.config
+    vouched = bool(listed_files(folder / "config.json"))
     assert all(isinstance(record, dict) for record in run.history)
     assert all(isinstance(column, torch.Tensor) for column in run.columns.values())
     said = predictions(folder, home / "rows.jsonl")

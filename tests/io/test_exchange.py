@@ -397,7 +397,7 @@ def test_votes_beside_the_pool_and_ids_that_are_not_there(tmp_path: Path) -> Non
     found = read_examples(pool=tmp_path / "votes.csv", classes=NAMES).pool
     assert found is not None and found.teacher is not None
     assert np.array_equal(found.teacher.answers().numpy(), [[-1, -1], [1, 0], [-1, 0]])
-    assert "votes.csv.trail" in {path.name for path in tmp_path.iterdir()}
+    assert "votes.csv.history" in {path.name for path in tmp_path.iterdir()}
     (tmp_path / "out.jsonl").write_text("\n".join(json.dumps({**line, "row_id": "9"}) for line in lines))
     assert "ids that" in run(*base, "--out", tmp_path / "v.csv", "--as", "votes", fails=True)
 

@@ -17,10 +17,11 @@ import torch
 import understudy as us
 from understudy.labels.llm import categories
 from understudy.llm.endpoint import OPENAI, read_key
-from understudy.llm.journal import Journal, entries
+from understudy.llm.journal import Journal
 from understudy.llm.ledger import Ledger, Price
 from understudy.llm.prompt import Class, Example, Prompt, default_prompt, delimited
 from understudy.llm.request import ServerFeatures, most_tokens
+from understudy.store.log import Log
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chat_server import CLASSES, Behaviour, ChatServer, class_of
@@ -232,8 +233,8 @@ us.ask([f"text number {row}" for row in range(rows)], ["neg", "neutral", "pos"],
 
 def in_flight(folder: Path) -> int:
     """Requests that were begun and whose answer was not yet on the disk."""
-    begun = {entry["request"] for entry in entries(folder / "requests.jsonl")}
-    return len(begun) - sum(1 for _ in entries(folder / "answers-1.jsonl"))
+    begun = {entry["request"] for entry in Log(folder / "requests.jsonl").entries()}
+    return len(begun) - sum(1 for _ in Log(folder / "answers-1.jsonl").entries())
 
 
 @pytest.mark.slow
@@ -249,7 +250,7 @@ def test_killed_at_any_moment_nothing_is_paid_for_twice(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGKILL)
             assert process.wait(120) == (0 if kill is None else -signal.SIGKILL)
             lost = in_flight(folder)
-        answered = [entry["custom_id"] for entry in entries(folder / "answers-1.jsonl")]
+        answered = [entry["custom_id"] for entry in Log(folder / "answers-1.jsonl").entries()]
     assert sorted(answered) == list(range(rows))
     assert server.stats.requests <= rows + lost and lost <= 4 * len(kills)
     assert max(server.stats.answered.values()) <= 1 + len(kills)
@@ -303,7 +304,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch:
             await journal.add({"is": "third"})
 
     asyncio.run(work())
-    assert [entry["is"] for entry in entries(tmp_path / "lines.jsonl")] == ["first", "third"]
+    assert [entry["is"] for entry in Log(tmp_path / "lines.jsonl").entries()] == ["first", "third"]
 
 
 @pytest.mark.parametrize(
@@ -361,5 +362,5 @@ def test_a_stop_waits_for_what_is_under_way(tmp_path: Path) -> None:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 143
-        answered = sum(1 for _ in entries(tmp_path / "asked" / "answers-1.jsonl"))
+        answered = sum(1 for _ in Log(tmp_path / "asked" / "answers-1.jsonl").entries())
     assert answered == server.stats.requests < 400 and (tmp_path / "asked" / "labels" / "topk").is_dir()

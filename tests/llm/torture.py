@@ -15,7 +15,7 @@ import torch
 
 import understudy as us
 from understudy.llm import request
-from understudy.llm.journal import entries
+from understudy.store.log import Log
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chat_server import CLASSES, Behaviour, ChatServer
@@ -61,9 +61,9 @@ def kills(folder: Path) -> None:
             if moment is not None:
                 process.send_signal(signal.SIGKILL)
             assert process.wait(600) == (0 if moment is None else -signal.SIGKILL)
-            begun = {entry["request"] for entry in entries(out / "requests.jsonl")}
-            lost = len(begun) - sum(1 for _ in entries(out / "answers-1.jsonl"))
-        answered = [entry["custom_id"] for entry in entries(out / "answers-1.jsonl")]
+            begun = {entry["request"] for entry in Log(out / "requests.jsonl").entries()}
+            lost = len(begun) - sum(1 for _ in Log(out / "answers-1.jsonl").entries())
+        answered = [entry["custom_id"] for entry in Log(out / "answers-1.jsonl").entries()]
     assert sorted(answered) == list(range(ROWS)), "every row once"
     assert server.stats.requests <= ROWS + lost <= ROWS + KILLS * CONCURRENCY
     print(

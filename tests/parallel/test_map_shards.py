@@ -12,7 +12,7 @@ import understudy as us
 from shard_pools import write_pool
 from understudy.io.table import read_table
 from understudy.parallel.executors import InProcess, WorkerProcesses
-from understudy.parallel.map_shards import PASS, UNFINISHED, PassFolder, inspect_pass
+from understudy.parallel.map_shards import PASS, SHARD_PASS, UNFINISHED, PassFolder
 from understudy.parallel.pool_shards import list_pool_shards, results_in_order
 from understudy.store.arrow import from_parquet, to_parquet
 
@@ -28,7 +28,7 @@ def test_every_row_once_in_the_order_of_the_pool(tmp_path: Path) -> None:
     assert list(made["id"]) == list(whole["id"])
     assert np.array_equal(made["twice"], 2 * whole["x"])
     assert [file.name for file in sorted(out.glob("[!._]*"))] == [f"0000{number}.parquet" for number in range(4)]
-    assert not (out / UNFINISHED).exists() and all(found.problem is None for found in inspect_pass(out))
+    assert not (out / UNFINISHED).exists() and all(found.problem is None for found in SHARD_PASS.verify(out))
 
 
 def test_rows_without_ids_are_numbered_over_all_shards(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_interrupted_pass_goes_on_and_does_nothing_twice(tmp_path: Path) -> N
     (tmp_path / "stop").touch()
     with pytest.raises(us.UnderstudyError, match="not now"):
         us.map_shards(function, tmp_path / "pool", tmp_path / "out", progress=False)
-    assert [found.problem is not None for found in inspect_pass(tmp_path / "out")] == [False, True]
+    assert [found.problem is not None for found in SHARD_PASS.verify(tmp_path / "out")] == [False, True]
     # What a killed worker put aside, and a shard that was moved but not recorded, are made again.
     (tmp_path / "out" / UNFINISHED / "2-0123456789abcdef.parquet").write_bytes(b"half")
     (tmp_path / "out" / "00002.parquet").write_bytes(b"old")
@@ -90,7 +90,7 @@ def test_a_shard_that_is_recorded_but_gone_is_made_again(tmp_path: Path) -> None
     (tmp_path / "stop").unlink()
     us.map_shards(function, tmp_path / "pool", tmp_path / "out", progress=False)
     assert len(read_table(tmp_path / "out")) == 13 and all(
-        found.problem is None for found in inspect_pass(tmp_path / "out")
+        found.problem is None for found in SHARD_PASS.verify(tmp_path / "out")
     )
 
 
@@ -127,7 +127,7 @@ def test_a_pool_that_changes_under_a_pass_makes_none(change: str, tmp_path: Path
 
     with pytest.raises(us.UnderstudyError, match="was changed while it was passed over"):
         us.map_shards(changing, tmp_path / "pool", tmp_path / "out", progress=False)
-    assert [found.problem is not None for found in inspect_pass(tmp_path / "out")] == [False, True], "not finished"
+    assert [found.problem is not None for found in SHARD_PASS.verify(tmp_path / "out")] == [False, True], "not finished"
 
 
 def test_other_work_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_changed_shard_of_a_finished_pass_is_found(tmp_path: Path) -> None:
     write_pool(tmp_path / "pool", [3, 5])
     out = us.map_shards(doubled, tmp_path / "pool", tmp_path / "out", progress=False)
     (out / "00001.parquet").write_bytes(b"PAR1")
-    assert [found.path.name for found in inspect_pass(out) if found.problem] == ["00001.parquet"]
+    assert [found.path.name for found in SHARD_PASS.verify(out) if found.problem] == ["00001.parquet"]
     with pytest.raises(us.UnderstudyError, match=r"00001.parquet is damaged"):
         us.map_shards(doubled, tmp_path / "pool", out, progress=False)
 

@@ -124,7 +124,7 @@ def test_a_store_is_written_and_resumed_and_has_one_writer(s3: Any) -> None:
     assert len([name for name in s3.find("bucket/labels") if name.endswith(".parquet")]) == 1
     assert held.labels([3, 4]).top1().tolist() == [1, 0]
     assert not [name for name in s3.find("bucket/labels") if name.endswith(".lock")]
-    assert "label_missing" not in _cli("trail", "s3://bucket/labels", "--id", "3")
+    assert "label_missing" not in _cli("history", "s3://bucket/labels", "--id", "3")
     assert "label store in s3://bucket/labels is unchanged" in _cli("verify", "s3://bucket/labels")
 
 
@@ -276,7 +276,9 @@ def test_commands_on_a_bucket_give_the_bits_of_local_files(s3: Any, tmp_path: Pa
     for name in ("said.parquet", "b.csv", "run/student.safetensors", "shards/00000.parquet", "shards/00002.parquet"):
         assert s3.cat_file(f"bucket/made/{name}") == (tmp_path / name).read_bytes(), name
     everything = {name: s3.cat_file(name) for name in s3.find("bucket/made")}
-    assert {f"bucket/made/run/{name}" for name in ("report.html", "request.json", "trail.jsonl")} <= everything.keys()
+    assert {
+        f"bucket/made/run/{name}" for name in ("report.html", "request.json", "label_history.jsonl")
+    } <= everything.keys()
     assert b"s3://bucket/data/pool" in everything["bucket/made/run/request.json"]
     # Neither the copies' places nor the secret are written down.
     assert not [name for name, content in everything.items() if b"/understudy-" in content or b"not-to-be" in content]

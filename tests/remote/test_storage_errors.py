@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy.cli import app
-from understudy.cli.folders import _kinds
+from understudy.cli.verify import folder_kinds
 from understudy.io.table import read_table
 from understudy.store.copies import OURS, work_folder
 from understudy.store.remote import address_of, is_remote
@@ -89,4 +89,4 @@ def test_other_peoples_folders_are_not_copied(memory: Any) -> None:
 
 
 def test_every_kind_of_folder_is_known_as_ours() -> None:
-    assert {kind.file for kind in _kinds()} <= OURS
+    assert {kind.manifest for kind in folder_kinds()} <= OURS

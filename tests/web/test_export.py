@@ -1,4 +1,4 @@
-"""Answers out: what train takes and obeys, votes that are a pool's, and the trail of who said what."""
+"""Answers out: what train takes and obeys, votes that are a pool's, and the label history."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import understudy as us
 from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
-from understudy.store.trail import Trail, beside
+from understudy.store.label_history import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook
 from understudy.web.answer_export import write_answers, write_votes
 from understudy.web.cards import Cards
@@ -96,9 +96,9 @@ def test_most_people_decide_and_ties_train_nothing(tmp_path: Path) -> None:
     assert columns["answers"] == ["3", "2"]
 
 
-def test_the_trail_tells_who_said_what_once(tmp_path: Path) -> None:
+def test_the_label_history_has_every_answer_once(tmp_path: Path) -> None:
     (tmp_path / "batch.csv").write_text("id,label\na,\nb,\n")
-    Trail(beside(tmp_path / "batch.csv")).add("asked", "badge", {"a": None, "b": None})
+    LabelHistory(history_beside(tmp_path / "batch.csv")).add("asked", "badge", {"a": None, "b": None})
     out = tmp_path / "out.csv"
     with AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=1.0) as book:
         book.add(["a", "b"])
@@ -109,7 +109,8 @@ def test_the_trail_tells_who_said_what_once(tmp_path: Path) -> None:
         book.undo(annotator="ann")
         book.answer("b", None, annotator="ann")
         write_answers(book, out, rows=tmp_path / "batch.csv")
-    told = [(entry["what"], entry["who"], entry["answers"]) for entry in Trail(beside(out)).read()[1:]]
+    history = list(LabelHistory(history_beside(out)).entries())
+    told = [(entry["what"], entry["who"], entry["answers"]) for entry in history[1:]]
     assert told == [
         ("answered", "ann", {"a": "pos"}),
         ("answered", "bob", {"a": "neg"}),

@@ -50,10 +50,10 @@ from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked
+from understudy.store.label_history import HISTORY, LabelHistory
 from understudy.store.option_fields import known, spell_out
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
-from understudy.store.trail import TRAIL, Trail
 from understudy.training.callbacks import Callback
 from understudy.training.choose import builder_options, default_epochs
 from understudy.training.ema import EMA
@@ -221,7 +221,7 @@ class Loop:
             labels = dict(zip(rows, answers.tolist(), strict=True))
             usable = {row: label for row, label in labels.items() if label < self.classes}
             self.state.answers |= {str(row): label for row, label in usable.items()}
-            self.state.trail = self._add_to_history(usable)
+            self.state.history = self._add_to_history(usable)
             self.state.save(self.folder)
         for row, label in labels.items():
             if label >= self.classes:
@@ -235,12 +235,10 @@ class Loop:
         """Adds labels to the label history, by id and class name where there are such; its checksum."""
         names = labels if self.pool.ids is None else self.pool.ids[list(labels)].tolist()
         classes = self.class_names or range(self.classes)
-        trail, answers = (
-            Trail(self.folder / TRAIL),
-            [None if label < 0 else classes[label] for label in labels.values()],
-        )
-        trail.read(self.state.trail)
-        return trail.add("answered", self.oracle.kind, dict(zip(names, answers, strict=True)), round=self.state.round)
+        history = LabelHistory(self.folder / HISTORY)
+        answers = [None if label < 0 else classes[label] for label in labels.values()]
+        history.check(self.state.history)
+        return history.add("answered", self.oracle.kind, dict(zip(names, answers, strict=True)), round=self.state.round)
 
     def _train(self) -> None:
         """Train on every label so far, and put the student and its record on disk."""

@@ -1,14 +1,14 @@
 """The state of a loop on disk: one JSON file, replaced after every step.
 
     out/state.json          settings, every requested row with its label, the batch under way, one record per round
-    out/trail.jsonl         who answered what, when, by which oracle and command
+    out/label_history.jsonl the label history: who gave which label, when, by which oracle and command
     out/labelled.csv        row, id, label, round, chosen: all answers so far, for people and for training
     out/round-003/          the student of the last finished round: a run directory, and ema.safetensors beside it
 
 A round is *select*, *label*, *train*. The state names the step that comes next; each step can be repeated from it with
-the same result, so a loop killed at any moment continues as if nothing had happened. The state is sealed
-(``store/seal.py``), with the student it goes on from; a folder that lost its state is refused, because to begin anew
-would be to ask again for what was paid for.
+the same result, so a loop killed at any moment continues as if nothing had happened. The state is checked
+(``store/checked_folder.py``), with the student it goes on from; a folder that lost its state is refused, because to
+begin anew would be to pay again for the same labels.
 """
 
 import shutil
@@ -24,14 +24,13 @@ from torch import Tensor, nn
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.io.answer_file import write_columns
-from understudy.store.files import digest, read_json, write_json
-from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
+from understudy.store.checked_folder import Finding, FolderKind, Manifest
+from understudy.store.files import digest
+from understudy.store.label_history import HISTORY, LabelHistory
 from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.store.trail import TRAIL, Trail
 from understudy.training.options import TrainingOptions
-from understudy.training.run import CONFIG, Run, inspect_run
+from understudy.training.run import CONFIG, RUN, Run
 
-FORMAT = 1
 _HASHED = {"student": "layers or sizes", "gold_rows": "rows or labels"}
 # A loop may be continued with other values of these.
 EXTENDABLE = ("budget", "stop_after", "stop_change")
@@ -63,8 +62,8 @@ class LoopState:
     """One per finished round."""
     labelled: str = ""
     """The checksum of ``labelled.csv`` after the last finished round."""
-    trail: str = ""
-    """The checksum of the last line of ``trail.jsonl``: who answered what (``store/trail.py``)."""
+    history: str = ""
+    """The checksum of the last line of the label history."""
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any]) -> "LoopState":
@@ -80,15 +79,14 @@ class LoopState:
                     "choose a new folder"
                 )
             return cls(settings)
-        stored = unsealed(read_sealed(path, format=FORMAT))
-        del stored["format"]
+        stored = LOOP.read(folder)
         check_same(stored["settings"], settings, folder, free=EXTENDABLE, hints=_HASHED)
         return cls(**stored | {"settings": settings})
 
     def save(self, folder: Path) -> None:
         last = round_folder(folder, self.round - 1) / CONFIG
         files = {last.relative_to(folder).as_posix(): last.read_bytes()} if self.round else {}
-        write_json(folder / STATE, sealed({"format": FORMAT, **asdict(self)}, files))
+        LOOP.write(folder, asdict(self), files)
 
     def answered(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with a label, their labels, and whether they were chosen (not drawn at random as the start)."""
@@ -106,22 +104,18 @@ class LoopState:
         write_columns(path, columns)
 
 
-def inspect_loop(folder: Path) -> Iterator[Finding]:
-    """Every file that counts, and what is wrong with it."""
-    findings = list(inspect_json(folder / STATE))
-    yield findings[0]
-    if findings[0].problem is not None:
-        return
-    stored, labelled = read_json(folder / STATE), folder / LABELLED
-    if stored["labelled"] and stored["step"] != "train":  # it is about to be written anew
-        same = labelled.is_file() and digest(labelled.read_bytes()) == stored["labelled"]
+def _also(folder: Path, state: Manifest) -> Iterator[Finding]:
+    """``labelled.csv``, the label history, and the run of the last round."""
+    labelled = folder / LABELLED
+    if state["labelled"] and state["step"] != "train":  # it is about to be written anew
+        same = labelled.is_file() and digest(labelled.read_bytes()) == state["labelled"]
         yield Finding(labelled, None if same else "is not as it was written (the next round writes it anew)")
-    yield from Trail(folder / TRAIL).inspect(stored.get("trail", ""))
-    for found, problem in findings[1:]:
-        if problem is not None:
-            yield Finding(found, problem)
-        else:
-            yield from inspect_run(found.parent)
+    yield from LabelHistory(folder / HISTORY).verify(state["history"])
+    if state["round"]:
+        yield from RUN.verify(round_folder(folder, state["round"] - 1))[1:]
+
+
+LOOP = FolderKind("loop", STATE, _also)
 
 
 def training_settings(recipe: TrainingOptions) -> dict[str, Any]:

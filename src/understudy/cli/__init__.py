@@ -16,6 +16,7 @@ from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
 from understudy.cli.example import example_command
 from understudy.cli.export import export_command
+from understudy.cli.history import history_command
 from understudy.cli.import_labels import import_command
 from understudy.cli.label import label_command
 from understudy.cli.predict import predict_command
@@ -24,7 +25,6 @@ from understudy.cli.reproduce import reproduce_command
 from understudy.cli.select import select_command
 from understudy.cli.tasks import tasks_command
 from understudy.cli.teach import teach_command
-from understudy.cli.trail import trail_command
 from understudy.cli.train import train_command
 from understudy.cli.unlock import unlock_command
 from understudy.cli.verify import verify_command
@@ -56,7 +56,7 @@ app.command("tasks")(tasks_command)
 app.command("budget")(budget_command)
 app.command("label")(label_command)
 app.command("campaign")(campaign_command)
-app.command("trail")(trail_command)
+app.command("history")(history_command)
 app.command("verify")(verify_command)
 app.command("unlock")(unlock_command)
 app.command("reproduce")(reproduce_command)

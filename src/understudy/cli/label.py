@@ -116,7 +116,7 @@ def _serve(
     show_suggestion: bool,
 ) -> None:
     """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
-    from understudy.store.trail import who
+    from understudy.store.remote_lock import current_user
     from understudy.web.answer_export import check_export
     from understudy.web.card_content import read_guideline
     from understudy.web.serve import PORT, LabelServer, free_port
@@ -130,7 +130,7 @@ def _serve(
             f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
             "name another --book"
         )
-    people = list(annotators or [who()])
+    people = list(annotators or [current_user()])
     server = LabelServer(
         book, cards, annotators=people, host=host, port=free_port(host, PORT) if port is None else port,
         title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,

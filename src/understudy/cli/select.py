@@ -66,7 +66,7 @@ def select_command(
         from understudy.io.answer_file import write_columns
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.store.copies import local_path
-        from understudy.store.trail import Trail, beside
+        from understudy.store.label_history import LabelHistory, history_beside
         from understudy.training.run import EMA_FILE
 
     shards = list_pool_shards(pool) if is_sharded(pool) else None
@@ -104,7 +104,7 @@ def select_command(
     )
     _warn_of_labels(given, pool, labelled or [], batch)
     name, asked = next(iter(which.items()))
-    Trail(beside(out)).add("asked", f"{strategy} on {run}, seed {seed}", dict.fromkeys(asked), by=name)
+    LabelHistory(history_beside(out)).add("asked", f"{strategy} on {run}, seed {seed}", dict.fromkeys(asked), by=name)
     if batch.watch is not None:
         _say_watch(batch.watch)
     if shards is not None:

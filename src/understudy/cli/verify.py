@@ -1,28 +1,33 @@
-"""``understudy verify``: whether the files of a run, a comparison, a label store or a loop are as they were written."""
+"""``understudy verify``: whether the files of a checked folder are as they were written."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from understudy.cli.folders import kind_of
 from understudy.errors import UnderstudyError, shown
+from understudy.store.checked_folder import FolderKind
 from understudy.store.copies import work_folder
 
 
 def verify_command(
-    folder: Annotated[Path, typer.Argument(help="A run, a comparison, a label store or a loop.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="A run, comparison, label store, loop, pass over shards or ask folder.", show_default=False
+        ),
+    ],
 ) -> None:
     """Check every file of a folder against its checksum. Exit code 0: all are unchanged; 2: one is not.
 
-    Checksums find damage, deleted and exchanged files, and careless edits; not forgery by somebody who may write to
+    Checksums detect damage, deleted and replaced files, and careless edits; not forgery by a person who may write to
     the folder.
 
     Example: `understudy verify runs/first`
     """
     folder = work_folder(folder)
     kind = kind_of(folder)
-    findings = list(kind.inspect(folder))
+    findings = kind.verify(folder)
     for path, problem in findings:
         typer.echo(shown(f"unchanged  {path}" if problem is None else f"CHANGED  {path} {problem}"))
     changed = sum(problem is not None for _, problem in findings)
@@ -31,3 +36,26 @@ def verify_command(
             f"{changed} of {len(findings)} files of the {kind.name} in {folder} have changed; restore them"
         )
     typer.echo(shown(f"the {kind.name} in {folder} is unchanged: {len(findings)} files"))
+
+
+def kind_of(folder: Path) -> FolderKind:
+    """The kind that the folder's manifest names; of a damaged manifest, the kind with a manifest of this name."""
+    kinds = folder_kinds()
+    found = [kind for kind in kinds if (folder / kind.manifest).exists()]
+    if not found:
+        names = ", ".join(f"{kind.name} ({kind.manifest})" for kind in kinds)
+        raise UnderstudyError(f"{folder} holds no finished {names}; name such a folder")
+    return next((kind for kind in found if kind.matches(folder)), found[0])
+
+
+def folder_kinds() -> tuple[FolderKind, ...]:
+    """Every kind of checked folder."""
+    from understudy.active.loop_state import LOOP
+    from understudy.comparison.compare import COMPARISON
+    from understudy.labels.store.label_shards import LABEL_STORE
+    from understudy.llm.answer_folder import ASK
+    from understudy.parallel.map_shards import SHARD_PASS
+    from understudy.training.job import TRAIN_REQUEST
+    from understudy.training.run import RUN
+
+    return RUN, LABEL_STORE, LOOP, COMPARISON, SHARD_PASS, ASK, TRAIN_REQUEST

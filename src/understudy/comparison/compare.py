@@ -4,10 +4,10 @@ On disk, so that a finished cell is never run again:
 
     settings.json             fingerprints of data, student, options and methods; a changed one is refused
     cells/slam-0.json         one method under one seed
-    starts/0.safetensors      the student of a seed after pretraining, where there is any; starts/0.json is its seal
+    starts/0.safetensors      the pretrained student of a seed, where there is one; starts/0.json has its checksum
     comparison.json           the table, the recommendation
 
-Every JSON file is sealed (``store/seal.py``), and cells and starts say of which comparison they are.
+Every JSON file holds its checksum (``store/checked_folder.py``), and cells and starts name their comparison.
 """
 
 import base64
@@ -32,20 +32,19 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
 from understudy.models.registry import Student
 from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
+from understudy.store.checked_folder import Finding, FolderKind, Manifest, read_checked, verify_checked, write_checked
 from understudy.store.copies import work_folder
-from understudy.store.files import locked, read_json, write_bytes, write_json
+from understudy.store.files import locked, read_json, write_bytes
 from understudy.store.jobs import Jobs, file_name
 from understudy.store.option_fields import plain, spell_out
 from understudy.store.progress import ProgressBar
-from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 from understudy.training.callbacks import Callback
 from understudy.training.choose import resolve_options
 from understudy.training.options import SHARED, shows_options
 
-FORMAT = 1
-SETTINGS = "settings.json"
+SETTINGS, RESULT = "settings.json", "comparison.json"
 MOST_SEEDS = 10_000
 
 
@@ -82,9 +81,9 @@ class CompareFolder:
                     f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder"
                 )
             self.of = fingerprint(as_json(settings))
-            write_json(file, sealed({"format": FORMAT, "settings": settings, "methods": methods}))
+            COMPARISON.write(self.path, {"settings": settings, "methods": methods})
             return
-        stored = unsealed(read_sealed(file, format=FORMAT))
+        stored = COMPARISON.read(self.path)
         self.of = fingerprint(stored["settings"])  # a default may be named now
         # A method that failed before its first cell may be corrected.
         begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
@@ -93,7 +92,7 @@ class CompareFolder:
             for options, made in ((stored["settings"], stored["methods"]), (settings, methods))
         )
         check_same(before, now, self.path)
-        write_json(file, sealed({**stored, "methods": stored["methods"] | methods}))
+        COMPARISON.write(self.path, {**stored, "methods": stored["methods"] | methods})
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
@@ -121,40 +120,39 @@ class CompareFolder:
     def write_start(self, seed: int, content: bytes) -> None:
         file = self._start(seed, "safetensors")
         write_bytes(file, content)
-        write_json(self._start(seed, "json"), sealed({"seed": seed, "of": self.of}, {file.name: content}))
+        write_checked(self._start(seed, "json"), {"seed": seed, "of": self.of}, {file.name: content})
 
     def read_start(self, seed: int) -> bytes:
-        seal = self._start(seed, "json")
-        stored = read_sealed(seal, cure="remove it to make it again")
-        self._check_ours(stored, seal)
+        manifest = self._start(seed, "json")
+        stored = read_checked(manifest, cure="remove it to make it again")
+        self._check_ours(stored, manifest)
         if stored.get("seed") != seed:
-            raise UnderstudyError(f"{seal} is of seed {stored.get('seed')}; remove it to make it again")
+            raise UnderstudyError(f"{manifest} is of seed {stored.get('seed')}; remove it to make it again")
         return self._start(seed, "safetensors").read_bytes()
 
     def _start(self, seed: int, ending: str) -> Path:
         return self.path / "starts" / f"{seed}.{ending}"
 
 
-def inspect_comparison(path: Path) -> Iterator[Finding]:
-    """Every file that counts, and what is wrong with it."""
-    findings = list(inspect_json(path / SETTINGS))
-    yield from findings
-    if findings[0].problem is not None:
-        return
-    of, jobs = fingerprint(read_json(path / SETTINGS)["settings"]), Jobs(path / "cells")
+def _also(path: Path, settings: Manifest) -> Iterator[Finding]:
+    """Cells, pretrained students and the result."""
+    of, jobs = fingerprint(settings["settings"]), Jobs(path / "cells")
     for file in [*sorted(path.glob("cells/[!.]*.json")), *sorted(path.glob("starts/[!.]*.json"))]:
-        findings = list(inspect_json(file))
+        findings = verify_checked(file)
         yield from findings
         if findings[0].problem is None:
             stored = read_json(file)
             key = [stored[name] for name in ("method", "seed") if name in stored]
             if stored.get("of") != of or jobs.file(tuple(key)).name != file.name:
-                yield Finding(file, "belongs elsewhere: to another comparison, method or seed")
+                yield Finding(file, "belongs to another comparison, method or seed")
     for file in sorted(path.glob("starts/[!.]*.safetensors")):
         if not file.with_suffix(".json").exists():
             yield Finding(file, "has no checksum (it is made again when it is needed)")
-    if (path / "comparison.json").exists():
-        yield from inspect_json(path / "comparison.json")
+    if (path / RESULT).exists():
+        yield from verify_checked(path / RESULT)
+
+
+COMPARISON = FolderKind("comparison", SETTINGS, _also)
 
 
 @shows_options(SHARED)
@@ -200,7 +198,7 @@ def compare(
                 failed = _run(job, folder, numbers, executor, progress)
             comparison = _gather(job, folder, numbers, failed)
             if out is not None:
-                write_json(path / "comparison.json", sealed(comparison.as_dict()))
+                write_checked(path / RESULT, comparison.as_dict())
     return comparison
 
 

@@ -243,9 +243,9 @@ class Featuriser:
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":
         path, arrays_path = Path(folder) / VALUES_FILE, Path(folder) / ARRAYS_FILE
-        stored = read_json(path, format=FORMAT)
-        if not isinstance(stored, dict) or not isinstance(stored.get("parts"), list):
-            raise UnderstudyError(f"{path} does not describe features; restore it or train again")
+        stored = read_json(path)
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("parts"), list):
+            raise UnderstudyError(f"{path} does not describe features of format {FORMAT}; restore it or train again")
         try:
             content = arrays_path.read_bytes() if arrays_path.exists() else b""
             if stored.get("sha256") != _checksum(stored["parts"], stored["types"], content):

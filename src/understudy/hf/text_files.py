@@ -59,7 +59,7 @@ def _reader(student: nn.Module) -> TextReader:
 def write_model(
     student: nn.Module, run: Path, name: str, config: Mapping[str, Any], facts: Mapping[str, float], metrics: Any
 ) -> dict[str, bytes]:
-    """Write the folder ``name`` of a run whose weights are there; its other files, for the run's seal."""
+    """Write the folder ``name`` of a run whose weights are there; its other files, for the run's checksums."""
     files = model_files(student, config, facts, metrics)
     for file, content in files.items():
         write_bytes(run / name / file, content)

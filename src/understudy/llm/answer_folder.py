@@ -5,14 +5,14 @@ answers-1.jsonl    every answer of the first model as it came; append-only
 requests.jsonl     every request with its maximum cost, then with its actual tokens
 servers.json       the optional fields that each server accepts
 labels/FORM/       the label store made of the answers
-trail.jsonl        the label history: which labels, when, by which command
+label_history.jsonl  which labels, when, by which command
 batch/             request files for batch services
 """
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,16 @@ from understudy.labels.forms import Labels, Votes
 from understudy.labels.llm.answer_labels import Answers, read_answers
 from understudy.labels.llm.categories import AnswerReport
 from understudy.labels.store.label_store import LabelStore
-from understudy.llm.journal import entries
 from understudy.llm.prompt import Row
 from understudy.llm.request import HINTS, AskPlan, LabelModel, ServerFeatures
 from understudy.store.arrow import Array
+from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest, read_json, write_json
-from understudy.store.seal import read_sealed, sealed, unsealed
+from understudy.store.label_history import HISTORY, LabelHistory
+from understudy.store.log import Log
 from understudy.store.settings import as_json, check_same
-from understudy.store.trail import TRAIL, Trail
 
 REQUEST, REQUESTS, SERVERS, BATCH = "request.json", "requests.jsonl", "servers.json", "batch"
-FORMAT = 1
 
 
 @dataclass
@@ -69,9 +68,9 @@ class AskFolder:
         """Write the request down; refuse another one than the folder was begun with."""
         settings, file = as_json(plan.settings()), self.path / REQUEST
         if not self._holds_anything():
-            write_json(file, sealed({"format": FORMAT, **settings}))
+            ASK.write(self.path, settings)
         elif file.exists():
-            stored = unsealed(read_sealed(file, format=FORMAT))
+            stored = ASK.read(self.path)
             check_same({name: stored.get(name) for name in settings}, settings, self.path, hints=HINTS)
         else:
             raise UnderstudyError(f"{self.path} holds answers but no {REQUEST}; restore it, or choose a new folder")
@@ -84,7 +83,7 @@ class AskFolder:
     def answered(self, number: int) -> dict[str, RowAnswers]:
         """By id, the answers of this model."""
         found: dict[str, RowAnswers] = {}
-        for entry in entries(self.answers(number)):
+        for entry in Log(self.answers(number)).entries():
             kept = found.setdefault(str(entry.get("custom_id")), RowAnswers())
             response = entry.get("response") or {}
             body = response.get("body")
@@ -108,6 +107,15 @@ class AskFolder:
         file = self.path / SERVERS
         known = read_json(file) if file.exists() else {}
         write_json(file, {**known, _server(model): asdict(features)})
+
+
+def _also(path: Path, manifest: Manifest) -> Iterator[Finding]:
+    for file in [*sorted(path.glob("answers-*.jsonl")), path / REQUESTS]:
+        yield from Log(file).verify()
+    yield from LabelHistory(path / HISTORY).verify()
+
+
+ASK = FolderKind("ask folder", REQUEST, _also)
 
 
 def _server(model: LabelModel) -> str:
@@ -204,4 +212,4 @@ def store_labels(folder: AskFolder, plan: AskPlan, ids: Sequence[Any], labels: L
     }
     if added:
         prompt = digest(plan.prompt.source.encode())
-        Trail(folder.path / TRAIL).add("answered", source, added, prompt=prompt, votes=plan.request.votes)
+        LabelHistory(folder.path / HISTORY).add("answered", source, added, prompt=prompt, votes=plan.request.votes)

@@ -17,7 +17,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.llm.asking import AskRun
-from understudy.llm.journal import Journal, entries
+from understudy.llm.journal import Journal
 from understudy.llm.ledger import usage_of
 from understudy.llm.request import most_tokens, request_body
 from understudy.store.files import write_bytes
@@ -38,11 +38,20 @@ def rows_under_way(run: AskRun) -> list[set[str]]:
     known = {custom_id(run, number, name): (number, str(name)) for number, name in _every(run)}
     left = {(number, str(pending.name)) for number, pending in run.todo()}
     for path in sorted(run.folder.batch.glob("requests-*.jsonl")):
-        for entry in entries(path):
+        for entry in _requests(path):
             number, name = known.get(str(entry.get("custom_id")), (-1, ""))
             if (number, name) in left:
                 waiting[number].add(name)
     return waiting
+
+
+def _requests(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield dict(json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise UnderstudyError(f"{path}: line {number} is not as it was written; restore it") from error
 
 
 def _every(run: AskRun) -> Iterator[tuple[int, Any]]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.llm.journal import Journal, entries
+from understudy.llm.journal import Journal
+from understudy.store.log import Log
 
 _MILLION = 1_000_000
 
@@ -50,7 +51,7 @@ class Ledger:
 
     def _read(self) -> None:
         begun: dict[int, tuple[str, int, int]] = {}
-        for entry in entries(self.path):
+        for entry in Log(self.path).entries():
             number, model = int(entry["request"]), str(entry["model"])
             self._number = max(self._number, number)
             begun[number] = (model, int(entry["in"]), int(entry["out"]))

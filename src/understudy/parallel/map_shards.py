@@ -3,7 +3,7 @@
     us.map_shards(function, "pool", "out", executor=us.ray())
 
     out/00000.parquet …    what the function made of each shard, with the rows' ``id``, or ``row``, their number
-    out/_pass.json         what was passed over with what; at the end the checksums of all shards (sealed)
+    out/_pass.json         what was passed over with what; at the end the checksums of all shards
     out/_unfinished/       while the pass runs: a record of each finished shard, and files that are not yet taken over
 
 A worker writes its shard aside; the process that owns the pass moves it to its place and records it, so that nobody
@@ -31,15 +31,15 @@ from understudy.io.table import Table
 from understudy.parallel.executors import Executor, executor_for
 from understudy.parallel.pool_shards import PoolShard, PoolShards, list_pool_shards
 from understudy.store.arrow import to_parquet
+from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.copies import work_folder
-from understudy.store.files import digest, locked, read_json, write_bytes, write_json
+from understudy.store.files import digest, locked, read_json, write_bytes
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
-from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 
-PASS, UNFINISHED, FORMAT = "_pass.json", "_unfinished", 1
+PASS, UNFINISHED = "_pass.json", "_unfinished"
 Columns = Mapping[str, Any]
 
 
@@ -101,6 +101,14 @@ class ShardTask:
         return {"checksum": checksum, "rows": shard.rows, "bytes": len(content), "summary": dict(summary)}
 
 
+def _also(path: Path, stored: Manifest) -> Iterator[Finding]:
+    if not stored["finished"]:
+        yield Finding(path / PASS, "is of a pass that is not finished (the same command goes on)")
+
+
+SHARD_PASS = FolderKind("pass over shards", PASS, _also, "remove the folder to make the pass again")
+
+
 class PassFolder:
     """The folder of one pass: begun, gone on with, finished."""
 
@@ -123,10 +131,8 @@ class PassFolder:
             # A name that begins with a dot is a lock, or a file that a killed process did not finish.
             if any(self.path.glob("[!.]*")):
                 raise UnderstudyError(f"{self.path} is not empty and holds no pass over shards; choose a new folder")
-            write_json(file, sealed({"format": FORMAT, "settings": settings, "finished": False}))
-        stored = read_json(file, format=FORMAT)
-        if stored.get("finished"):
-            stored = read_sealed(file, format=FORMAT, cure="remove the folder to make the pass again")
+            SHARD_PASS.write(self.path, {"settings": settings, "finished": False})
+        stored = SHARD_PASS.read(self.path)
         check_same(stored["settings"], settings, self.path, hints=HINTS)
         if stored["finished"]:  # killed, perhaps, before this was gone
             shutil.rmtree(self.staging, ignore_errors=True)
@@ -151,8 +157,8 @@ class PassFolder:
         records = [self.done.read((shard.number,)) for shard in self.shards]
         files = {path.name: record["checksum"] for path, record in zip(self.files(), records, strict=True)}
         summaries = [{"rows": record["rows"], **record["summary"]} for record in records]
-        whole = {"format": FORMAT, "settings": settings, "finished": True, "shards": summaries}
-        write_json(self.path / PASS, sealed(whole, digests=files))
+        finished = {"settings": settings, "finished": True, "shards": summaries}
+        SHARD_PASS.write(self.path, finished, checksums=files)
         shutil.rmtree(self.staging)
         return summaries
 
@@ -209,7 +215,7 @@ def run_pass(
     with ends_on_sigterm(), locked(out):
         folder = PassFolder(out, shards, suffix)
         if folder.open(settings):
-            stored: list[dict[str, Any]] = unsealed(read_json(out / PASS))["shards"]
+            stored: list[dict[str, Any]] = read_json(out / PASS)["shards"]
             return stored
         left = folder.missing()
         task = ShardTask(function, columns, folder.staging.resolve(), suffix, named)
@@ -220,11 +226,3 @@ def run_pass(
                 bar.advance(f"{left[number].path.name}: {record['rows']} rows")
         shards.check_unchanged(settings["shards"])
         return folder.finish(settings)
-
-
-def inspect_pass(path: Path) -> Iterator[Finding]:
-    """Every shard of a finished pass, and what is wrong with it."""
-    findings = list(inspect_json(path / PASS))
-    yield from findings
-    if findings[0].problem is None and not read_json(path / PASS).get("finished"):
-        yield Finding(path / PASS, "is of a pass that is not finished (the same command goes on)")

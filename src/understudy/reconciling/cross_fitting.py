@@ -34,10 +34,10 @@ from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold
 from understudy.store.arrow import Array
-from understudy.store.files import write_bytes, write_json
+from understudy.store.checked_folder import FolderKind, read_checked, write_checked
+from understudy.store.files import write_bytes
 from understudy.store.jobs import Jobs
 from understudy.store.progress import ProgressBar
-from understudy.store.seal import read_sealed, sealed
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.choose import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions
@@ -47,8 +47,8 @@ Part = tuple[str, int]
 """(base model, fold)."""
 Elimination = Callable[[dict[str, Tensor]], list[str]]
 """From the predictions of gold so far: the base models to go on with."""
-FORMAT = 1
 SETTINGS, CHOSEN = "settings.json", "c.json"
+CROSS_FIT = FolderKind("cross-fit", SETTINGS)
 
 
 @dataclass
@@ -161,8 +161,8 @@ class CrossFit:
     def _stored_c(self, file: Path) -> tuple[float, float]:
         if not file.exists():
             gold_only, with_pool = self._chosen_c()
-            write_json(file, sealed({"gold only": gold_only, "with the pool": with_pool}))
-        stored = read_sealed(file, cure="remove it to choose again")
+            write_checked(file, {"gold only": gold_only, "with the pool": with_pool})
+        stored = read_checked(file, cure="remove it to choose again")
         return stored["gold only"], stored["with the pool"]
 
     def _chosen_c(self) -> tuple[float, float]:
@@ -202,8 +202,8 @@ class CrossFit:
             folder = self.folder or Path(scratch)
             file, settings = folder / SETTINGS, {} if self.folder is None else self.settings()
             if not file.exists():
-                write_json(file, sealed({"format": FORMAT, "settings": settings}))
-            stored = read_sealed(file, format=FORMAT)["settings"]
+                CROSS_FIT.write(folder, {"settings": settings})
+            stored = CROSS_FIT.read(folder)["settings"]
             check_same(stored, settings, folder)
             parts = Jobs(folder / "parts", settings=stored)
             try:

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all (written under a temporary name, synced, then renamed), and known to be whole.
 
 Damage leaves a file of other weights or labels, which nobody would notice without a checksum. Files that are written
-once carry theirs in their name; those of a folder have theirs in one JSON file beside them (``store/seal.py``):
+once carry theirs in their name; those of a folder have theirs in its manifest (``store/checked_folder.py``):
 
     path = write_named(folder / "columns-{digest}.safetensors", content)
     content = read_named(path)                              # ValueError where the name says something else
@@ -142,23 +142,15 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path, *, format: int | None = None) -> Any:
-    """``format``: what is stored under "format" of an object that this version can read."""
+def read_json(path: Path) -> Any:
     if path.exists() and not path.is_file():
         raise UnderstudyError(f"{path} is no plain file; restore it")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UnderstudyError(f"{path} is not valid JSON: {error}") from error
-    stored = content.get("format") if isinstance(content, dict) else None
-    if format is not None and stored != format:
-        raise UnderstudyError(
-            f"{path} is of another version of understudy (format {stored}, this one reads {format}); use that version, "
-            "or choose a new folder"
-        )
-    return content
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from understudy.errors import UnderstudyError
-from understudy.store.files import digest, write_json
-from understudy.store.seal import read_sealed, sealed, unsealed
+from understudy.store.checked_folder import read_checked, write_checked
+from understudy.store.files import digest
 from understudy.store.settings import check_same
 
 Key = TypeVar("Key", bound=tuple[Any, ...])
@@ -38,12 +38,12 @@ class Jobs:
 
     def write(self, key: tuple[Any, ...], cell: Mapping[str, Any]) -> None:
         settings = {} if self.settings is None else {"settings": self.settings}
-        write_json(self.file(key), sealed({**settings, **dict(zip(self.names, key, strict=False)), **cell}))
+        write_checked(self.file(key), {**settings, **dict(zip(self.names, key, strict=False)), **cell})
 
     def read(self, key: tuple[Any, ...]) -> dict[str, Any]:
         """The cell, with its key and without the settings, which are checked."""
         file = self.file(key)
-        cell = unsealed(read_sealed(file, cure="remove it to run it again"))
+        cell = read_checked(file, cure="remove it to run it again")
         if any(cell.get(name) != part for name, part in zip(self.names, key, strict=False)):
             named = ", ".join(f"{name} {part}" for name, part in zip(self.names, key, strict=False))
             raise UnderstudyError(f"{file} is not the cell of {named}; remove it to run it again")

@@ -10,16 +10,17 @@ A process that is killed leaves its object behind. Nobody can tell a dead writer
 nobody takes its place by himself: a person does. A writer that was taken for dead finds that out before its next put.
 """
 
+import getpass
 import json
 import os
 import secrets
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.store.remote import address_of, connect, is_remote, local_file, reaching
-from understudy.store.who import now, who
 
 LOCK = ".lock"
 
@@ -35,7 +36,7 @@ class RemoteLock:
         return bool(self._content)
 
     def acquire(self) -> None:
-        owner = {"who": who(), "host": _machine(), "process": os.getpid(), "since": now()}
+        owner = {"who": current_user(), "host": _machine(), "process": os.getpid(), "since": timestamp()}
         content = json.dumps({**owner, "token": secrets.token_hex(16)}).encode()
         # Asked first and read back: there are servers that know no create-only puts, and take them for any other.
         there = self._read()
@@ -86,6 +87,18 @@ def unlock(path: str | Path) -> str:
     with reaching(address):
         fs.rm_file(lock.path)
     return _owner(there)
+
+
+def timestamp() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def current_user() -> str:
+    """$UNDERSTUDY_USER, or else the login name."""
+    try:
+        return os.environ.get("UNDERSTUDY_USER") or getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return "unknown"
 
 
 def _owner(content: bytes | None) -> str:

@@ -25,11 +25,11 @@ from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
 from understudy.method_options import read_options
 from understudy.methods import METHODS
+from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
 from understudy.store.copies import known_as, local_path
-from understudy.store.files import locked, write_json
-from understudy.store.seal import read_sealed, sealed, unsealed
-from understudy.store.trail import TRAIL, Trail, beside, of_file
+from understudy.store.files import locked
+from understudy.store.label_history import HISTORY, LabelHistory, file_version, history_beside
 from understudy.training.callbacks import tracker
 from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero
 from understudy.training.ema import EMA
@@ -38,8 +38,8 @@ from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_f
 from understudy.training.students import resolve_student, student_builder
 from understudy.training.train import train
 
-FORMAT = 1
 _CURE = "restore it or train again in a new folder"
+TRAIN_REQUEST = FolderKind("training request", REQUEST, cure=_CURE)
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class TrainRequest:
         gold = [f"+{known_as(name[1:])}" if name.startswith("+") else known_as(name) for name in self.gold]
         files = {role: known_as(name) for role, name in self.files.items()}
         paths = {"out": known_as(self.out), "gold": gold, "files": files, "data": vars(self.data)}
-        made = {name: self.out / name for name in (*FEATURES, TRAIL) if (self.out / name).exists()}
-        content = {"format": FORMAT, **vars(self), **paths}
-        write_json(self.out / REQUEST, sealed(content, {name: path.read_bytes() for name, path in made.items()}))
+        made = {name: self.out / name for name in (*FEATURES, HISTORY) if (self.out / name).exists()}
+        content = {**vars(self), **paths}
+        TRAIN_REQUEST.write(self.out, content, {name: path.read_bytes() for name, path in made.items()})
 
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":
         path = folder / REQUEST
-        stored = unsealed(read_sealed(path, format=FORMAT, cure=_CURE))
+        stored = TRAIN_REQUEST.read(folder)
         try:
-            del stored["out"], stored["format"]
+            del stored["out"]
             return cls(out=folder, data=DataOptions(**stored.pop("data")), **stored)
         except (KeyError, TypeError) as error:
             raise UnderstudyError(f"{path} is damaged ({error}); {_CURE}") from error
@@ -193,7 +193,7 @@ def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -
     if not resume or not (out / VALUES_FILE).exists():
         examples.featuriser.save(out)
     if not resume:
-        _record_gold(out / TRAIL, request.gold, _gold_labels(examples))
+        _record_gold(out / HISTORY, request.gold, _gold_labels(examples))
         request.save()
 
 
@@ -205,25 +205,25 @@ def _gold_labels(examples: Examples) -> dict[str, Any]:
     return dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
 
 
-def _record_gold(trail: Path, names: Sequence[str], labels: Mapping[str, Any]) -> None:
+def _record_gold(file: Path, names: Sequence[str], labels: Mapping[str, Any]) -> None:
     """The label history of a run's gold: every file, its labels by id, and the history of chosen batches.
 
     ``labels``: of all gold rows with an id. Those that no batch names are of the gold file.
     """
-    trail.unlink(missing_ok=True)  # of a training that never began
-    left = dict(labels)
-    # Batches first, which name their rows; in the trail gold stands where it was named.
+    file.unlink(missing_ok=True)  # of a training that never began
+    history, left = LabelHistory(file), dict(labels)
+    # Batches first, which name their rows; in the history gold stands where it was named.
     given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
     batches = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
     for answers in batches.values():
         left = {name: label for name, label in left.items() if name not in answers}
     for name in names:
         path = local_path(name.removeprefix("+"))
-        own = path.parent / TRAIL if path.name == LABELLED else beside(path)
+        own = path.parent / HISTORY if path.name == LABELLED else history_beside(path)
         if own.exists():
-            Trail(trail).copy(Trail(own).read())
+            history.append(LabelHistory(own).entries())
         what, answers = ("answered", batches[name]) if name in batches else ("gold", left)
-        Trail(trail).add(what, known_as(path), answers, **of_file(path))
+        history.add(what, known_as(path), answers, **file_version(path))
 
 
 def _clear(out: Path) -> None:

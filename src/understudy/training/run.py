@@ -8,9 +8,9 @@
     ema.safetensors        the moving average of the student's weights, where there is one
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
-``config.json`` is the seal (``store/seal.py``) of these and of what was there before training: ``features.json``,
-``features.safetensors``, ``request.json``, ``trail.jsonl`` (where gold came from). Tensors are safetensors, the rest is
-JSON and Parquet; nothing is ever unpickled.
+``config.json`` has the checksums (``store/checked_folder.py``) of these and of what was there before training:
+``features.json``, ``features.safetensors``, ``request.json``, ``label_history.jsonl`` (where gold came from). Tensors
+are safetensors, the rest is JSON and Parquet; nothing is ever unpickled.
 """
 
 import copy
@@ -35,28 +35,26 @@ from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
+from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked
 from understudy.store.copies import work_folder
-from understudy.store.files import LOCK, read_json, write_bytes, write_json
+from understudy.store.files import LOCK, read_json, write_bytes
+from understudy.store.label_history import HISTORY
 from understudy.store.notebook import Shown
-from understudy.store.seal import FILES, Finding, inspect_json, read_sealed, sealed
-from understudy.store.trail import TRAIL
 from understudy.training.ema import EMA
 from understudy.training.evaluation import Evaluation
 
-FORMAT = 1
 CONFIG, REQUEST = "config.json", "request.json"
 EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
 MODEL, TEXT = "model", "text"
 """Where a student that reads texts lies, and what ``config.json`` calls it."""
 # Written into a run's folder before training starts.
-BEFOREHAND = {LOCK, REQUEST, TRAIL, *FEATURES}
+BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 # What trackers write beside it, from the first epoch on.
 BESIDE = {"tensorboard"}
 _OUTCOME = (
     "metrics.jsonl", "columns.parquet", "student.safetensors", "selected.safetensors", "modules.safetensors", EMA_FILE,
 )  # fmt: skip
-_CURE = "restore it or train again"
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
@@ -170,7 +168,7 @@ class Run(Shown):
             files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
         if self.ema is not None:
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
-        files |= _read_features(self.path or folder, self.config)
+        files |= _read_features(self.path or folder)
         request = _read_request(folder)
         for name in (*_OUTCOME, *FEATURES):
             if name in files:
@@ -186,13 +184,12 @@ class Run(Shown):
             files |= write_model(self.student, folder, MODEL, self.config, self.facts, metrics)
         config = {
             **self.config,
-            "format": FORMAT,
             "student": spec,
             "facts": self.facts,
             "selected_epoch": self.selected_epoch,
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
         }
-        write_json(folder / CONFIG, sealed(config, files | request))
+        RUN.write(folder, config, files | request)
         self.path = folder
 
     @classmethod
@@ -201,7 +198,7 @@ class Run(Shown):
         folder = work_folder(folder)
         if not (folder / CONFIG).exists():
             raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
-        config = _read_config(folder / CONFIG)
+        config = _read_config(folder)
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(
@@ -239,41 +236,37 @@ def _build(spec: Any, folder: Path) -> nn.Module:
     return load_student(folder / MODEL, **spec["args"])
 
 
-def inspect_run(folder: Path) -> Iterator[Finding]:
-    """Every file that counts, and what is wrong with it."""
-    findings = list(inspect_json(folder / CONFIG))
-    yield from findings
-    if findings[0].problem is None:
-        yield from _strangers(folder, read_json(folder / CONFIG))
-
-
-def _strangers(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
-    """Files that would be read, but were not there when the run was sealed."""
-    for name in (*_OUTCOME, *FEATURES, REQUEST, TRAIL):
+def _unlisted(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Files that would be read, but were not there when the run was written."""
+    for name in (*_OUTCOME, *FEATURES, REQUEST, HISTORY):
         if name not in config.get(FILES, {}) and os.path.lexists(folder / name):
-            yield Finding(folder / name, "came to the run after it was sealed")
+            yield Finding(folder / name, "was added after the run was written")
 
 
-def _read_features(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
-    """How a run's features are made; one that was loaded brings that along."""
-    names = [name for name in FEATURES if name in config.get(FILES, {}) or (folder / name).exists()]
+RUN = FolderKind("run", CONFIG, _unlisted, "restore it or train again")
+
+
+def _read_features(source: Path) -> dict[str, bytes]:
+    """The files that say how a run's features are made, from the folder that the run was loaded from or is saved to."""
+    listed = listed_files(source / CONFIG) if (source / CONFIG).exists() else set()
+    names = [name for name in FEATURES if name in listed or (source / name).exists()]
     try:
-        return {name: (folder / name).read_bytes() for name in names}
+        return {name: (source / name).read_bytes() for name in names}
     except OSError as error:
-        raise UnderstudyError(f"cannot read the features in {folder}: {error.strerror}; restore them") from error
+        raise UnderstudyError(f"cannot read the features in {source}: {error.strerror}; restore them") from error
 
 
 def _read_request(folder: Path) -> dict[str, bytes]:
     """The command line's request file, if it and the features are still those that the training began with."""
     if not (folder / REQUEST).exists():
         return {}
-    read_sealed(folder / REQUEST, cure=_CURE)
-    return {name: (folder / name).read_bytes() for name in (REQUEST, TRAIL) if (folder / name).exists()}
+    read_checked(folder / REQUEST, cure=RUN.cure)
+    return {name: (folder / name).read_bytes() for name in (REQUEST, HISTORY) if (folder / name).exists()}
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    config = read_sealed(path, format=FORMAT, cure=_CURE)
-    for found, problem in _strangers(path.parent, config):
+def _read_config(folder: Path) -> dict[str, Any]:
+    config = RUN.read(folder)
+    for found, problem in _unlisted(folder, read_json(folder / CONFIG)):
         raise UnderstudyError(f"{found} {problem}; remove it")
     return config
 

@@ -21,7 +21,7 @@ from understudy.io.readers.arrow_columns import object_column
 from understudy.io.table import Stored
 from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, digest
-from understudy.store.trail import Trail, beside
+from understudy.store.label_history import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook, most_common
 from understudy.web.cards import Cards
 
@@ -107,12 +107,12 @@ def _replace(book: AnswerBook, path: Path, columns: Mapping[str, Stored], kinds:
 
 def _add_to_history(book: AnswerBook, path: Path, rows: Path | None) -> None:
     """Adds what was answered, or undone, since the last export to the label history."""
-    trail = Trail(beside(path))
-    if rows is not None and not trail.path.exists() and beside(rows).exists():
-        trail.copy(Trail(beside(rows)).read())
+    history = LabelHistory(history_beside(path))
+    if rows is not None and not history.path.exists() and history_beside(rows).exists():
+        history.append(LabelHistory(history_beside(rows)).entries())
     source = f"label page, {book.path.name}"
     before_by: dict[str, dict[str, Any]] = {}
-    for entry in trail.read():
+    for entry in history.entries():
         if entry.get("source") == source:
             before_by.setdefault(entry["who"], {}).update(entry["answers"])
     now_by: dict[str, dict[str, str | None]] = {}
@@ -124,6 +124,6 @@ def _add_to_history(book: AnswerBook, path: Path, rows: Path | None) -> None:
         new = {id: label for id, label in now.items() if before.get(id) != label}
         gone = {id: None for id, label in before.items() if label is not None and id not in now}
         if new:
-            trail.add("answered", source, new, who=who)
+            history.add("answered", source, new, who=who)
         if gone:
-            trail.add("taken back", source, gone, who=who)
+            history.add("taken back", source, gone, who=who)

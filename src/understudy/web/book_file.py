@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.store.trail import now
+from understudy.store.remote_lock import timestamp
 from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
 
 FORMAT = 1
@@ -146,7 +146,16 @@ class BookFile:
         self._file.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", new)
 
     def add_line(self, line: AnswerLine) -> None:
-        values = (line.name, line.annotator, line.row, line.label, line.undoes, line.suggested, line.seconds, now())
+        values = (
+            line.name,
+            line.annotator,
+            line.row,
+            line.label,
+            line.undoes,
+            line.suggested,
+            line.seconds,
+            timestamp(),
+        )
         added = self._file.execute(f"INSERT INTO answers({_LINE}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._file.execute("DELETE FROM leases WHERE row=? AND annotator=?", (line.row, line.annotator))
         self._state.apply(line)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from understudy.errors import UnderstudyError, warn
-from understudy.store.trail import who
+from understudy.store.remote_lock import current_user
 from understudy.web.access import LOOPBACK, Access
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
@@ -46,7 +46,7 @@ class LabelServer:
             from understudy.web.app import LabelApp
         except ImportError as error:
             raise UnderstudyError(MISSING) from error
-        people = [who()] if annotators is None else list(annotators)
+        people = [current_user()] if annotators is None else list(annotators)
         check_annotators(people)
         cards.classes = book.classes
         if host not in LOOPBACK:

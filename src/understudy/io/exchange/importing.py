@@ -2,7 +2,7 @@
 
     import_llm_answers([Path("answers.jsonl")], ["neg", "pos"], Path("labels.parquet"), echo=print)
 
-Each file written gets its label history (``store/trail.py``); ``echo`` gets a line about the outcome.
+Each file written gets its label history (``store/label_history.py``); ``echo`` gets a line about the outcome.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ from understudy.labels.forms import Labels, named_columns
 from understudy.labels.llm.answer_labels import Answers, read_answers
 from understudy.store.copies import known_as
 from understudy.store.files import check_new_file
+from understudy.store.label_history import LabelHistory, file_version, history_beside
 from understudy.store.remote import as_given
-from understudy.store.trail import Trail, beside, of_file
 
 Echo = Callable[[str], Any]
 
@@ -47,8 +47,8 @@ def import_llm_answers(
         write_table(out, _stored(table) | named_columns(labels, answers.classes))
     top = zip(answers.ids.tolist(), answers.labels.top1().tolist(), strict=True)
     history = {name: None if label < 0 else answers.classes[label] for name, label in top}
-    pinned = {as_given(path): of_file(path) for path in files}
-    Trail(beside(out)).add("answered", ", ".join(map(known_as, files)), history, files=pinned)
+    pinned = {as_given(path): file_version(path) for path in files}
+    LabelHistory(history_beside(out)).add("answered", ", ".join(map(known_as, files)), history, files=pinned)
     echo(shown(f"{len(answers):,} labels ({type(answers.labels).__name__.lower()}): {out}"))
 
 
@@ -86,10 +86,10 @@ def import_annotations(
         _write_votes(annotations, out, pool, echo)
     else:
         _write_answers(annotations, out, pool, form, where, echo)
-    trail, pinned = Trail(beside(out)), {str(path): of_file(path) for path in files}
+    history, pinned = LabelHistory(history_beside(out)), {str(path): file_version(path) for path in files}
     for who in annotations.annotators:
         labels = {name: by[who] for name, by in annotations.by_row.items() if who in by}
-        trail.add("answered", f"{who} in {tool}", labels, files=pinned)
+        history.add("answered", f"{who} in {tool}", labels, files=pinned)
 
 
 def _write_answers(

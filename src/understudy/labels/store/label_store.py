@@ -1,16 +1,16 @@
-"""The label store: what a teacher was paid to say, by id, never lost and never asked twice.
+"""The label store: a teacher's labels by id, never lost and never paid for twice.
 
     with us.LabelStore("labels", classes=["neg", "pos"], form="hard") as store:
         store.append(ids, labels)                    # numbers, class names, or any label form
-        us.label_missing(store, pool_ids, ask)       # asks only for what is not there, and saves after every batch
+        us.label_missing(store, pool_ids, ask)       # requests only what is not there, and saves after every batch
     store = us.LabelStore("labels")                  # many may read while one writes
     pool = us.Pool(x, store.labels(pool_ids))        # joined by id; rows without a label are left unlabelled
 
-Labels are rows of numbered Parquet shards (``shards.py``); nothing is ever changed in place, and a trail tells who said
-what when (``understudy trail labels``). Rows wait in memory
-until there are ``flush_rows`` of them or, at an append, the oldest is ``flush_seconds`` old: a crash loses these and no
-others. ``flush``, ``close``, the end of the ``with`` block and of the program write them. Forms: "dense", "hard",
-"hard_confidence", "topk", "votes". A label of −1 (top-k: no class listed) means "asked, and no answer".
+Labels are rows of numbered Parquet shards (``label_shards.py``); nothing is ever changed in place, and there is a label
+history (``understudy history labels``). Rows wait in memory until there are ``flush_rows`` of them or, at an append,
+the oldest is ``flush_seconds`` old: a crash loses these and no others. ``flush``, ``close``, the end of the ``with``
+block and of the program write them. Forms: "dense", "hard", "hard_confidence", "topk", "votes". A label of −1 (top-k:
+no class listed) means "requested, no label".
 """
 
 import weakref
@@ -27,7 +27,7 @@ from understudy.data.checks import MAX_CLASSES, check_length
 from understudy.errors import UnderstudyError, shown
 from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
-from understudy.labels.store.shards import Contents, deepened, depth_of, is_damaged, list_shards, take
+from understudy.labels.store.label_shards import Contents, deepened, depth_of, is_damaged, list_label_shards, take
 from understudy.store.arrow import Array
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
@@ -118,9 +118,9 @@ class LabelStore:
         self._contents.finish()
 
     def missing(self, ids: Any, *, unlabelled: bool = False) -> Array:
-        """Which of these ids still have to be asked, each once, in their order.
+        """Which of these ids have no label yet, each once, in their order.
 
-        ``unlabelled``: those that were asked and got no answer, too.
+        ``unlabelled``: also those whose request got no label.
         """
         names = checked_ids(ids)
 
@@ -135,7 +135,7 @@ class LabelStore:
     def labels(self, ids: Any) -> Labels:
         """Labels of these ids in their order, none where the store has none.
 
-        Dense labels with gaps come as ``us.TopK`` of all classes, which can say "no label".
+        Dense labels with gaps come as ``us.TopK`` of all classes, where rows may have no label.
         """
         names = checked_ids(ids)
         columns = self._contents.steady(lambda: self._contents.labels(self._contents.rows_of(names)))
@@ -148,10 +148,10 @@ class LabelStore:
 
     @staticmethod
     def set_aside_damaged(folder: str | Path) -> list[Path]:
-        """Rename shards that cannot be read to ``….damaged``; their rows count as never asked."""
+        """Rename shards that cannot be read to ``….damaged``; their rows count as never labelled."""
         folder = work_folder(folder)
         with locked(folder):
-            bad = [shard.path for shard in list_shards(folder)[0] if is_damaged(shard)]
+            bad = [shard.path for shard in list_label_shards(folder)[0] if is_damaged(shard)]
             return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
 
     def _to_columns(self, labels: Any, rows: int) -> Columns:
@@ -191,7 +191,7 @@ class LabelStore:
         return changed
 
     def _unlabelled(self, columns: Columns) -> Array:
-        """Which rows say "asked, and no answer": those whose first column holds nothing."""
+        """Rows that were requested and got no label: their first column holds nothing."""
         mark = FORMS[self.form].columns[0]
         values = columns[mark.name]
         missing = np.isnan(values) if np.isnan(mark.missing) else np.equal(values, mark.missing)
@@ -199,10 +199,10 @@ class LabelStore:
 
 
 def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, batch: int = 32) -> int:
-    """Ask for the ids that are not in the store, ``batch`` at a time, each batch saved before the next is asked.
+    """Request labels of the ids that are not in the store, ``batch`` at a time, each saved before the next.
 
-    ``ask(ids)`` returns their labels in any form the store takes. Killed at any moment, at most the batch that was
-    being asked has to be asked again; on SIGTERM the program ends after it. Returns how many ids were asked.
+    ``ask(ids)`` returns their labels in any form the store takes. Killed at any moment, at most the
+    batch under way is requested again; on SIGTERM the program ends after it. Returns how many ids were requested.
     """
     if batch < 1:
         raise UnderstudyError(f"batch={batch} must be 1 or more")

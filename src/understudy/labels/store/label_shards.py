@@ -1,7 +1,7 @@
 """The shards of a label store: its files, and where in them each id is.
 
-``store.json`` holds what is fixed for all labels, and how many shards there are at least; it is sealed
-(``store/seal.py``). ``trail.jsonl`` tells who answered what, when and by which command (``store/trail.py``).
+``store.json`` holds what is fixed for all labels, and how many shards there are at least; it has a
+checksum (``store/checked_folder.py``). ``label_history.jsonl`` is the label history (``store/label_history.py``).
 ``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7, with its checksum. A shard
 appears whole or not at all; one whose bytes do not match its name, or whose number is missing, is an error that names
 it. A shard inside the range of another is a leftover of a merge that was killed, and is ignored.
@@ -27,14 +27,13 @@ from understudy.labels.base import Columns
 from understudy.labels.class_names import checked_names
 from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
 from understudy.store.arrow import Array, from_parquet, to_parquet
+from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.copies import copy_of
-from understudy.store.files import locked, read_named, write_json, write_named
-from understudy.store.seal import Finding, inspect_json, read_sealed, sealed, unsealed
+from understudy.store.files import locked, read_named, write_named
+from understudy.store.label_history import HISTORY, LabelHistory
 from understudy.store.settings import check_same
-from understudy.store.trail import TRAIL, Trail
 
 SETTINGS = "store.json"
-FORMAT = 1
 _NAME = re.compile(r"(\d{8})-(\d{8})\.[0-9a-f]{32}\.parquet(\.damaged)?")
 # The writer merges shards rarely; a reader that meets this so often in a row has met something else.
 _ATTEMPTS = 20
@@ -43,19 +42,19 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Shard:
+class LabelShard:
     path: Path
     first: int
     last: int
     damaged: bool = False
-    """Set aside: its rows count as never asked."""
+    """Set aside: its rows count as never labelled."""
 
 
-def list_shards(folder: Path) -> tuple[list[Shard], int]:
+def list_label_shards(folder: Path) -> tuple[list[LabelShard], int]:
     """The shards that count, in order and without a gap, and the number of the next."""
     written = shards_written(folder)  # before the look at the folder, where more may appear meanwhile
     every = _all_shards(folder)
-    shards: list[Shard] = []
+    shards: list[LabelShard] = []
     following = 1
     for shard in sorted(every, key=lambda shard: (shard.first, -shard.last)):
         if shard.first > following:
@@ -66,23 +65,23 @@ def list_shards(folder: Path) -> tuple[list[Shard], int]:
     if following <= written or any(shard.last >= following for shard in every if not shard.damaged):
         raise UnderstudyError(
             f"{folder}: shard {following:08d} is missing; restore it, or accept its loss with an empty file "
-            f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged there (its rows are then asked again)"
+            f"{following:08d}-{following:08d}.{'0' * 32}.parquet.damaged there (its rows are then labelled again)"
         )
     return shards, following
 
 
-def _all_shards(folder: Path) -> list[Shard]:
-    shards: list[Shard] = []
+def _all_shards(folder: Path) -> list[LabelShard]:
+    shards: list[LabelShard] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         name = _NAME.fullmatch(path.name)
         if name is not None:
-            shards.append(Shard(path, int(name[1]), int(name[2]), damaged=bool(name[3])))
+            shards.append(LabelShard(path, int(name[1]), int(name[2]), damaged=bool(name[3])))
         elif path.suffix == ".parquet" and not path.name.startswith("."):
             raise UnderstudyError(f"{path} is no shard of this label store; move it elsewhere")
     return shards
 
 
-def read_shard(shard: Shard, columns: Sequence[str] | None = None) -> tuple[list[Any], Columns]:
+def read_shard(shard: LabelShard, columns: Sequence[str] | None = None) -> tuple[list[Any], Columns]:
     """Ids and label columns; ``columns=["id"]`` for the ids alone. FileNotFoundError: merged meanwhile."""
     try:
         content = read_named(shard.path)
@@ -93,13 +92,13 @@ def read_shard(shard: Shard, columns: Sequence[str] | None = None) -> tuple[list
     except ValueError as error:
         raise UnderstudyError(
             f"{shard.path} is damaged ({error}); restore it, or set it aside with "
-            "us.LabelStore.set_aside_damaged(folder): its rows are then asked again"
+            "us.LabelStore.set_aside_damaged(folder): its rows are then labelled again"
         ) from error
     labels = from_parquet(shard.path, columns, content=content)
     return labels.pop("id").tolist(), labels
 
 
-def is_damaged(shard: Shard) -> bool:
+def is_damaged(shard: LabelShard) -> bool:
     try:
         read_shard(shard)
     except UnderstudyError:
@@ -107,12 +106,12 @@ def is_damaged(shard: Shard) -> bool:
     return False
 
 
-def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Columns) -> Shard:
+def write_shard(folder: Path, first: int, last: int, ids: list[Any], columns: Columns) -> LabelShard:
     name = f"{first:08d}-{last:08d}.{{digest}}.parquet"
-    return Shard(write_named(folder / name, to_parquet({"id": ids, **columns})), first, last)
+    return LabelShard(write_named(folder / name, to_parquet({"id": ids, **columns})), first, last)
 
 
-def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
+def remove_leftovers(folder: Path, shards: list[LabelShard]) -> None:
     """What killed writers left: temporary files, and shards that were merged into another. Only the writer may."""
     for shard in set(_all_shards(folder)) - set(shards):
         if not shard.damaged:
@@ -122,21 +121,21 @@ def remove_leftovers(folder: Path, shards: list[Shard]) -> None:
 
 
 def shards_written(folder: Path) -> int:
-    return int(_stored(folder / SETTINGS).get("shards", 0)) if (folder / SETTINGS).exists() else 0
+    return int(_stored(folder).get("shards", 0))
 
 
-def trail_end(folder: Path) -> str:
-    """The checksum of the last line that the trail had when the settings were written; "" where it had none."""
-    return str(_stored(folder / SETTINGS).get("trail", "")) if (folder / SETTINGS).exists() else ""
+def history_end(folder: Path) -> str:
+    """The checksum of the last line that the label history had when the settings were written; "": it had none."""
+    return str(_stored(folder).get("history", ""))
 
 
-def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int, trail: str) -> None:
-    settings = {"format": FORMAT, "classes": list(classes), "form": form, "shards": shards, "trail": trail}
-    write_json(folder / SETTINGS, sealed(settings))
+def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int, history: str) -> None:
+    settings = {"classes": list(classes), "form": form, "shards": shards, "history": history}
+    LABEL_STORE.write(folder, settings)
 
 
-def _stored(path: Path) -> dict[str, Any]:
-    return unsealed(read_sealed(path, format=FORMAT, cure="restore it from a backup"))
+def _stored(folder: Path) -> Manifest:
+    return LABEL_STORE.read(folder) if (folder / SETTINGS).exists() else {}
 
 
 def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None) -> tuple[tuple[str, ...], str]:
@@ -146,40 +145,38 @@ def read_settings(folder: Path, classes: Sequence[str] | None, form: str | None)
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     path = folder / SETTINGS
     if not path.exists():
-        if list_shards(folder)[0]:
+        if list_label_shards(folder)[0]:
             raise UnderstudyError(f"{folder} holds shards but no {SETTINGS}; restore it from a backup")
         if given is None or form is None:
             raise UnderstudyError(f"there is no label store in {folder} yet; pass classes= and form= to start one")
         return given, form
-    stored = _stored(path)
+    stored = _stored(folder)
     if stored.get("form") not in FORMS:
         raise UnderstudyError(f"{path} is not the description of a label store; restore it")
     names = checked_names(stored.get("classes"), f"{path}: classes", printable=True)
-    asked = {"classes": list(given or names), "form": form or stored["form"]}
-    check_same({"classes": list(names), "form": stored["form"]}, asked, folder)
+    wanted = {"classes": list(given or names), "form": form or stored["form"]}
+    check_same({"classes": list(names), "form": stored["form"]}, wanted, folder)
     return names, stored["form"]
 
 
-def inspect_store(folder: Path) -> Iterator[Finding]:
-    """Every file that counts, and what is wrong with it."""
-    findings = list(inspect_json(folder / SETTINGS))
-    yield from findings
-    if findings[0].problem is not None:
-        return
+def _also(folder: Path, settings: Manifest) -> Iterator[Finding]:
     try:
-        shards, _ = list_shards(folder)
+        shards, _ = list_label_shards(folder)
     except UnderstudyError as error:
         yield Finding(folder, f"lacks a file ({error})")
         return
     for shard in shards:
         yield Finding(shard.path, "is damaged" if is_damaged(shard) else None)
-    yield from Trail(folder / TRAIL).inspect(trail_end(folder))
+    yield from LabelHistory(folder / HISTORY).verify(settings["history"])
+
+
+LABEL_STORE = FolderKind("label store", SETTINGS, _also, "restore it from a backup")
 
 
 class Contents:
     """``rows``: id -> row, counted over all shards in order and then over the rows that wait; about 100 bytes per id.
 
-    Labels stay on the disk. Whoever writes holds the folder's lock, from the first row on.
+    Labels stay on the disk. The writer holds the folder's lock, from the first row on.
     """
 
     def __init__(
@@ -190,7 +187,7 @@ class Contents:
         self.folder = folder
         self.classes, self.form = read_settings(folder, classes, form)
         self.flush_rows, self.flush_seconds = flush_rows, flush_seconds
-        self.shards: list[Shard] = []
+        self.shards: list[LabelShard] = []
         self.rows: dict[Any, int] = {}
         self._ends: list[int] = []
         self._total = 0
@@ -199,9 +196,9 @@ class Contents:
         self._ids: list[Any] = []
         self._waiting: list[Columns] = []
         self._oldest = 0.0
-        self._trail = Trail(folder / TRAIL)
-        self._told: list[tuple[str, dict[Any, str | None]]] = []
-        """Of the rows that wait, by source, what the trail is to tell."""
+        self._history = LabelHistory(folder / HISTORY)
+        self._new: list[tuple[str, dict[Any, str | None]]] = []
+        """Sources and labels of the rows that wait, for the label history."""
         self._lock = ExitStack()
         self._process: int | None = None
 
@@ -211,7 +208,7 @@ class Contents:
         return self._process == os.getpid()
 
     def lock(self) -> None:
-        """Only we write from now on, if nobody else has begun another store here since."""
+        """Take the folder's lock, if no other store was begun here since."""
         if self.holds_lock:
             return
         self._lock.enter_context(locked(self.folder))
@@ -219,8 +216,8 @@ class Contents:
         try:
             read_settings(self.folder, self.classes, self.form)
             self.refresh()
-            self._trail = Trail(self.folder / TRAIL)  # another process may have added to it
-            self._trail.read(trail_end(self.folder))
+            self._history = LabelHistory(self.folder / HISTORY)  # another process may have added to it
+            self._history.check(history_end(self.folder))
             if not (self.folder / SETTINGS).exists() or shards_written(self.folder) < self._next - 1:
                 self._count()
             remove_leftovers(self.folder, self.shards)
@@ -234,7 +231,7 @@ class Contents:
             self._lock.close()
 
     def finish(self) -> None:
-        """At the end of the program, for a store that nobody closed."""
+        """Flush and release; at the end of the program, for a store that was not closed."""
         self.flush()
         self.release()
 
@@ -242,7 +239,7 @@ class Contents:
         """Take in what was written since the last look."""
         if (copy := copy_of(self.folder)) is not None:
             copy.pull()
-        shards, self._next = list_shards(self.folder)
+        shards, self._next = list_label_shards(self.folder)
         if shards[: len(self.shards)] != self.shards:
             # Merged meanwhile: all rows have other numbers.
             self.shards, self.rows, self._ends, self._total = [], {}, [], 0
@@ -265,7 +262,7 @@ class Contents:
         """These rows wait to be written with others, not for long; top-k lists of another depth need another shard."""
         if self._waiting and depth_of(self._waiting[0]) != depth_of(columns):
             self.flush()
-        self._tell(source, ids, columns)
+        self._note_source(source, ids, columns)
         if not self._ids:
             self._oldest = time.monotonic()
         self._ids += ids
@@ -277,25 +274,25 @@ class Contents:
     def flush(self) -> None:
         """Put everything that waits on the disk."""
         if self.holds_lock and self._ids:
-            for source, answers in self._told:  # first: an answer without a line would be nobody's
-                self._trail.add("answered", source, answers)
-            self._told = []
+            for source, answers in self._new:  # first: no label is without its source
+                self._history.add("answered", source, answers)
+            self._new = []
             self._wrote(write_shard(self.folder, self._next, self._next, self._ids, self._unwritten()))
             self._ids, self._waiting, self._next = [], [], self._next + 1
             self._count()
 
     def _count(self) -> None:
         """Note how many shards there are: a later look then misses the last one, too."""
-        write_settings(self.folder, self.classes, self.form, self._next - 1, self._trail.end())
+        write_settings(self.folder, self.classes, self.form, self._next - 1, self._history.last())
 
-    def _tell(self, source: str, ids: list[Any], columns: Columns) -> None:
+    def _note_source(self, source: str, ids: list[Any], columns: Columns) -> None:
         labels = FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True)).top1().tolist()
         answers = {name: None if label < 0 else self.classes[label] for name, label in zip(ids, labels, strict=True)}
-        # An id that comes twice was corrected in between, and both are to be told.
-        if self._told and self._told[-1][0] == source and not self._told[-1][1].keys() & answers.keys():
-            self._told[-1][1].update(answers)
+        # An id that comes twice was corrected in between: two entries.
+        if self._new and self._new[-1][0] == source and not self._new[-1][1].keys() & answers.keys():
+            self._new[-1][1].update(answers)
         else:
-            self._told.append((source, answers))
+            self._new.append((source, answers))
 
     def merge(self) -> None:
         """All shards as one that holds the newest label of every id; then the old ones go."""
@@ -338,7 +335,7 @@ class Contents:
         self.rows.update(zip(ids, count(self._total), strict=False))
         self._total += len(ids)
 
-    def _wrote(self, shard: Shard) -> None:
+    def _wrote(self, shard: LabelShard) -> None:
         """All rows so far are in this shard or in those before it."""
         self.shards.append(shard)
         self._ends.append(self._total)

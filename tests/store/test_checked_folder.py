@@ -1,17 +1,16 @@
-"""Seals: what was damaged, deleted, exchanged or edited is found; what they name is never looked for elsewhere."""
+"""Checked folders: damaged, deleted, replaced and edited files are found; nothing outside the folder is opened."""
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from understudy.errors import UnderstudyError
+from understudy.store.checked_folder import Finding, FolderKind, read_checked, verify_checked, write_checked
 from understudy.store.files import digest, locked, write_json, write_text
-from understudy.store.seal import inspect_seal, read_sealed, sealed, unsealed
 
-CONTENT = {"format": 1, "names": ["b", "a"], "losses": {10.0: 1.5, 9.0: 2.0}}
+CONTENT = {"names": ["b", "a"], "losses": {10.0: 1.5, 9.0: 2.0}}
 """Numbers as keys are sorted otherwise once they are texts."""
 
 
@@ -21,19 +20,19 @@ def path(tmp_path: Path) -> Path:
     for name in ("one", "two"):
         write_text(tmp_path / "run" / name, f"file {name}")
     files = {name: f"file {name}".encode() for name in ("one", "two")}
-    write_json(tmp_path / "run" / "config.json", sealed(CONTENT, files))
+    write_checked(tmp_path / "run" / "config.json", CONTENT, files)
     return tmp_path / "run" / "config.json"
 
 
 def refused(path: Path, said: str) -> None:
     with pytest.raises(UnderstudyError, match=said):
-        read_sealed(path, format=1)
+        read_checked(path)
 
 
-def test_what_is_whole_is_read(path: Path) -> None:
-    assert unsealed(read_sealed(path, format=1)) == json.loads(json.dumps(CONTENT))
+def test_an_unchanged_folder_is_read(path: Path) -> None:
+    assert read_checked(path) == json.loads(json.dumps(CONTENT))
     path.write_text(json.dumps(json.loads(path.read_text())))  # other spaces say the same
-    read_sealed(path, format=1)
+    read_checked(path)
 
 
 def test_what_does_not_fit_is_refused(path: Path) -> None:
@@ -48,46 +47,53 @@ def test_what_does_not_fit_is_refused(path: Path) -> None:
         {**stored, "names": ["a", "b"]},
         {**stored, "sha256": {"one": stored["sha256"]["one"]}},  # a file less
         {**stored, "sha256": stored["sha256"] | {"two": digest(b"forged")}},
-        {**stored, "seal": "0" * 64},
+        {**stored, "manifest_sha256": "0" * 64},
     ):
         path.write_text(json.dumps(changed))
         refused(path, "is not as it was written")
     two.unlink()
-    for changed in (unsealed(stored), {name: value for name, value in stored.items() if name != "seal"}):
-        path.write_text(json.dumps(changed))
-        refused(path, "has no checksum")
-    write_json(path, sealed({**unsealed(stored), "format": 2}))
-    refused(path, "another version")
+    path.write_text(json.dumps({name: value for name, value in stored.items() if name != "manifest_sha256"}))
+    refused(path, "has no checksum")
+    write_checked(path, {**CONTENT, "format": 2})
+    refused(path, "is of format 2, this version reads 1")
 
 
 @pytest.mark.parametrize("name", ["../secret", "/dev/zero", "inner/../../secret", "c:\\secret", "..", "/"])
-def test_a_seal_that_leads_out_of_the_folder(path: Path, name: str) -> None:
+def test_a_manifest_that_leads_out_of_the_folder(path: Path, name: str) -> None:
     (path.parents[1] / "secret").write_text("secret")
-    write_json(path, _naming(name, b"secret"))
+    write_checked(path, CONTENT, {name: b"secret"})
     refused(path, "leads out of the folder")
 
 
-def test_a_seal_that_names_a_link_a_pipe_or_a_folder(path: Path) -> None:
+def test_a_manifest_that_lists_a_link_a_pipe_or_a_folder(path: Path) -> None:
     (path.parents[1] / "outside").mkdir()
     (path.parents[1] / "outside" / "secret").write_text("secret")
     (path.parent / "link").symlink_to("/dev/zero")
     (path.parent / "inner").symlink_to(path.parents[1] / "outside")
     os.mkfifo(path.parent / "pipe")
     for name, said in (("link", "is a link"), ("inner/secret", "is a link"), ("pipe", "no plain file")):
-        write_json(path, _naming(name, b"secret"))
+        write_checked(path, CONTENT, {name: b"secret"})
         refused(path, said)
     path.unlink()
     path.symlink_to("/dev/zero")
     refused(path, "no plain file")
 
 
-def _naming(name: str, content: bytes) -> dict[str, Any]:
-    return sealed(CONTENT, {name: content})
+def test_no_file_of_a_changed_manifest_is_opened(path: Path) -> None:
+    write_json(path, {**json.loads(path.read_text()), "names": []})
+    assert [found.path for found in verify_checked(path)] == [path]
 
 
-def test_nothing_is_looked_up_in_a_broken_seal(path: Path) -> None:
-    findings = list(inspect_seal(path, {**json.loads(path.read_text()), "names": []}))
-    assert [found.path for found in findings] == [path]
+def test_a_kind_of_folder_checks_more_where_its_manifest_is_unchanged(path: Path) -> None:
+    extra = Finding(path.parent / "extra", "is not listed")
+    kind = FolderKind("run", "config.json", lambda folder, manifest: [extra])
+    with pytest.raises(UnderstudyError, match="is not the manifest of a run"):
+        kind.read(path.parent)
+    kind.write(path.parent, CONTENT, {name: f"file {name}".encode() for name in ("one", "two")})
+    assert kind.read(path.parent) == json.loads(json.dumps(CONTENT))
+    assert [found.problem for found in kind.verify(path.parent)] == [None, None, None, "is not listed"]
+    path.write_text("{}")
+    assert extra not in kind.verify(path.parent)
 
 
 def test_the_owner_of_a_folder_may_lend_it(tmp_path: Path) -> None:
