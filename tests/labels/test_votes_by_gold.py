@@ -145,7 +145,7 @@ def test_mistakes_are_one_line() -> None:
     ):
         with pytest.raises(us.UnderstudyError, match=message):
             us.train(student, given, pool, us.vanilla(), epochs=1, progress=False)
-    with pytest.raises(us.UnderstudyError, match="where gold and pool meet"):
+    with pytest.raises(us.UnderstudyError, match="where gold and pool are used together"):
         pool.teacher.top1()
     with pytest.raises(us.UnderstudyError, match="as many columns"):
         Votes([[0]], 2, by="gold").learn_from(gold.teacher, gold.y[gold.teacher_rows])

@@ -1,4 +1,4 @@
-"""The order of an epoch: which gold and which pool rows meet in which batch.
+"""The order of an epoch: which gold and which pool rows are in which batch.
 
 The order depends on the seed and the epoch alone, so an epoch can be repeated without replaying the ones before it, and
 entered at any batch: ``plan_epoch(…)[k:]``. Within a batch gold rows come first: the split point then is all a batch

@@ -11,7 +11,7 @@ others and applied to it; after all folds every row has an estimate that never s
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -102,10 +102,6 @@ def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
     return torch.from_numpy(np.argsort(position, kind="stable"))
 
 
-class Fitted(Protocol):
-    def alpha(self, probs: Any, /) -> Tensor: ...
-
-
 @checked
 def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold, Gold]]:
     """(estimate part, held-out part) per fold; every fold has nearly the classes' shares."""
@@ -114,7 +110,7 @@ def cross_fit(gold: Gold, folds: int = 5, seed: int = 0) -> Iterator[tuple[Gold,
 
 
 @checked
-def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Fitted], folds: int = 5, seed: int = 0) -> Tensor:
+def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Any], folds: int = 5, seed: int = 0) -> Tensor:
     """The teacher's estimated accuracy on each gold row, ``(n,)`` float64, from the folds that row is not in.
 
     ``fit(labels, truth)`` is ``us.Reliability.fit``, possibly with options. NaN without a teacher label. Rows

@@ -182,8 +182,8 @@ class Votes(Distribution):
         votes = self.votes[rows]
         if self.needs_gold:
             raise UnderstudyError(
-                'votes by="gold" are weighed where gold and pool meet (train, compare, auto, audit); elsewhere pass '
-                "by=us.fit_votes(gold_votes, y, classes)"
+                'votes by="gold" are weighed where gold and pool are used together (train, compare, auto, audit); '
+                "elsewhere pass by=us.fit_votes(gold_votes, y, classes)"
             )
         if self.by == "majority":
             return vote_shares(votes, self.classes)
