@@ -14,7 +14,7 @@ from understudy.auditing.teacher_labels import audit_data
 
 @pytest.fixture
 def reviews(shared_data: Callable[[str], Path]) -> tuple[np.ndarray, np.ndarray]:
-    """The truth of movie-review sentences, and what an LLM said."""
+    """The truth of movie-review sentences, and the labels of an LLM."""
     table = pq.read_table(shared_data("text/mr_chatgpt.parquet"))
     truth, named = (table[name].to_numpy().astype(np.int64) for name in ("label", "chatgpt_label"))
     return truth[named >= 0], named[named >= 0]

@@ -44,7 +44,7 @@ def test_planted_mistakes_come_first(noise: float) -> None:
     found = found_in(x, label, wrong, truth)
     assert roc_auc_score(wrong[GOLD:], found.probability) > 0.98
     assert found.roc.known and found.roc.low > 0.8
-    # What is said about the ranking holds: among the first, as many are wrong as their chances say.
+    # The probabilities are calibrated: among the first, as many are wrong as their chances say.
     order = np.argsort(-found.probability)[:50]
     assert abs(found.probability[order].mean() - wrong[GOLD:][order].mean()) < 0.15
     first = found.top[0]

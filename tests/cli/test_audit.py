@@ -17,12 +17,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pool of 400 rows of which the first 100 are gold; the teacher calls every tenth pos neg."""
     rng = np.random.default_rng(0)
     truth = np.where(np.arange(400) % 2, "pos", "neg")
-    said = np.where((np.arange(400) % 10 == 1), "neg", truth)
+    labels = np.where((np.arange(400) % 10 == 1), "neg", truth)
     with open(tmp_path / "pool.csv", "w", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(["id", "a", "b", "teacher_label"])
         for row in range(400):
-            lines.writerow([f"r{row}", (truth[row] == "pos") + rng.normal(0, 0.2), rng.normal(), said[row]])
+            lines.writerow([f"r{row}", (truth[row] == "pos") + rng.normal(0, 0.2), rng.normal(), labels[row]])
     with open(tmp_path / "gold.csv", "w", newline="") as file:
         csv.writer(file).writerows([["id", "label"], *([f"r{row}", truth[row]] for row in range(100))])
     monkeypatch.chdir(tmp_path)
@@ -37,9 +37,9 @@ def call(line: str, code: int = 0) -> Any:
 
 
 def test_words_page_and_json(folder: Path) -> None:
-    said = call("audit --gold gold.csv --pool pool.csv --out audit.html").output
-    assert "10.0% (95% CI" in said and "pos→neg" in said and "Audit: audit.html" in said
-    assert max(map(len, said.splitlines())) <= 100
+    output = call("audit --gold gold.csv --pool pool.csv --out audit.html").output
+    assert "10.0% (95% CI" in output and "pos→neg" in output and "Audit: audit.html" in output
+    assert max(map(len, output.splitlines())) <= 100
     assert "<title>Label quality" in (folder / "audit.html").read_text(encoding="utf-8")
     call("audit --gold gold.csv --pool pool.csv --out audit.json --rows-wrong 5")
     stored = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
@@ -57,5 +57,5 @@ def test_mistakes_are_one_line(folder: Path) -> None:
         "audit --gold gold.csv --pool pool.csv --target 0": "between 0 and 100",
         "audit --gold absent.csv": "is not there",
     }.items():
-        said = call(line, code=2).stderr
-        assert problem in said and len(said.strip().splitlines()) == 1
+        output = call(line, code=2).stderr
+        assert problem in output and len(output.strip().splitlines()) == 1

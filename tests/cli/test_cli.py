@@ -60,19 +60,19 @@ def test_train_then_predict(folder: Path) -> None:
     page = (folder / "run" / "report.html").read_text()
     assert "slam lower_bound=0.6" in page and "Reliability of the teacher" in page
 
-    shown = call("predict", "run", "test.npz", "--out", "said.parquet").stdout
+    shown = call("predict", "run", "test.npz", "--out", "predictions.parquet").stdout
     test = read_table("test.npz").columns
-    said = read_table("said.parquet").columns
+    predictions = read_table("predictions.parquet").columns
     expected = run.predict(torch.from_numpy(test["x"]))
-    np.testing.assert_array_equal(said["probabilities"], expected.numpy())
-    np.testing.assert_array_equal(said["label"], expected.argmax(1).numpy())
-    np.testing.assert_array_equal(said["confidence"], expected.max(1).values.numpy())
-    np.testing.assert_array_equal(said["id"], test["id"])
-    assert f"accuracy {100 * np.mean(said['label'] == test['label']):.1f}%" in shown
+    np.testing.assert_array_equal(predictions["probabilities"], expected.numpy())
+    np.testing.assert_array_equal(predictions["label"], expected.argmax(1).numpy())
+    np.testing.assert_array_equal(predictions["confidence"], expected.max(1).values.numpy())
+    np.testing.assert_array_equal(predictions["id"], test["id"])
+    assert f"accuracy {100 * np.mean(predictions['label'] == test['label']):.1f}%" in shown
 
-    before = (folder / "said.parquet").read_bytes()
-    error = call("predict", "run", "test.npz", "--out", "said.parquet", code=2).stderr
-    assert "said.parquet already exists" in error and (folder / "said.parquet").read_bytes() == before
+    before = (folder / "predictions.parquet").read_bytes()
+    error = call("predict", "run", "test.npz", "--out", "predictions.parquet", code=2).stderr
+    assert "predictions.parquet already exists" in error and (folder / "predictions.parquet").read_bytes() == before
 
 
 def test_same_as_calling_the_library(folder: Path) -> None:
@@ -114,13 +114,13 @@ def test_numeric_columns_are_predicted_by_name(folder: Path) -> None:
     write_table("p.npz", pool)
     write_table("new.npz", {"b": np.array([0.1, 0.2]), "extra": np.zeros(2), "a": np.array([0.8, 0.9])})
     call("train --pool p.npz --method vanilla --student linear --epochs 1 --quiet --out run")
-    call("predict run new.npz --out said.npz")
-    said = read_table("said.npz").columns
+    call("predict run new.npz --out predictions.npz")
+    predictions = read_table("predictions.npz").columns
     # Scaled by the training rows: a grid of 40 points from 0 to 1.
     raw = torch.tensor([[0.8, 0.1], [0.9, 0.2]], dtype=torch.float64)
     expected = us.Run.load("run").predict(((raw - 0.5) / np.linspace(0, 1, 40).std()).float())
-    np.testing.assert_allclose(said["probabilities"], expected.numpy(), rtol=1e-6)
-    assert said["row"].tolist() == [0, 1] and "id" not in said
+    np.testing.assert_allclose(predictions["probabilities"], expected.numpy(), rtol=1e-6)
+    assert predictions["row"].tolist() == [0, 1] and "id" not in predictions
 
 
 @pytest.mark.parametrize("label", [["cat", "dog"], [-1, 99], [-1, -1]])
@@ -135,17 +135,17 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
     train("--select", "test.npz")
     run = us.Run.load("run")
     assert run.selected_state is not None
-    # A selected student that is surely not the last one: all zeros says 1/3 for every class.
+    # A selected student that differs from the last one: all zeros says 1/3 for every class.
     run.selected_state = {name: torch.zeros_like(value) for name, value in run.selected_state.items()}
     run.save("other")
-    call("predict other test.npz --selected --out said.npz")
-    np.testing.assert_allclose(read_table("said.npz").columns["probabilities"], 1 / 3, rtol=1e-6)
+    call("predict other test.npz --selected --out predictions.npz")
+    np.testing.assert_allclose(read_table("predictions.npz").columns["probabilities"], 1 / 3, rtol=1e-6)
     call("predict other test.npz --out last.npz")
     assert not np.allclose(read_table("last.npz").columns["probabilities"], 1 / 3)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--option", "lower=0.6"], "slam has no option 'lower'; it takes lower_bound, threshold, k"),
         (["--option", "lower_bound=high"], "it must be a number"),
@@ -165,9 +165,9 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
         (["--bogus"], "No such option: --bogus"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_2(more: list[str], said: str, folder: Path) -> None:
+def test_mistakes_are_one_line_and_exit_2(more: list[str], message: str, folder: Path) -> None:
     result = train(*more, code=2)
-    assert said in result.stderr and result.stderr.startswith("error: ") and result.stdout == ""
+    assert message in result.stderr and result.stderr.startswith("error: ") and result.stdout == ""
     assert result.stderr.count("\n") == 1
     assert not (folder / "run").exists(), "nothing is half written"
 
@@ -176,16 +176,19 @@ def test_predict_mistakes(folder: Path) -> None:
     train()
     write_table("wide.npz", {"x": np.zeros((2, 7))})
     write_table("other.npz", {"y": np.zeros(2)})
-    for arguments, said in [
+    for arguments, message in [
         ("predict nowhere test.npz", "nowhere is not a finished run"),
         ("predict run wide.npz", "wide.npz: column 'x' has rows of shape (7,), but (4,) in training"),
         ("predict run other.npz", "other.npz has no column 'x'"),
-        ("predict run test.npz --out said.txt", "said.txt: tables are written as .parquet, .csv, .jsonl or .npz"),
+        (
+            "predict run test.npz --out predictions.txt",
+            "predictions.txt: tables are written as .parquet, .csv, .jsonl or .npz",
+        ),
         ("predict run test.npz --selected", "no epoch was selected"),
         ("predict run", "Missing argument"),
     ]:
         result = call(arguments, code=2)
-        assert said in result.stderr and result.stderr.count("\n") == 1
+        assert message in result.stderr and result.stderr.count("\n") == 1
     assert not Path("predictions.parquet").exists()
 
 
@@ -203,10 +206,10 @@ def test_warnings_are_one_line_each_and_kept_in_the_report(folder: Path) -> None
     lines = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert lines == result.stderr.splitlines()
     report = (folder / "run" / "report.html").read_text()
-    # The teacher is right on all four, so that SLaM has nothing to mix.
+    # The teacher has all four right, so that SLaM has nothing to mix.
     expected = ["no example of class 2", "4 gold rows calibrate the teacher", "is 1, so it changes nothing here"]
-    for line, said in zip(lines, expected, strict=True):
-        assert said in line and said in report
+    for line, message in zip(lines, expected, strict=True):
+        assert message in line and message in report
 
 
 def test_other_warnings_pass_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,8 +259,8 @@ def test_demo_prints_progress_table_verdict_and_place(folder: Path, monkeypatch:
     monkeypatch.setattr(demo, "DemoSetting", lambda seeds: tiny)
     result = call("demo", "--seeds", "2")
     assert "seed 1/2  teacher" in result.stderr and "seed 2/2" in result.stderr
-    for said in ("gold only", "minus vanilla", "SLaM vs its teacher", "Report: understudy-demo/report.html"):
-        assert said in result.stdout
+    for message in ("gold only", "minus vanilla", "SLaM vs its teacher", "Report: understudy-demo/report.html"):
+        assert message in result.stdout
     assert (folder / "understudy-demo" / "report.html").exists()
 
 

@@ -25,10 +25,10 @@ def folder(tmp_path, monkeypatch):
     draw = np.random.default_rng(0)
 
     def lines(rows, column):
-        said = [("pos", "neg")[k % 2] for k in range(rows)]
-        texts = [" ".join(draw.choice(WORDS[word], 4)) for word in said]
+        classes = [("pos", "neg")[k % 2] for k in range(rows)]
+        texts = [" ".join(draw.choice(WORDS[word], 4)) for word in classes]
         return f"text,number,{column}\n" + "".join(
-            f"{text},{draw.normal() + (word == 'pos')},{word}\n" for text, word in zip(texts, said, strict=True)
+            f"{text},{draw.normal() + (word == 'pos')},{word}\n" for text, word in zip(texts, classes, strict=True)
         )
 
     Path("gold.csv").write_text(lines(24, "label"))

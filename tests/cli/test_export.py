@@ -41,8 +41,8 @@ def test_export_then_predict_elsewhere(folder: Path) -> None:
     x = torch.randn(3, 4)
     found: dict[str, str] = {"class_names": ""}
     with torch.no_grad():
-        said = torch.jit.load("deep/student.pt", _extra_files=found)(x)
-    torch.testing.assert_close(said, us.Run.load("run").predict(x))
+        predictions = torch.jit.load("deep/student.pt", _extra_files=found)(x)
+    torch.testing.assert_close(predictions, us.Run.load("run").predict(x))
     assert found["class_names"] == b'["a", "b", "c"]' or found["class_names"] == '["a", "b", "c"]'
 
 
@@ -53,7 +53,7 @@ def test_the_selected_student(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("export run --out student.bin", "end it in one of .safetensors"),
         ("export nowhere --out student.pt", "is not a finished run"),
@@ -62,9 +62,9 @@ def test_the_selected_student(folder: Path) -> None:
         ("export run", "--out"),
     ],
 )
-def test_mistakes_are_one_line(line: str, said: str, folder: Path) -> None:
+def test_mistakes_are_one_line(line: str, message: str, folder: Path) -> None:
     error = call(line, code=2).stderr
-    assert said in error and error.count("\n") == 1 and not (folder / "student.pt").exists()
+    assert message in error and error.count("\n") == 1 and not (folder / "student.pt").exists()
 
 
 @pytest.mark.slow

@@ -75,10 +75,10 @@ def test_names_go_all_the_way_round(reviews: Path) -> None:
     assert (
         "accuracy 100.0% against the file's label column (20 rows)" in call("predict run test.csv --out p.csv").stdout
     )
-    said = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
-    assert [line["id"] for line in said] == [f"t{row}" for row in range(20)]
-    assert [line["label"] for line in said] == [review(row + 1)[1] for row in range(20)]
-    for line in said:
+    predictions = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
+    assert [line["id"] for line in predictions] == [f"t{row}" for row in range(20)]
+    assert [line["label"] for line in predictions] == [review(row + 1)[1] for row in range(20)]
+    for line in predictions:
         assert float(line["confidence"]) == float(line[f"probabilities_{line['label']}"])
 
     missing = call("predict run test.csv --column id=nokey", code=2).stderr
@@ -105,16 +105,16 @@ def test_predictions_in_every_kind_of_file(reviews: Path) -> None:
     raw = {"review": np.array([review(row + 1)[0] for row in range(20)], dtype=object)}
     expected = run.predict(featuriser(raw, where="here")).numpy()
     for suffix in (".parquet", ".csv", ".jsonl", ".npz"):
-        call(f"predict run test.csv --out said{suffix}")
-        said = read_table(f"said{suffix}").columns
-        assert said["id"].tolist() == [f"t{row}" for row in range(20)]
-        assert said["label"].tolist() == [("neg", "pos")[place] for place in expected.argmax(1)]
+        call(f"predict run test.csv --out predictions{suffix}")
+        predictions = read_table(f"predictions{suffix}").columns
+        assert predictions["id"].tolist() == [f"t{row}" for row in range(20)]
+        assert predictions["label"].tolist() == [("neg", "pos")[place] for place in expected.argmax(1)]
         for place, name in enumerate(("neg", "pos")):
-            found = said[f"probabilities_{name}"] if suffix == ".csv" else said["probabilities"][name]
+            found = predictions[f"probabilities_{name}"] if suffix == ".csv" else predictions["probabilities"][name]
             np.testing.assert_allclose(found, expected[:, place], rtol=1e-6)
-        before = Path(f"said{suffix}").read_bytes()
-        assert "already exists" in call(f"predict run test.csv --out said{suffix}", code=2).stderr
-        assert Path(f"said{suffix}").read_bytes() == before
+        before = Path(f"predictions{suffix}").read_bytes()
+        assert "already exists" in call(f"predict run test.csv --out predictions{suffix}", code=2).stderr
+        assert Path(f"predictions{suffix}").read_bytes() == before
 
 
 def test_categories_numbers_and_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_categories_numbers_and_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "column 'size' row 5 holds no number" in error and not Path("run").exists()
     call(f"{fixed} --missing mean")
     assert Featuriser.load("run").names == ("size", "colour")
-    call("predict run pool.csv --out said.parquet")
+    call("predict run pool.csv --out predictions.parquet")
     call("train --pool pool.csv --method vanilla --student linear --epochs 1 --quiet --out other --use colour")
     assert Featuriser.load("other").names == ("colour",)
 
@@ -142,10 +142,10 @@ def test_images_by_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     image.new("L", (6, 6), 10).save("new/a.png")
     image.new("L", (6, 6), 250).save("new/b.png")
     call("train --gold gold --image image --method vanilla --student linear --epochs 40 --lr 0.05 --quiet --out run")
-    call("predict run new --out said.jsonl")
-    said = [json.loads(line) for line in Path("said.jsonl").read_text().splitlines()]
-    assert [(row["id"], row["label"]) for row in said] == [("a.png", "dark"), ("b.png", "light")]
-    assert set(said[0]["probabilities"]) == {"dark", "light"}
+    call("predict run new --out predictions.jsonl")
+    predictions = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["label"]) for row in predictions] == [("a.png", "dark"), ("b.png", "light")]
+    assert set(predictions[0]["probabilities"]) == {"dark", "light"}
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_a_pool_of_shards(blobs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("--column label", "--column 'label' is not like NAME=THEIRS"),
         ("--column label=a --column label=b", "--column names 'label' twice"),
@@ -260,14 +260,14 @@ def test_a_pool_of_shards(blobs: Path) -> None:
         ("--missing zero", "missing is 'zero'; choose one of error, mean"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(more: str, said: str, blobs: Path) -> None:
+def test_mistakes_are_one_line_and_leave_nothing(more: str, message: str, blobs: Path) -> None:
     columns = read_table("all.npz").columns
     votes = {"id": columns["id"], "x": columns["x"], "teacher_votes": np.stack([columns["label"]] * 2, axis=1)}
     write_table("votes.npz", votes)
     pool = "votes.npz" if "--votes" in more else "all.npz"
     fixed = f"train --gold gold.npz --pool {pool} --method vanilla --student linear --epochs 1 --quiet --out run"
     result = call(f"{fixed} {more}", code=2)
-    assert said in result.stderr and result.stderr.count("\n") == 1 and not Path("run").exists()
+    assert message in result.stderr and result.stderr.count("\n") == 1 and not Path("run").exists()
 
 
 def test_a_strange_answer_file_names_the_row(reviews: Path) -> None:
@@ -312,8 +312,8 @@ def test_reviews_labelled_by_a_language_model(
         "train --gold gold.csv --pool pool.parquet --text text --method slam --student linear --epochs 5 --lr 0.005 "
         "--quiet --out run"
     )
-    shown = call("predict run test.jsonl --out said.jsonl").stdout
+    shown = call("predict run test.jsonl --out predictions.jsonl").stdout
     assert 0.74 < float(shown.split("accuracy ")[1].split("%")[0]) / 100 < 0.85
-    said = [json.loads(line) for line in Path("said.jsonl").read_text().splitlines()]
-    assert [row["id"] for row in said] == [ids[row] for row in test]
-    assert {row["label"] for row in said} == {"neg", "pos"}
+    predictions = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in predictions] == [ids[row] for row in test]
+    assert {row["label"] for row in predictions} == {"neg", "pos"}

@@ -17,8 +17,8 @@ import understudy
 from understudy import cli, errors
 
 commands = get_command(cli.app).commands
-asked = [[], ["--help"], ["--version"], ["nonsense"], ["train", "--bogus"], ["predict"], ["train", "--epochs", "few"]]
-for words in [*asked, *([name, "--help"] for name in commands)]:
+lines = [[], ["--help"], ["--version"], ["nonsense"], ["train", "--bogus"], ["predict"], ["train", "--epochs", "few"]]
+for words in [*lines, *([name, "--help"] for name in commands)]:
     result = CliRunner().invoke(cli.app, words)
     assert result.exit_code in (0, 2) and result.output, (words, result.output)
     loaded = [name for name in {HEAVY} if name in sys.modules]
@@ -35,7 +35,7 @@ print(len(commands))
 PREDICT = f"""
 import gc, sys
 from understudy.cli import app
-app(["predict", "run", "new.csv", "--out", "said.csv"], standalone_mode=False)
+app(["predict", "run", "new.csv", "--out", "predictions.csv"], standalone_mode=False)
 assert gc.isenabled() and gc.get_freeze_count() > 100_000, "what was loaded is searched for garbage"
 print([name for name in {HEAVY + IN_VAIN} if name in sys.modules])
 """

@@ -76,8 +76,8 @@ def test_ids_may_be_words(folder: Path) -> None:
 def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "usable_cores", lambda: 1)
     line = TRAIN.format(test="test.npz") + " --method auto --option pilot_rows=40 --option folds=2"
-    said = understudy(f"{line} --out whole").stdout
-    assert "gold rows in a pilot on 40 pool rows" in " ".join(said.split()) and said.startswith("Chosen: ")
+    output = understudy(f"{line} --out whole").stdout
+    assert "gold rows in a pilot on 40 pool rows" in " ".join(output.split()) and output.startswith("Chosen: ")
     assert "Chosen" in (folder / "whole" / "report.html").read_text()
     real, calls = CrossFit.predict_part, 0
 
@@ -157,7 +157,7 @@ def test_resume_takes_no_other_arguments(folder: Path) -> None:
     assert "Run: run" in understudy("train --resume --out run").stdout
 
 
-def test_rows_shared_by_gold_and_test_are_told(folder: Path) -> None:
-    said = understudy(SLAM.format(test="copied.npz") + " --out run").stderr
-    assert "warning: 3 of" in said and "test" in said and "gold" in said
+def test_rows_shared_by_gold_and_test_are_warned_of(folder: Path) -> None:
+    output = understudy(SLAM.format(test="copied.npz") + " --out run").stderr
+    assert "warning: 3 of" in output and "test" in output and "gold" in output
     assert "warning: 3 of" not in understudy(SLAM.format(test="test.npz") + " --out other").stderr

@@ -1,4 +1,4 @@
-"""What training found in the columns is asked of every later file: right, or refused in one line."""
+"""What training found in the columns is required of every later file: right, or refused in one line."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(path: str) -> list[str]:
+def predictions(path: str) -> list[str]:
     with Path(path).open(newline="") as file:
         return [line["label"] for line in csv.DictReader(file)]
 
@@ -47,7 +47,7 @@ def test_digits_are_text_where_training_had_text(trained: Path) -> None:
     assert json.loads(Path("run/features.json").read_text())["types"] == {"zip": "texts", "f": "numbers"}
     write("new.csv", "f,zip,label", "0.5,01,7", "0.5,02,007", "0.5,1,007")
     shown = call("predict run new.csv --out p.csv")
-    assert said("p.csv") == ["7", "007", "007"] and "accuracy 100.0%" in shown.stdout and not shown.stderr
+    assert predictions("p.csv") == ["7", "007", "007"] and "accuracy 100.0%" in shown.stdout and not shown.stderr
     pq.write_table(pa.table({"f": [0.5], "zip": [1]}), "typed.parquet")
     error = call("predict run typed.parquet --out q.csv", code=2).stderr
     assert "column 'zip' holds whole numbers; a category is written as text" in error
@@ -62,7 +62,9 @@ def test_labels_that_are_none_of_the_classes(trained: Path) -> None:
     assert "column 'label' row 0 is 0, which is not one of the classes (007, 7)" in error
     write("other.csv", "f,zip,label", "0.5,01,bird")
     shown = call("predict run other.csv --out p.csv")
-    assert "warning: no accuracy: other.csv: column 'label' row 0 is 'bird'" in shown.stderr and said("p.csv") == ["7"]
+    assert "warning: no accuracy: other.csv: column 'label' row 0 is 'bird'" in shown.stderr and predictions(
+        "p.csv"
+    ) == ["7"]
 
 
 def test_ids_of_labelled_rows_are_matched_or_reported(trained: Path) -> None:
@@ -79,15 +81,15 @@ def test_ids_of_labelled_rows_are_matched_or_reported(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(["a"], "names 1 classes, the student has 2"), ("ab", "is no list of names")]
+    ("names", "message"), [(["a"], "names 1 classes, the student has 2"), ("ab", "is no list of names")]
 )
-def test_edited_class_names(names: Any, said: str, trained: Path) -> None:
+def test_edited_class_names(names: Any, message: str, trained: Path) -> None:
     """Even where the checksums fit."""
     config = Path("run/config.json")
     files = {name: (Path("run") / name).read_bytes() for name in listed_files(config)}
     write_checked(config, read_checked(config) | {"class_names": names}, files)
     write("new.csv", "f,zip", "0.5,01")
-    assert said in call("predict run new.csv --out p.csv", code=2).stderr
+    assert message in call("predict run new.csv --out p.csv", code=2).stderr
 
 
 def test_a_label_that_would_make_a_million_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +108,6 @@ def test_types_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(Path("run/features.json").read_text())["types"]["code"] == "declared texts"
     write("new.csv", "code,f", "01,3", "1,3")
     call("predict run new.csv --out p.csv")
-    assert said("p.csv") == ["1", "0"]
+    assert predictions("p.csv") == ["1", "0"]
     error = call(f"train --pool pool.csv --types code=words {FIXED}x", code=2).stderr
     assert "--types 'code=words' is not like NAME=text or NAME=number" in error

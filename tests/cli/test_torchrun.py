@@ -21,18 +21,18 @@ from ..three_blobs import CLASSES, labels, points
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> list[str]:
+def command(tmp_path: Path) -> list[str]:
     x, y = points(600)
-    said = labels(y, "soft").dense(torch.arange(600), CLASSES)
+    teacher = labels(y, "soft").dense(torch.arange(600), CLASSES)
     gold, pool = tmp_path / "gold.npz", tmp_path / "pool.npz"
-    np.savez(gold, x=x[:100].numpy(), label=y[:100].numpy(), teacher_probs=said[:100].numpy())
-    np.savez(pool, x=x[100:].numpy(), teacher_probs=said[100:].numpy())
+    np.savez(gold, x=x[:100].numpy(), label=y[:100].numpy(), teacher_probs=teacher[:100].numpy())
+    np.savez(pool, x=x[100:].numpy(), teacher_probs=teacher[100:].numpy())
     method = ["--method", "slam", "--student", "mlp:8", "--epochs", "2"]
     return ["train", "--gold", str(gold), "--pool", str(pool), *method]
 
 
 def started(
-    arguments: list[str], said: Path, *, size: int = 2, first: Callable[[int], None] = lambda rank: None
+    arguments: list[str], log: Path, *, size: int = 2, first: Callable[[int], None] = lambda rank: None
 ) -> list[int]:
     """The command in forks with the environment that torchrun would give them: their exit codes."""
     with socket.socket() as free:
@@ -45,7 +45,7 @@ def started(
             code = 1
             try:
                 signal.alarm(120)
-                spoken = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                spoken = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(spoken, 1), os.dup2(spoken, 2)
                 sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
                 os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
@@ -67,16 +67,16 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "student.safetensors")
 
 
-def test_a_mistake_is_told_once(asked: list[str], tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    codes = started([*asked, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], said)
-    assert codes == [2, 2] and said.read_text().count("error:") == 1 and "nowhere.npz" in said.read_text()
+def test_an_error_is_printed_once(command: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    codes = started([*command, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], log)
+    assert codes == [2, 2] and log.read_text().count("error:") == 1 and "nowhere.npz" in log.read_text()
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_one_that_fails_ends_all_and_the_run_goes_on(asked: list[str], tmp_path: Path) -> None:
-    out, said = tmp_path / "run", tmp_path / "said"
+def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], tmp_path: Path) -> None:
+    out, log = tmp_path / "run", tmp_path / "log"
 
     def breaks(rank: int) -> None:
         score, calls = Session.score, iter(range(100))
@@ -88,16 +88,16 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(asked: list[str], tmp_path:
 
         Session.score = broken  # type: ignore[method-assign, assignment]
 
-    assert started([*asked, "--out", str(out)], said, first=breaks) == [2, 2]
-    assert said.read_text().count("error:") == 1 and "process 1 is broken" in said.read_text()
+    assert started([*command, "--out", str(out)], log, first=breaks) == [2, 2]
+    assert log.read_text().count("error:") == 1 and "process 1 is broken" in log.read_text()
     assert started(["train", "--resume", "--out", str(out)], tmp_path / "resumed") == [0, 0]
-    assert started([*asked, "--out", str(tmp_path / "one")], tmp_path / "alone", size=1) == [0]
+    assert started([*command, "--out", str(tmp_path / "one")], tmp_path / "alone", size=1) == [0]
     one, several = weights(tmp_path / "one"), weights(out)
     assert max(float((one[name] - several[name]).abs().max()) for name in one) <= 1e-6
 
 
-def test_a_killed_one_is_told_of_by_another(asked: list[str], tmp_path: Path) -> None:
-    said = tmp_path / "said"
+def test_a_killed_process_is_reported_by_another(command: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
 
     def dies(rank: int) -> None:
         score, calls = Session.score, iter(range(100))
@@ -109,15 +109,15 @@ def test_a_killed_one_is_told_of_by_another(asked: list[str], tmp_path: Path) ->
 
         Session.score = killed  # type: ignore[method-assign, assignment]
 
-    assert started([*asked, "--out", str(tmp_path / "run")], said, first=dies) == [-signal.SIGKILL, 2]
-    assert said.read_text().count("error:") == 1 and "another process" in said.read_text()
+    assert started([*command, "--out", str(tmp_path / "run")], log, first=dies) == [-signal.SIGKILL, 2]
+    assert log.read_text().count("error:") == 1 and "another process" in log.read_text()
 
 
 @pytest.mark.slow
-def test_torchrun_writes_one_run(asked: list[str], tmp_path: Path) -> None:
+def test_torchrun_writes_one_run(command: list[str], tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launch, "-m", "understudy", *asked, "--out", str(tmp_path / "run")], capture_output=True, text=True,
+        [*launch, "-m", "understudy", *command, "--out", str(tmp_path / "run")], capture_output=True, text=True,
         timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,7 @@ class Always(nn.Module):
 
 
 def rows(count: int, teacher: int | None = None) -> us.Gold:
-    """Three quarters are of class 1; the teacher is right on the first ``teacher`` rows."""
+    """Three quarters are of class 1; the teacher has the first ``teacher`` rows right."""
     y = torch.arange(count).remainder(4).clamp(max=1)
     labels = None if teacher is None else torch.where(torch.arange(count) < teacher, y, 1 - y)
     return us.Gold(torch.zeros(count, 1), y, teacher=labels)
