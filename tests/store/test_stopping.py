@@ -11,7 +11,7 @@ import pytest
 
 from understudy.store import files
 from understudy.store.files import appearing_whole, locked, write_text
-from understudy.store.stopping import Stopped, deferred, ends_on_sigterm, stop_if_asked, stop_requested
+from understudy.store.stopping import Stopped, deferred, ends_on_sigterm, stop_if_requested, stop_requested
 
 
 def terminate() -> None:
@@ -34,7 +34,7 @@ def test_a_deferred_stop_waits_for_a_good_place() -> None:
         with deferred():
             pass  # the inner end is not the end
         done.append("more")
-        stop_if_asked()
+        stop_if_requested()
         done.append("never")
     assert done == ["saved", "more"]
 

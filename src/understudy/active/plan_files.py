@@ -22,8 +22,8 @@ from understudy.io.labelling import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
+from understudy.store.display import from_report
 from understudy.store.files import folder_appearing_whole, write_json
-from understudy.store.notebook import from_report
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"
 TEACHER = "teacher"

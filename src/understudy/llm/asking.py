@@ -39,9 +39,9 @@ from understudy.llm.ledger import Ledger
 from understudy.llm.prompt import Row
 from understudy.llm.request import AskPlan, estimated_tokens, make_plan, most_tokens, schema
 from understudy.llm.requester import PendingRow, Requester, StopRequestsError
+from understudy.store.display import ProgressBar, time_left
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
-from understudy.store.progress import ProgressBar, time_left
 from understudy.store.stopping import deferred, ends_on_sigterm, stop_requested
 
 BUDGET, INTERRUPTED = "budget", "interrupted"

@@ -33,9 +33,9 @@ from understudy.parallel.pool_shards import PoolShard, PoolShards, list_pool_sha
 from understudy.store.arrow import to_parquet
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.copies import work_folder
+from understudy.store.display import ProgressBar
 from understudy.store.files import digest, locked, read_json, write_bytes
 from understudy.store.jobs import Jobs
-from understudy.store.progress import ProgressBar
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
 

@@ -63,7 +63,7 @@ class OneLineErrors(typer.core.TyperGroup):
 
 
 def last_words(error: BaseException) -> tuple[str, int] | None:
-    """What is said where this ends a command, and the exit code; None for a bug, whose traceback says it."""
+    """The line and the exit code with which this ends a command; None for a bug, which shows its traceback."""
     if isinstance(error, UnderstudyError):
         return f"error: {error}", 2
     if isinstance(error, KeyboardInterrupt):
@@ -77,11 +77,11 @@ def last_words(error: BaseException) -> tuple[str, int] | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """PyTorch says it in words, on a GPU too; a process that cannot be forked by a number."""
-    said = str(error).lower()
+    text = str(error).lower()
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or (isinstance(error, RuntimeError) and any(words in said for words in NO_MEMORY))
+        or (isinstance(error, RuntimeError) and any(words in text for words in NO_MEMORY))
     )
 
 

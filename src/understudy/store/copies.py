@@ -117,7 +117,7 @@ class RemoteCopy:
             yield
             self.publish()
         except BaseException:
-            with suppress(UnderstudyError):  # what went wrong first is what is told
+            with suppress(UnderstudyError):  # the first error is the one that is raised
                 self.publish()
             with suppress(UnderstudyError):
                 self.lock.release()
@@ -164,7 +164,7 @@ class RemoteCopy:
                 # Ours, where the first answer to a put was lost and it was sent again.
                 if self.fs.cat_file(there) != path.read_bytes():
                     raise UnderstudyError(
-                        f"{self.address_in(path)} was written by somebody else meanwhile; choose another name"
+                        f"{self.address_in(path)} was written by another process meanwhile; choose another name"
                     ) from error
             self._tags[name] = tag_of(self.fs.info(there))
         self._stamps[name] = stamp

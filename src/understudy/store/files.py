@@ -1,6 +1,6 @@
 """Files that appear whole or not at all (written under a temporary name, synced, then renamed), and known to be whole.
 
-Damage leaves a file of other weights or labels, which nobody would notice without a checksum. Files that are written
+Damage leaves a file of other weights or labels, unnoticed without a checksum. Files that are written
 once carry theirs in their name; those of a folder have theirs in its manifest (``store/checked_folder.py``):
 
     path = write_named(folder / "columns-{digest}.safetensors", content)
@@ -125,7 +125,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def check_new_file(path: Path, what: str, kinds: Sequence[str]) -> None:
-    """Whether a file of one of these kinds could be written here; asked before long work as well."""
+    """Whether a file of one of these kinds could be written here; checked before long work as well."""
     path = local_path(path)
     if path.suffix.lower() not in kinds:
         *some, last = kinds
@@ -206,11 +206,11 @@ def _temporary(path: Path, ending: str) -> Iterator[Path]:
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{ending}")
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        if _marks(handle) and os.fstat(handle).st_nlink:  # else somebody took it for a leftover
+        if _marks(handle) and os.fstat(handle).st_nlink:  # else another process took it for a leftover
             break
         os.close(handle)
     try:
-        if os.name != "posix":  # nobody can remove or rename there what somebody has open
+        if os.name != "posix":  # open files cannot be removed or renamed there
             os.close(handle)
         yield temporary
     finally:
@@ -220,8 +220,10 @@ def _temporary(path: Path, ending: str) -> Iterator[Path]:
 
 
 def _marks(handle: int, *, unknown: bool = True) -> bool:
-    """Whether nobody else uses this file; then it is ours until the handle is closed or the process dies. ``unknown``:
-    the answer of a file system without such locks."""
+    """Lock a file until the handle is closed or the process dies; False where another process has it locked.
+
+    ``unknown``: the result on a file system without such locks.
+    """
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""Tables that live in memory, whoever made them: pandas, polars, Arrow, ``datasets``, and what narwhals knows.
+"""Tables in memory: pandas, polars, Arrow, ``datasets``, and what narwhals knows.
 
     frame = as_frame(pandas.DataFrame({"a": [1, 2]}))         # None: it is no table
     frame.names, frame.rows                                   # ["a"], 2
@@ -6,7 +6,7 @@
 
 None of these packages is imported: who holds such a table has loaded them. Whatever speaks Arrow's C interface
 (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html) is read without a copy; other frames
-(lazy ones, Modin's, cuDF's …) are read by narwhals, the extra ``frames``. A column is converted when it is asked for,
+(lazy ones, Modin's, cuDF's …) are read by narwhals, the extra ``frames``. A column is converted when it is read,
 so that one which Arrow cannot hold troubles only those who use it. The index of a pandas frame is no column.
 """
 
@@ -54,7 +54,7 @@ def as_frame(value: Any) -> Frame | None:
         return _arrow_frame(value, f"Arrow {type(value).__name__}")
     if is_hf_dataset(value):
         return _datasets_frame(value)
-    # Asked of the type: a lazy frame computes its columns when it is asked.
+    # Of the type: a lazy frame computes its columns when they are read.
     if not hasattr(type(value), "columns"):
         return None
     kind = f"{library} {type(value).__name__}"

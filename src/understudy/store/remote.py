@@ -1,6 +1,6 @@
 """Addresses: ``s3://bucket/key``, ``gs://bucket/key``, ``memory://name``, ``file:///path``, reached by fsspec.
 
-    if is_remote("s3://bucket/pool"):                   # asked of every path; nothing is imported for it
+    if is_remote("s3://bucket/pool"):                   # for every path; nothing is imported for it
         fs, root = connect("s3://bucket/pool")          # an fsspec file system, "bucket/pool"
         with reaching("s3://bucket/pool"): fs.find(root)    # what goes wrong there, in one line
 
@@ -61,7 +61,7 @@ def _parts(path: str | Path) -> tuple[str, str]:
             f"{text.partition(':')[0]}:// is not an address that is read; use s3://, gs://, memory:// or file://"
         )
     scheme, where = found[1], found[2].strip("/")
-    if "@" in where.partition("/")[0]:  # never quoted: whoever reads the message would read the key
+    if "@" in where.partition("/")[0]:  # never quoted: the message would show the key
         raise UnderstudyError(
             f"the {scheme}:// address holds credentials, which would be written down with it; leave them out, and set "
             "them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)"

@@ -6,8 +6,8 @@
     lock.release()
     unlock("s3://bucket/run")      # of a writer that is dead; ``understudy unlock``
 
-A process that is killed leaves its object behind. Nobody can tell a dead writer from a slow one over a network, so
-nobody takes its place by himself: a person does. A writer that was taken for dead finds that out before its next put.
+A process that is killed leaves its object behind. A dead writer looks like a slow one over a network, so
+no process takes its place: a person does. A writer that was taken for dead finds that out before its next put.
 """
 
 import getpass
@@ -38,7 +38,7 @@ class RemoteLock:
     def acquire(self) -> None:
         owner = {"who": current_user(), "host": _machine(), "process": os.getpid(), "since": timestamp()}
         content = json.dumps({**owner, "token": secrets.token_hex(16)}).encode()
-        # Asked first and read back: there are servers that know no create-only puts, and take them for any other.
+        # Read before and after: some servers ignore create-only and overwrite.
         there = self._read()
         if there is None:
             with reaching(self.address), suppress(FileExistsError):
@@ -104,8 +104,8 @@ def current_user() -> str:
 def _owner(content: bytes | None) -> str:
     try:
         owner = json.loads(content or b"")
-        said = f"{owner['who']} on {owner['host']}, process {owner['process']}, since {owner['since']}"
-        return said + (", which runs no more" if _is_gone(owner) else "")
+        text = f"{owner['who']} on {owner['host']}, process {owner['process']}, since {owner['since']}"
+        return text + (", which runs no more" if _is_gone(owner) else "")
     except (ValueError, KeyError, TypeError):
         return "unknown, perhaps the lock of a local folder that was copied there"
 

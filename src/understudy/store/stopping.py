@@ -5,7 +5,7 @@
             for batch in batches:
                 …
                 if stop_requested(): save()
-                stop_if_asked()                    # here, or at the end of the block
+                stop_if_requested()                    # here, or at the end of the block
 
 Outside ``deferred`` the program ends where it stands, as it does on Ctrl-C: locks and temporary files go. A second
 SIGTERM does that everywhere. Other handlers than the system's own are left alone.
@@ -29,22 +29,22 @@ class Stopped(SystemExit):
 
 
 class _State:
-    asked = False
+    requested = False
     deferrals = 0
 
 
 def stop_requested() -> bool:
-    return _State.asked
+    return _State.requested
 
 
-def stop_if_asked() -> None:
-    if _State.asked:
+def stop_if_requested() -> None:
+    if _State.requested:
         raise Stopped
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """In this block a stop waits for ``stop_if_asked``, or for the end of the block."""
+    """In this block a stop waits for ``stop_if_requested``, or for the end of the block."""
     counts = _in_main_thread()  # the one that handlers run in
     _State.deferrals += counts
     try:
@@ -52,7 +52,7 @@ def deferred() -> Iterator[None]:
     finally:
         _State.deferrals -= counts
     if not _State.deferrals:
-        stop_if_asked()
+        stop_if_requested()
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def ends_on_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        again, _State.asked = _State.asked, True
+        again, _State.requested = _State.requested, True
         if again or not _State.deferrals:
             raise Stopped
 
@@ -75,7 +75,7 @@ def ends_on_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        _State.asked = False
+        _State.requested = False
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

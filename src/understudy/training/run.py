@@ -37,9 +37,9 @@ from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked
 from understudy.store.copies import work_folder
+from understudy.store.display import Shown
 from understudy.store.files import LOCK, read_json, write_bytes
 from understudy.store.label_history import HISTORY
-from understudy.store.notebook import Shown
 from understudy.training.ema import EMA
 from understudy.training.evaluation import Evaluation
 

@@ -7,7 +7,7 @@ print(answers.report)                    # a small table, with a few examples of
 from collections import Counter
 from dataclasses import dataclass, field
 
-from understudy.store.notebook import from_report
+from understudy.store.display import from_report
 
 EXACT = "exactly a class name"
 NORMALISED = "other case, spaces or punctuation"
