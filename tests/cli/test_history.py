@@ -41,13 +41,13 @@ def test_from_the_question_to_the_run(folder: Path, monkeypatch: pytest.MonkeyPa
     select = "select first pool.csv --strategy random -n 3 --labelled gold.csv --out batch.csv"
     understudy(select)
     said = understudy("history batch.csv").stdout
-    assert "anna  asked  random on first, seed 0  3 rows" in said and select in said
+    assert "anna  selected  random on first, seed 0  3 rows" in said and select in said
     lines = [line.split(",") for line in Path("batch.csv").read_text().splitlines()]
     Path("batch.csv").write_text("\n".join(",".join([*line[:-1], line[-1] or "1"]) for line in lines) + "\n")
     monkeypatch.setenv("UNDERSTUDY_USER", "bert")
     understudy(f"{train} --gold +batch.csv --out second")
     asked, answered = understudy(f"history second --id {lines[1][0]}").stdout.splitlines()
-    assert "anna  asked" in asked and "no label" in asked
+    assert "anna  selected" in asked and "no label" in asked
     assert "bert  answered" in answered and f"{lines[1][0]}: 1  by understudy train" in answered
     assert "gold.csv" in understudy("history second --id r3").stdout
     assert "about r99; check the id" in understudy("history second --id r99", code=2).stderr

@@ -80,7 +80,7 @@ def test_the_batch_is_that_of_us_select(folder: Path, strategy: str) -> None:
 
 def test_answers_train_as_chosen_gold(folder: Path) -> None:
     result = call("select run pool.parquet -n 5 --labelled gold.parquet --out batch.csv")
-    assert "of the batch comes from places where labels look random" in result.output
+    assert "of the batch comes from regions where labels look random" in result.output
     batch = lines("batch.csv")
     truth = {f"row{row}": row % 3 for row in range(ROWS)}
     answers = [("skip" if place == 2 else str(truth[line["id"]])) for place, line in enumerate(batch)]

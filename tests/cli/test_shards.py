@@ -53,6 +53,16 @@ def test_a_labelled_pool_is_one_to_train_on(folder: Path) -> None:
     understudy("train", "--gold", "gold.parquet", "--pool", "labelled", "--out", "second", *told)
 
 
+def test_encoded_shards_are_those_of_the_file(folder: Path) -> None:
+    assert understudy("encode", "run", "pool", "--out", "encoded", "--quiet").endswith("80 rows encoded: encoded\n")
+    understudy("encode", "run", "pool.parquet", "--out", "one.parquet")
+    shards, one = read_table("encoded").columns, read_table("one.parquet").columns
+    assert list(shards["id"]) == list(one["id"]) and np.array_equal(shards["x"], one["x"])
+    assert "for folders of shards" in understudy(
+        "encode", "run", "pool.parquet", "--out", "a.npz", "--ray", "x", code=2
+    )
+
+
 def test_the_best_classes_alone(folder: Path) -> None:
     understudy("teach", "run", "pool", "--out", "best", "--top", 2, "--labels-only", "--workers", 2, "--quiet")
     made = read_table("best")
@@ -76,7 +86,7 @@ def test_picks_are_those_of_the_file(strategy: str, folder: Path) -> None:
     shards, one = (Path(name).read_text().splitlines() for name in ("shards.csv", "one.csv"))
     assert [line.split(",")[0] for line in shards] == [line.split(",")[0] for line in one]
     assert not {line.split(",")[0] for line in shards} & set(given["id"][labelled])
-    assert "places where labels look random" in said[0] and not Path("shards.scores").exists()
+    assert "regions where labels look random" in said[0] and not Path("shards.scores").exists()
 
 
 def test_rows_with_a_label_in_the_pool_are_left_out_on_request(folder: Path) -> None:

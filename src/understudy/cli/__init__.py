@@ -14,6 +14,7 @@ from understudy.cli.budget import budget_command
 from understudy.cli.campaign import campaign_command
 from understudy.cli.compare import compare_command
 from understudy.cli.demo import demo_command
+from understudy.cli.encode import encode_command
 from understudy.cli.example import example_command
 from understudy.cli.export import export_command
 from understudy.cli.history import history_command
@@ -45,6 +46,7 @@ app.command("example")(example_command)
 app.command("ask")(ask_command)
 app.command("import")(import_command)
 app.command("teach")(teach_command)
+app.command("encode")(encode_command)
 app.command("audit")(audit_command)
 app.command("reconcile")(reconcile_command)
 app.command("train")(train_command)

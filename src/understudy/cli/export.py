@@ -32,8 +32,8 @@ def export_command(
     import torch
 
     with shared.loading():
-        from understudy.cli.run_on_file import RunOnFile
         from understudy.inference.export import ROWS, export
+        from understudy.parallel.run_on_file import RunOnFile
         from understudy.training.run import Run
 
     given = None if rows is None else RunOnFile(run, rows)

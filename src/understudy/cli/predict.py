@@ -36,7 +36,7 @@ def predict_command(
     existing file is not overwritten. Where FILE has the true `label`, the accuracy is printed too.
 
     Where `--out` is a folder, FILE is a folder of .parquet shards, one of which is in memory at a time. Each becomes a
-    shard of the same number, whoever works on it; the same command goes on where it was stopped.
+    shard of the same number; the same command resumes.
 
     Examples:
 
@@ -48,28 +48,14 @@ def predict_command(
         over_shards.refuse_engines(workers, ray, "give --out a name without an ending")
         check_new_file(out, "tables are", SUFFIXES)
     with shared.loading():
-        import numpy as np
-
-        from understudy.cli.run_on_file import RunOnFile
         from understudy.comparison.interval import percent
-        from understudy.io.write import write_table
-        from understudy.parallel.map_shards import run_pass
+        from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.table_functions import Predict
 
-    given = RunOnFile(run, file if shards is None else Path(str(shards[0].path)), column)
-    student = given.run.selected() if selected else given.run.student
-    given.rows(student)  # whether it can take them
-    function = Predict(given.on_tables(student, batch_size), given.classes)
-    if shards is None:
-        made, ids = function(given.table), given.table.ids
-        names = {"row": np.arange(len(given.table))} if ids is None else {"id": ids}
-        write_table(out, {**names, **made.columns})
-        summaries = [{"rows": len(given.table), **made.summary}]
-    else:
-        executor = over_shards.executor_of(workers, ray)
-        summaries = run_pass(
-            function, shards, out, executor=executor, columns=given.columns, title="predict", progress=not quiet
-        )
+    given = RunOnFile(run, file, column, shards=shards)
+    function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes)
+    executor = None if shards is None else over_shards.executor_of(workers, ray)
+    summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
     known, right = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right"))
     if problems:

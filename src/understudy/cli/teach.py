@@ -33,14 +33,14 @@ def teach_command(
     ray: over_shards.Ray = None,
     quiet: shared.Quiet = False,
 ) -> None:
-    """Let a trained model label a pool, ready for `understudy train --pool`.
+    """Label a pool with a trained model, ready for `understudy train --pool`.
 
     POOL has the raw columns of the teacher's training. Written are its own columns as they are, and `teacher_probs`:
-    the chance of every class, by name where the classes have names (`--top 5`: `teacher_topk_index` and
-    `teacher_topk_prob`). What an earlier teacher said is left out.
+    the probability of every class, by name where the classes have names (`--top 5`: `teacher_topk_index` and
+    `teacher_topk_prob`). Labels of an earlier teacher are left out.
 
     Where `--out` is a folder, POOL is a folder of .parquet shards, one of which is in memory at a time. Each becomes a
-    shard of the same number, whoever works on it; the same command goes on where it was stopped.
+    shard of the same number; the same command resumes.
 
     Examples:
 
@@ -52,28 +52,11 @@ def teach_command(
         over_shards.refuse_engines(workers, ray, "give --out a name without an ending")
         check_new_file(out, "labels are", SUFFIXES)
     with shared.loading():
-        import numpy as np
-
-        from understudy.cli.run_on_file import RunOnFile
-        from understudy.io.write import write_table
-        from understudy.parallel.map_shards import run_pass
+        from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.table_functions import Teach
 
-    given = RunOnFile(teacher, pool if shards is None else Path(str(shards[0].path)), column)
-    student = given.run.selected() if selected else given.run.student
-    given.rows(student)  # whether it can take them
-    function = Teach(given.on_tables(student, batch_size), given.classes, top, labels_only)
-    if shards is None:
-        made, rows = dict(function(given.table)), len(given.table)
-        if labels_only:
-            ids = given.table.ids
-            made = {**({"row": np.arange(rows)} if ids is None else {"id": ids}), **made}
-        write_table(out, made)
-    else:
-        rows = shards.rows
-        executor = over_shards.executor_of(workers, ray)
-        run_pass(
-            function, shards, out, executor=executor, columns=given.columns, title="teach", progress=not quiet,
-            named=labels_only,
-        )  # fmt: skip
-    typer.echo(shown(f"{rows} rows labelled: {out}"))
+    given = RunOnFile(teacher, pool, column, shards=shards)
+    function = Teach(given.on_tables(selected=selected, batch_size=batch_size), given.classes, top, labels_only)
+    executor = None if shards is None else over_shards.executor_of(workers, ray)
+    summaries = given.write(function, out, named=labels_only, title="teach", progress=not quiet, executor=executor)
+    typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows labelled: {out}"))

@@ -54,6 +54,11 @@ class ShardResult(NamedTuple):
 ShardFunction = Callable[[Table], Columns | ShardResult]
 
 
+def split_result(result: Columns | ShardResult) -> tuple[Columns, Mapping[str, Any]]:
+    """Columns and summary of what a function made of a table."""
+    return (result.columns, result.summary) if isinstance(result, ShardResult) else (result, {})
+
+
 def to_records(columns: Columns) -> bytes:
     """Arrays as one .npy file of records, whose rows can be read where they lie."""
     from io import BytesIO
@@ -82,8 +87,7 @@ class ShardTask:
 
     def __call__(self, shard: PoolShard) -> dict[str, Any]:
         table = shard.read(self.columns)
-        made = self.function(table)
-        columns, summary = made if isinstance(made, ShardResult) else (made, {})
+        columns, summary = split_result(self.function(table))
         for name, column in columns.items():
             if len(column) != shard.rows:
                 raise UnderstudyError(

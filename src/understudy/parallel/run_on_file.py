@@ -1,7 +1,9 @@
-"""A finished run at work on a file: what ``predict``, ``select`` and ``export --rows`` have in common.
+"""A finished run applied to a file or a folder of shards, for ``predict``, ``teach``, ``encode``, ``select`` and
+``export``.
 
 given = RunOnFile(folder, file, ["label=truth"])
 probs = predict(given.run.student, given.rows(given.run.student))
+given.write(Predict(given.on_tables(given.run.student), given.classes), "predictions.csv")
 """
 
 from collections.abc import Sequence
@@ -9,28 +11,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
-from understudy.inference.passes import predict
+from understudy.inference.passes import BATCH_SIZE, predict
 from understudy.io.data_options import read_mapping
 from understudy.io.featurise import features_of, load_featuriser
 from understudy.io.labelling import label_column
 from understudy.io.table import read_table
+from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
+from understudy.parallel.executors import Executor
+from understudy.parallel.map_shards import ShardFunction, run_pass, split_result
+from understudy.parallel.pool_shards import PoolShards
 from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import Run
 
 
 class RunOnFile:
-    """A finished run and the rows of a file, under the names of its training unless ``column`` gives others."""
+    """A finished run and a file (or the first of the shards), under the names of its training unless ``column`` gives
+    others."""
 
-    def __init__(self, folder: Path, file: Path, column: Sequence[str] | None = None) -> None:
-        self.run, typed = Run.load(folder), read_mapping(column)
+    def __init__(
+        self, folder: Path, file: Path, column: Sequence[str] | None = None, *, shards: PoolShards | None = None
+    ) -> None:
+        self.run, typed, self.shards = Run.load(folder), read_mapping(column), shards
+        file = file if shards is None else Path(str(shards[0].path))
         assert self.run.path is not None
         self.folder = self.run.path
         self.columns = {**(self.run.config.get("columns") or {}), **typed}
@@ -56,12 +67,33 @@ class RunOnFile:
     def featuriser(self) -> Featuriser:
         return load_featuriser(self.folder, self.run.config, self.table)
 
-    def on_tables(self, student: nn.Module, batch_size: int) -> StudentOnTables:
-        """The student, for this file and for others of the same columns."""
+    def on_tables(self, *, selected: bool = False, batch_size: int = BATCH_SIZE) -> StudentOnTables:
+        """The student (``selected``: of the epoch chosen on gold), for this file and others of the same columns."""
+        student = self.run.selected() if selected else self.run.student
+        self.rows(student)  # raises where it cannot take them
         return StudentOnTables(student, self.featuriser, batch_size)
 
+    def write(
+        self, function: ShardFunction, out: Path, *, named: bool = True, title: str = "", progress: bool = False,
+        executor: Executor | None = None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Write what the function makes of the file, or of every shard; its summaries. ``named``: with the rows'
+        ids."""
+        if self.shards is not None:
+            assert executor is not None
+            return run_pass(
+                function, self.shards, out, executor=executor, columns=self.columns, title=title, progress=progress,
+                named=named,
+            )  # fmt: skip
+        columns, summary = split_result(function(self.table))
+        rows, ids = len(self.table), self.table.ids
+        if named:
+            columns = {**({"row": np.arange(rows)} if ids is None else {"id": ids}), **columns}
+        write_table(out, dict(columns))
+        return [{"rows": rows, **summary}]
+
     def rows(self, student: nn.Module) -> Rows:
-        """The rows, if the student can take them."""
+        """The rows as the student's input; an error where it cannot take them."""
         rows = features_of(self.table, self.featuriser)
         first: Any = rows.take(torch.arange(1))
         try:
