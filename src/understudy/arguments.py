@@ -41,7 +41,13 @@ def checked_plainly(function: Callable[P, Result]) -> Callable[P, Result]:
 
 def _checked(function: Callable[P, Result], *, plainly: bool) -> Callable[P, Result]:
     signature = inspect.signature(function)
-    kinds = {name: kind for name, kind in _kinds(signature).items() if not plainly or _is_plain(kind)}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    kinds = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if each.kind not in several and each.annotation is not each.empty and not isinstance(each.annotation, str)
+        if not plainly or _is_plain(each.annotation)
+    }
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Result:
@@ -57,18 +63,6 @@ def _checked(function: Callable[P, Result], *, plainly: bool) -> Callable[P, Res
         return function(*args, **kwargs)
 
     return call
-
-
-def _kinds(signature: inspect.Signature) -> dict[str, Any]:
-    """The annotations of named parameters; of those that are only quoted, the plainest."""
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    quoted = {"bool": bool, "int": int, "float": float, "str": str}
-    found = {
-        name: quoted.get(each.annotation) if isinstance(each.annotation, str) else each.annotation
-        for name, each in signature.parameters.items()
-        if each.kind not in several
-    }
-    return {name: kind for name, kind in found.items() if kind not in (None, inspect.Parameter.empty)}
 
 
 def _is_plain(kind: Any) -> bool:

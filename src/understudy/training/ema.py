@@ -15,8 +15,6 @@ update, and pairs parameters by position without a word where a model is not the
     hidden_ema = features(ema.module, pool)
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any

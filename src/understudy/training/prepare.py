@@ -18,7 +18,7 @@ no column: their mean is taken over training.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ from understudy.errors import warn
 from understudy.inference.passes import predict
 from understudy.labels.evidence import check_calibration
 from understudy.labels.reliability import Reliability
-from understudy.objective import Columns, Context, Objective, Weight
+from understudy.objective import Columns, Context, Objective, Slot, Weight
 
 FOLDS = 5
 """Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all."""
@@ -56,7 +56,8 @@ def prepare_slots(
     ``cross_fitted``: whether the predictions of gold in ``context`` are out of fold.
     """
     columns, modules, facts = dict(before.columns), dict(before.modules), dict(before.facts)
-    for slot in objective.slots():
+    slots = objective.slots()
+    for slot in slots:
         for name, column in slot.prepare(context).items():
             columns[f"{slot.name}.{name}"] = column
         if context.epoch == 0 and (module := slot.module(context)) is not None:
@@ -69,7 +70,7 @@ def prepare_slots(
         if memorised and warns and not known:
             _warn_of_memorised_gold(context)
         facts["gold_memorised"] = float(memorised or known)
-    facts |= context.facts | weight_statistics(objective, columns)
+    facts |= context.facts | weight_statistics(slots, columns)
     if context.epoch == 0 and warns and objective.refresh_every is None:
         warn_if_idle(objective, columns)
     return Prepared(columns, modules, facts, before.fits | context.fits)
@@ -139,17 +140,17 @@ def _warn_of_memorised_gold(context: Context) -> None:
     )
 
 
-def weight_statistics(objective: Objective, columns: Columns) -> dict[str, float]:
+def weight_statistics(slots: Sequence[Slot], columns: Columns) -> dict[str, float]:
     """Means of the prepared weights, alphas and ks, by slot and of all weights multiplied."""
     facts: dict[str, float] = {}
-    for slot in objective.slots():
+    for slot in slots:
         if (weight := columns.get(f"{slot.name}.weight")) is not None:
             facts |= {f"{slot.name}.{name}": value for name, value in _statistics(weight).items()}
         for name in ("alpha", "k"):
             if (column := columns.get(f"{slot.name}.{name}")) is not None:
                 mean = float(column.double().mean())
                 facts |= {f"{slot.name}.mean_{name}": mean, f"mean_{name}": mean}
-    weights = [slot for slot in objective.slots() if isinstance(slot, Weight)]
+    weights = [slot for slot in slots if isinstance(slot, Weight)]
     if not weights:
         return facts | {"mean_weight": 1.0, "share_weight_1": 1.0}
     if all(type(slot).__call__ is Weight.__call__ and f"{slot.name}.weight" in columns for slot in weights):

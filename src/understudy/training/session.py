@@ -62,6 +62,7 @@ class Session:
         **options: Any,
     ) -> None:
         check_names(options, SESSION, "Session")
+        check_sets(gold, pool)
         if not isinstance(student, nn.Module):
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
         if epochs is None and isinstance(objective, Objective) and objective.wants_progress:
@@ -304,7 +305,6 @@ class Session:
 def _check_sets(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
     if not isinstance(objective, Objective):
         raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
-    check_sets(gold, pool)
     if gold is None and pool is None:
         raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
     if gold is not None and pool is None and not len(gold.training_rows()):
