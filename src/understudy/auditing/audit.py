@@ -140,6 +140,8 @@ def audit(
     of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
     check_audit_options(rows_wrong, confusions, target)
+    if gold is None:
+        raise UnderstudyError("audit measures the teacher on gold, but gold=None; pass us.Gold(x, y, teacher=…)")
     check_sets(gold, pool)
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_names(gold.class_order, None if pool is None else pool.class_order)
