@@ -214,7 +214,9 @@ def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: 
     lines = [{"request": 1, "model": "m", "in": 100, "out": 10}, {"request": 2, "model": "m", "in": 1000, "out": 50}]
     lines.append({"request": 1, "model": "m", "in": 60, "out": 2})  # the first was settled, the second was not
     path = tmp_path / "requests.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"request": 3, "mo')
+    Log(path).append(lines)
+    with path.open("a") as file:
+        file.write('{"request": 3, "mo')
     ledger = Ledger(path, {"m": Price(1.0, 10.0)})
     assert ledger.spent == pytest.approx((60 + 1000 + 10 * 52) / 1e6) and ledger.totals() == (2, 1060, 52)
 
