@@ -55,7 +55,7 @@ def test_with_money_to_spare_everything_becomes_known() -> None:
 
 
 @pytest.mark.parametrize("budget", [3.0, 41.0, 200.0, 777.0])
-def test_the_budget_is_never_passed_and_nothing_is_asked_twice(budget: float) -> None:
+def test_the_budget_is_never_exceeded_and_no_label_planned_twice(budget: float) -> None:
     answers = torch.full((60, 3), -1)
     answers[:30, 0] = 1
     answers[:10, 2] = 2
@@ -121,7 +121,7 @@ def test_the_price_of_new_gold_has_the_other_sources_answers_in_it() -> None:
     assert max(count for count, _ in made.splits) == 1
 
 
-def test_one_source_alone_is_asked_about_the_most_doubtful_rows() -> None:
+def test_one_source_alone_labels_the_most_uncertain_rows() -> None:
     known = torch.tensor([[0.9, 0.05, 0.05], [0.34, 0.33, 0.33], [0.6, 0.2, 0.2]])
     y = torch.arange(30) % CLASSES
     made = us.plan_labels(
@@ -131,12 +131,12 @@ def test_one_source_alone_is_asked_about_the_most_doubtful_rows() -> None:
     assert "none of the budget goes to new gold" in made.sentences[-1]
 
 
-def test_what_is_free_is_asked_of_all() -> None:
+def test_free_labels_are_planned_for_all_rows() -> None:
     made = plan(1.0, prices={"small": 0.0, "big": 5.0, "human": 40.0})
     assert len(made.asks["small"]) == 60 and made.cost == 0
 
 
-def test_a_source_worse_than_chance_is_left_out_and_two_swapped_classes_are_told() -> None:
+def test_a_source_worse_than_chance_is_left_out_and_swapped_classes_are_named() -> None:
     y = torch.arange(40) % 2
     answers = torch.full((9, 2), -1)
     made = us.plan_labels(
@@ -157,14 +157,14 @@ def test_a_source_without_gold_gets_a_trial() -> None:
     assert not plan(30, gold_answers=unknown).trials  # ten rows would take more than its share
 
 
-def test_without_any_gold_only_a_trusted_source_can_be_asked() -> None:
+def test_without_any_gold_only_a_trusted_source_can_label() -> None:
     made = plan(80, gold_answers=None, gold_y=None)
     assert len(made.asks["human"]) + len(made.gold) == 2
     with pytest.raises(us.UnderstudyError, match=r"no source can label \(small: labelled 0 gold rows"):
         plan(80, gold_answers=None, gold_y=None, trusted=None)
 
 
-def test_a_source_that_cannot_be_asked_still_counts() -> None:
+def test_a_source_without_a_price_still_counts() -> None:
     answers = torch.full((60, 3), -1)
     answers[:30, 0] = 1
     made = plan(100, prices={"small": None, "big": 5.0, "human": 40.0}, answers=answers)
@@ -187,7 +187,7 @@ def test_a_source_that_cannot_be_asked_still_counts() -> None:
         ({"budget": float("nan")}, "budget=nan must be a number"),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_impossible_plans_name_the_mistake(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
         plan(changes.pop("budget", 50.0), **changes)
 
@@ -197,7 +197,7 @@ def test_the_same_seed_the_same_plan() -> None:
     assert one.sentences == two.sentences and one.gold.equal(two.gold)
 
 
-def test_confusions_are_those_of_the_gold_rows_it_was_asked_about() -> None:
+def test_confusions_are_those_of_the_gold_rows_it_labelled() -> None:
     y = torch.arange(90) % CLASSES
     half = torch.where(torch.arange(90) < 45, said(y, 0.8, 0), -1)
     one = measure_source("half", 1.0, half, y, CLASSES)

@@ -75,7 +75,7 @@ def test_the_oracle_may_refuse(make_loop: MakeLoop, tmp_path: Path) -> None:
     assert listed[0] == "row,label,round,chosen" and len(listed) == 1 + 50 - len(skipped)
 
 
-def test_all_refused_is_an_error(make_loop: MakeLoop) -> None:
+def test_all_rows_skipped_is_an_error(make_loop: MakeLoop) -> None:
     with pytest.raises(us.UnderstudyError, match="nothing to train on"):
         make_loop(oracle=lambda rows: [-1] * len(rows)).run()
 
@@ -165,7 +165,7 @@ def test_the_last_round_is_a_run_with_its_average(make_loop: MakeLoop, tmp_path:
         ({"oracle": 7}, "the oracle is a int"),
     ],
 )
-def test_mistakes_are_said_at_once(make_loop: MakeLoop, changes: dict[str, object], message: str) -> None:
+def test_mistakes_are_errors_at_once(make_loop: MakeLoop, changes: dict[str, object], message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
         make_loop(**changes)
 

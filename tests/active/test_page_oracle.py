@@ -1,4 +1,4 @@
-"""The label page's book as a loop's oracle, and what a round's labels bought."""
+"""The label page's book as a loop's oracle, and the gain of a round."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_book_of_other_classes_is_refused(make_loop: MakeLoop, tmp_path: Path)
         assert not book.waiting()
 
 
-def test_what_was_bought_by_hand() -> None:
+def test_gains_by_hand() -> None:
     records = [
         {"round": 0, "requested": 50, "correct": "1" * 6 + "0" * 4},
         {"round": 1, "requested": 70, "correct": "1" * 8 + "00"},

@@ -136,7 +136,7 @@ def test_a_lost_state_is_no_new_loop(make_loop: MakeLoop, tmp_path: Path) -> Non
         make_loop(budget=20)
 
 
-def test_questions_that_a_spreadsheet_would_calculate_are_told(make_loop: MakeLoop, tmp_path: Path) -> None:
+def test_batches_with_spreadsheet_formulas_warn(make_loop: MakeLoop, tmp_path: Path) -> None:
     ids = [f"=row{number}" for number in range(300)]
     with pytest.warns(us.UnderstudyWarning, match="takes for a formula"):
         make_loop(oracle=tmp_path / "questions", ids=ids, start=2).run()

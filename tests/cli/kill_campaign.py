@@ -63,11 +63,11 @@ def run(folder: Path, out: Path, by: str) -> None:
 
 
 def check(out: Path, undisturbed: Path, by: str) -> None:
-    """No row asked or paid for twice, and what came of it is the same."""
+    """No label requested or paid for twice, and the result is the same."""
     state = json.loads((out / "state.json").read_text())
     assert len(state["rows"]) == len(set(state["rows"])) == BUDGET
-    told = [json.loads(line) for line in (out / "label_history.jsonl").read_text().splitlines()]
-    answered = Counter(id for line in told for id in line["answers"])
+    lines = [json.loads(line) for line in (out / "label_history.jsonl").read_text().splitlines()]
+    answered = Counter(id for line in lines for id in line["answers"])
     assert len(answered) == BUDGET and set(answered.values()) == {1}, answered.most_common(3)
     assert (out / "labelled.csv").read_bytes() == (undisturbed / "labelled.csv").read_bytes()
     weights = [next(folder.glob("round-*/student.safetensors")).read_bytes() for folder in (out, undisturbed)]

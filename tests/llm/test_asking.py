@@ -38,38 +38,38 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(server: ChatServer, out: Path, texts: list[str] | None = None, **options: Any) -> Any:
     options = {"model": "tiny", "concurrency": 8, "timeout": 5.0, "progress": False} | options
-    return us.ask(TEXTS if texts is None else texts, CLASSES, base_url=server.url, out=out / "asked", **options)
+    return us.ask(TEXTS if texts is None else texts, CLASSES, base_url=server.url, out=out / "llm_labels", **options)
 
 
-def named(asked: Any) -> list[str | None]:
-    return [None if label < 0 else CLASSES[label] for label in asked.labels.top1().tolist()]
+def named(labelled: Any) -> list[str | None]:
+    return [None if label < 0 else CLASSES[label] for label in labelled.labels.top1().tolist()]
 
 
 def test_every_row_is_answered_by_what_the_model_says(tmp_path: Path) -> None:
     with ChatServer() as server:
-        asked = ask(server, tmp_path)
+        labelled = ask(server, tmp_path)
         bodies = {body["messages"][-1]["content"]: body for body in server.stats.bodies}
-    assert server.stats.requests == len(TEXTS) == asked.requests and asked.unanswered == 0
+    assert server.stats.requests == len(TEXTS) == labelled.requests and labelled.unanswered == 0
     prompt = Prompt(default_prompt(), [Class(name) for name in CLASSES])
     sent = [bodies[delimited(text)] for text in TEXTS]
     assert [body["messages"] for body in sent] == [prompt.messages(text, structured=True) for text in TEXTS]
-    assert named(asked) == [class_of(body["messages"]) for body in sent]
+    assert named(labelled) == [class_of(body["messages"]) for body in sent]
     # 0.7 of 0.9 that was seen: the server lists 0.7, 0.1 and 0.1.
-    probs = asked.labels.dense(torch.arange(len(TEXTS)), 3)
+    probs = labelled.labels.dense(torch.arange(len(TEXTS)), 3)
     assert torch.allclose(probs.max(1).values, torch.tensor(0.7 / 0.9)) and torch.allclose(
         probs.sum(1), torch.tensor(1.0)
     )
-    store = us.LabelStore(tmp_path / "asked" / "labels" / "topk")
-    assert store.labels(range(len(TEXTS))).top1().tolist() == asked.labels.top1().tolist()
+    store = us.LabelStore(tmp_path / "llm_labels" / "labels" / "topk")
+    assert store.labels(range(len(TEXTS))).top1().tolist() == labelled.labels.top1().tolist()
 
 
 def test_faults_are_ridden_out(tmp_path: Path) -> None:
     with ChatServer(Behaviour(faults=0.3, slow=3.0)) as server:
-        asked = ask(server, tmp_path, timeout=1.0)
+        labelled = ask(server, tmp_path, timeout=1.0)
         clean = [class_of(body["messages"]) for body in server.stats.bodies]
-    assert asked.unanswered == 0 and set(named(asked)) <= set(clean)
-    assert server.stats.requests == len(TEXTS) + sum(server.stats.faults.values()) == asked.requests
-    assert sum(asked.lost.values()) == sum(server.stats.faults.values()) and len(asked.lost) == 6
+    assert labelled.unanswered == 0 and set(named(labelled)) <= set(clean)
+    assert server.stats.requests == len(TEXTS) + sum(server.stats.faults.values()) == labelled.requests
+    assert sum(labelled.lost.values()) == sum(server.stats.faults.values()) and len(labelled.lost) == 6
 
 
 def test_a_second_run_sends_nothing(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_a_second_run_sends_nothing(tmp_path: Path) -> None:
 def test_servers_that_take_less(tmp_path: Path, words: str) -> None:
     behaviour = Behaviour(logprobs=False, structured=False, several=False, words=words)
     with ChatServer(behaviour) as server:
-        asked = ask(server, tmp_path)
-        assert asked.unanswered == 0 and isinstance(asked.labels, us.Hard)
+        labelled = ask(server, tmp_path)
+        assert labelled.unanswered == 0 and isinstance(labelled.labels, us.Hard)
         assert server.stats.refused <= 2  # what it does not take is found out once
         assert server.stats.requests == len(TEXTS) + server.stats.refused
         ask(server, tmp_path, [*TEXTS, "one more"])
@@ -115,11 +115,11 @@ def test_newer_names_and_no_system_role() -> None:
 def test_votes_keep_their_shares(tmp_path: Path, several: bool, heeds: bool) -> None:
     """Choices 0 to 2 of a request say one thing, 3 and 4 another: where they differ, 3/5 and 2/5."""
     with ChatServer(Behaviour(several=several, heeds_n=heeds)) as server:
-        asked = ask(server, tmp_path, votes=5)
+        labelled = ask(server, tmp_path, votes=5)
         again = ask(server, tmp_path, votes=5)
         messages = [body["messages"] for body in server.stats.bodies]
-    shares = asked.labels.dense(torch.arange(len(TEXTS)), 3)
-    assert asked.unanswered == 0 and torch.allclose(shares.sum(1), torch.tensor(1.0))
+    shares = labelled.labels.dense(torch.arange(len(TEXTS)), 3)
+    assert labelled.unanswered == 0 and torch.allclose(shares.sum(1), torch.tensor(1.0))
     assert torch.equal(again.labels.dense(torch.arange(len(TEXTS)), 3), shares)
     if several and heeds:
         assert server.stats.requests == len(TEXTS)
@@ -127,8 +127,8 @@ def test_votes_keep_their_shares(tmp_path: Path, several: bool, heeds: bool) -> 
         assert len(by_text) == len(TEXTS)
         prompt = Prompt(default_prompt(), [Class(name) for name in CLASSES])
         for row, text in enumerate(TEXTS):
-            said = [class_of(prompt.messages(text, structured=True), draw) for draw in range(5)]
-            by_hand = torch.tensor([said.count(name) / 5 for name in CLASSES])
+            message = [class_of(prompt.messages(text, structured=True), draw) for draw in range(5)]
+            by_hand = torch.tensor([message.count(name) / 5 for name in CLASSES])
             assert torch.allclose(shares[row], by_hand)
         assert 0.6 in [round(value, 3) for value in shares.max(1).values.tolist()]
     else:
@@ -137,10 +137,10 @@ def test_votes_keep_their_shares(tmp_path: Path, several: bool, heeds: bool) -> 
 
 def test_several_models_are_several_voters(tmp_path: Path) -> None:
     with ChatServer() as server:
-        asked = ask(server, tmp_path, model=["one", "two"])
-    assert isinstance(asked.labels, us.Votes) and asked.labels.sources == ("one", "two")
-    assert asked.labels.votes.shape == (len(TEXTS), 2) and server.stats.requests == 2 * len(TEXTS)
-    assert {path.name for path in (tmp_path / "asked").glob("answers-*")} == {"answers-1.jsonl", "answers-2.jsonl"}
+        labelled = ask(server, tmp_path, model=["one", "two"])
+    assert isinstance(labelled.labels, us.Votes) and labelled.labels.sources == ("one", "two")
+    assert labelled.labels.votes.shape == (len(TEXTS), 2) and server.stats.requests == 2 * len(TEXTS)
+    assert {path.name for path in (tmp_path / "llm_labels").glob("answers-*")} == {"answers-1.jsonl", "answers-2.jsonl"}
 
 
 def test_answers_of_no_use_are_counted_not_guessed(tmp_path: Path) -> None:
@@ -152,15 +152,15 @@ def test_answers_of_no_use_are_counted_not_guessed(tmp_path: Path) -> None:
     }
     texts = ["a fine text", *(f"{word} me" for word in kinds), "TOO LONG to read"]
     with ChatServer() as server:
-        asked = ask(server, tmp_path, texts)
-        counts = asked.reports["tiny"].counts
-        assert named(asked)[1:] == [None] * 5 and asked.unanswered == 0
+        labelled = ask(server, tmp_path, texts)
+        counts = labelled.reports["tiny"].counts
+        assert named(labelled)[1:] == [None] * 5 and labelled.unanswered == 0
         assert all(counts[kind] == 1 for kind in [*kinds.values(), categories.ERROR]) and counts.total() == 6
         before = server.stats.requests
         assert ask(server, tmp_path, texts).unanswered == 0 and server.stats.requests == before
         ask(server, tmp_path, texts, again=True)
         assert server.stats.requests == before + 5
-    assert us.LabelStore(tmp_path / "asked/labels/topk").missing(range(6)).tolist() == []
+    assert us.LabelStore(tmp_path / "llm_labels/labels/topk").missing(range(6)).tolist() == []
 
 
 def test_hostile_rows_change_no_neighbour(tmp_path: Path) -> None:
@@ -184,39 +184,39 @@ def test_a_budget_is_never_passed(tmp_path: Path, budget: float, concurrency: in
     with ChatServer(Behaviour(faults=0.1, kinds=("429", "500", "cut", "broken"))) as server:
         spent = []
         for _ in range(3):
-            asked = ask(server, tmp_path, budget=budget, concurrency=concurrency, **prices)
+            labelled = ask(server, tmp_path, budget=budget, concurrency=concurrency, **prices)
             spent.append(server.stats.billed(1.0, 4.0))
-            assert spent[-1] <= asked.cost <= budget
+            assert spent[-1] <= labelled.cost <= budget
     worst = (
         most_tokens(server.stats.bodies[0]["messages"], extra=300) * 1e-6 + 56 * 4e-6 if server.stats.bodies else 1.0
     )
-    assert asked.stopped == ("budget" if asked.unanswered else None)
+    assert labelled.stopped == ("budget" if labelled.unanswered else None)
     # Not a timid one either: what is left would not have paid for another request.
-    assert asked.unanswered == 0 or budget - asked.cost < worst
+    assert labelled.unanswered == 0 or budget - labelled.cost < worst
 
 
 @pytest.mark.parametrize("kinds", [("500",), ("broken",), ("cut",)])
 def test_a_budget_counts_what_may_have_been_paid_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     with ChatServer(Behaviour(faults=0.4, kinds=kinds)) as server:
-        asked = ask(server, tmp_path, TEXTS[:20], price_in=1.0, price_out=4.0)
-    assert server.stats.faults.total() > 3 and server.stats.billed(1.0, 4.0) < asked.cost
+        labelled = ask(server, tmp_path, TEXTS[:20], price_in=1.0, price_out=4.0)
+    assert server.stats.faults.total() > 3 and server.stats.billed(1.0, 4.0) < labelled.cost
 
 
 def test_a_budget_holds_where_every_answer_costs_the_most_it_can(tmp_path: Path) -> None:
     """Essays up to the limit of 10 tokens, 1 apiece: of 35 just three are paid for, though seven ask at a time."""
     with ChatServer(Behaviour(delay=0.05)) as server:
         essays = [f"ESSAY {row}" for row in range(30)]
-        asked = ask(server, tmp_path, essays, price_out=1e6, budget=35.0, max_tokens=10, concurrency=7)
-    assert server.stats.billed(0.0, 1e6) == 30.0 == asked.cost and asked.stopped == "budget"
+        labelled = ask(server, tmp_path, essays, price_out=1e6, budget=35.0, max_tokens=10, concurrency=7)
+    assert server.stats.billed(0.0, 1e6) == 30.0 == labelled.cost and labelled.stopped == "budget"
 
 
 def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: Path) -> None:
     lines = [{"request": 1, "model": "m", "in": 100, "out": 10}, {"request": 2, "model": "m", "in": 1000, "out": 50}]
-    lines.append({"request": 1, "model": "m", "in": 60, "out": 2})  # the first was settled, the second was not
+    lines.append({"request": 1, "model": "m", "in": 60, "out": 2})  # the first has ended, the second has not
     path = tmp_path / "requests.jsonl"
     Log(path).append(lines)
     with path.open("a") as file:
-        file.write('{"request": 3, "mo')
+        file.write('{"request": 3, "mo')  # half written when the process was killed
     ledger = Ledger(path, {"m": Price(1.0, 10.0)})
     assert ledger.spent == pytest.approx((60 + 1000 + 10 * 52) / 1e6) and ledger.totals() == (2, 1060, 52)
 
@@ -224,7 +224,6 @@ def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: 
 KILLED = """
 import sys
 import understudy as us
-import understudy.llm.request as request
 import understudy.llm.request as request
 request.RequestOptions.pause = 0.01
 url, out, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -242,7 +241,7 @@ def in_flight(folder: Path) -> int:
 @pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_paid_for_twice(tmp_path: Path) -> None:
     """The process dies when the server has seen so many requests: in the midst of it, however busy the machine is."""
-    folder, rows, kills = tmp_path / "asked", 60, (1, 30)
+    folder, rows, kills = tmp_path / "llm_labels", 60, (1, 30)
     with ChatServer(Behaviour(delay=0.02)) as server:
         for kill in (*kills, None):
             process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(folder), str(rows)])
@@ -268,7 +267,7 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path: Path, monkeypatch: pytest
         assert ask(server, tmp_path, key_env="MY_KEY").unanswered == 0
         with pytest.raises(us.UnderstudyError, match="no OTHER_KEY"):
             ask(server, tmp_path, [*TEXTS, "more"], key_env="OTHER_KEY")
-    for path in (tmp_path / "asked").rglob("*"):
+    for path in (tmp_path / "llm_labels").rglob("*"):
         assert path.is_dir() or b"sk-" not in path.read_bytes(), path
 
 
@@ -310,7 +309,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"model": "other"}, "another models"),
         ({"prompt": "What is {{ text }}?"}, "another prompt"),
@@ -319,11 +318,11 @@ def test_half_a_line_on_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch:
         ({"examples": [("x", "neg")]}, "another examples"),
     ],
 )
-def test_another_question_needs_another_folder(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_another_request_needs_another_folder(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with ChatServer() as server:
         ask(server, tmp_path, TEXTS[:3])
         before = server.stats.requests
-        with pytest.raises(us.UnderstudyError, match=said):
+        with pytest.raises(us.UnderstudyError, match=message):
             ask(server, tmp_path, TEXTS[:3], **change)
         with pytest.raises(us.UnderstudyError, match="another text of id 1"):
             ask(server, tmp_path, [TEXTS[0], "changed", TEXTS[2]])
@@ -341,7 +340,7 @@ def test_a_server_that_is_gone_or_refuses_ends_it_in_one_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ("{{ text", "not a Jinja template"),
         ("Hello", "does not show the row"),
@@ -351,18 +350,18 @@ def test_a_server_that_is_gone_or_refuses_ends_it_in_one_line(tmp_path: Path) ->
         ("{% block other %}{{ text }}{% endblock %}", "blocks other"),
     ],
 )
-def test_prompts_that_cannot_be(template: str, said: str) -> None:
-    with pytest.raises(us.UnderstudyError, match=said):
+def test_impossible_prompts_name_the_mistake(template: str, message: str) -> None:
+    with pytest.raises(us.UnderstudyError, match=message):
         Prompt(template, [Class("a"), Class("b")]).messages("row", structured=False)
 
 
 def test_a_stop_waits_for_what_is_under_way(tmp_path: Path) -> None:
     """SIGTERM: answers that are on their way are kept, and the process ends with its code."""
     with ChatServer(Behaviour(delay=0.05)) as server:
-        process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(tmp_path / "asked"), "400"])
+        process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(tmp_path / "llm_labels"), "400"])
         while server.stats.requests < 20 and process.poll() is None:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 143
-        answered = sum(1 for _ in Log(tmp_path / "asked" / "answers-1.jsonl").entries())
-    assert answered == server.stats.requests < 400 and (tmp_path / "asked" / "labels" / "topk").is_dir()
+        answered = sum(1 for _ in Log(tmp_path / "llm_labels" / "answers-1.jsonl").entries())
+    assert answered == server.stats.requests < 400 and (tmp_path / "llm_labels" / "labels" / "topk").is_dir()

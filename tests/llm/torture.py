@@ -42,8 +42,8 @@ def ask(server: ChatServer, out: Path, rows: list[str], **options: Any) -> Any:
 def faults(folder: Path) -> None:
     with ChatServer(Behaviour(faults=0.05, slow=5.0)) as server:
         start = time.monotonic()
-        asked = ask(server, folder / "faults", texts())
-        assert asked.unanswered == 0 and int(asked.labels.labelled().sum()) == ROWS
+        found = ask(server, folder / "faults", texts())
+        assert found.unanswered == 0 and int(found.labels.labelled().sum()) == ROWS
         assert server.stats.requests == ROWS + server.stats.faults.total()
         print(f"faults: {ROWS:,} rows all answered, {server.stats.requests:,} requests, {dict(server.stats.faults)}, "
               f"{time.monotonic() - start:.0f} s")  # fmt: skip
@@ -77,11 +77,11 @@ def budgets(folder: Path) -> None:
             with ChatServer(Behaviour(faults=0.1, kinds=("429", "500", "503", "cut", "broken"))) as server:
                 out = folder / f"budget-{budget}-{concurrency}"
                 prices = {"price_in": 1.0, "price_out": 4.0, "budget": budget, "concurrency": concurrency}
-                asked = [ask(server, out, texts(300), **prices) for _ in range(2)][-1]
+                found = [ask(server, out, texts(300), **prices) for _ in range(2)][-1]
                 billed = server.stats.billed(1.0, 4.0)
-            assert billed <= asked.cost <= budget
-            print(f"budget {budget}, {concurrency} at a time: billed {billed:.5f}, counted {asked.cost:.5f}, "
-                  f"{300 - asked.unanswered} rows")  # fmt: skip
+            assert billed <= found.cost <= budget
+            print(f"budget {budget}, {concurrency} at a time: billed {billed:.5f}, counted {found.cost:.5f}, "
+                  f"{300 - found.unanswered} rows")  # fmt: skip
 
 
 def budget_over_kills(folder: Path) -> None:

@@ -49,7 +49,7 @@ def test_an_answer_that_is_sent_twice_counts_once(book: AnswerBook) -> None:
     assert book.answers() == {} and book.progress("ann").mine == 0
 
 
-def test_undo_brings_back_what_was_said_before(book: AnswerBook) -> None:
+def test_undo_brings_back_the_answer_before(book: AnswerBook) -> None:
     for label in ("pos", "neg"):
         book.answer("r1", label, annotator="ann")
     assert book.answers() == {"r1": "neg"} and book.progress("ann").finished == 1
@@ -59,7 +59,7 @@ def test_undo_brings_back_what_was_said_before(book: AnswerBook) -> None:
     assert book.answers() == {} and book.undo(annotator="ann") is None
 
 
-def test_nobody_undoes_what_others_said(book: AnswerBook) -> None:
+def test_people_undo_only_their_own_answers(book: AnswerBook) -> None:
     book.answer("r1", "pos", annotator="ann", name="x")
     with pytest.raises(us.UnderstudyError, match="not there any more"):
         book.undo(annotator="bob", undoes="x")

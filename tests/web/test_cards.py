@@ -69,7 +69,7 @@ def test_highlights_come_from_the_file(tmp_path: Path) -> None:
     assert cards.text == "text" and cards.card("a")["text"] == [("one ", False), ("two", True), (" three", False)]
 
 
-def test_highlights_that_cannot_be_are_told_before_anybody_labels(tmp_path: Path) -> None:
+def test_impossible_highlights_are_an_error_at_the_start(tmp_path: Path) -> None:
     lines = [
         {"id": "a", "text": "one two three", "highlights": [[0, 3]]},
         {"id": "b", "text": "one", "highlights": [[2, 9]]},

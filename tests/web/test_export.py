@@ -110,8 +110,8 @@ def test_the_label_history_has_every_answer_once(tmp_path: Path) -> None:
         book.answer("b", None, annotator="ann")
         write_answers(book, out, rows=tmp_path / "batch.csv")
     history = list(LabelHistory(history_beside(out)).entries())
-    told = [(entry["what"], entry["who"], entry["answers"]) for entry in history[1:]]
-    assert told == [
+    entries = [(entry["what"], entry["who"], entry["answers"]) for entry in history[1:]]
+    assert entries == [
         ("answered", "ann", {"a": "pos"}),
         ("answered", "bob", {"a": "neg"}),
         ("answered", "ann", {"b": "skip"}),
@@ -119,7 +119,7 @@ def test_the_label_history_has_every_answer_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_somebody_changed_is_not_replaced(tmp_path: Path) -> None:
+def test_a_changed_export_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
         book.add(["a"])

@@ -23,7 +23,7 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-def told(*words: object) -> str:
+def printed(*words: object) -> str:
     result = CliRunner().invoke(cli.app, ["label", *map(str, words)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return " ".join(result.output.split())
@@ -40,38 +40,38 @@ def test_classes_are_typed_listed_or_found(rows: Path, tmp_path: Path) -> None:
 
 
 def test_what_was_answered_is_exported_without_a_server(rows: Path, tmp_path: Path) -> None:
-    assert "does not exist" in told(rows, "--export", tmp_path / "out.csv")
+    assert "does not exist" in printed(rows, "--export", tmp_path / "out.csv")
     with AnswerBook(tmp_path / "rows.book", ["neg", "pos"]) as book:
         book.add(["1", "2"])
         book.answer("2", "neg", annotator="ann")
-    assert "1 labels" in told(rows, "--export", tmp_path / "out.csv")
+    assert "1 labels" in printed(rows, "--export", tmp_path / "out.csv")
     assert text_columns(tmp_path / "out.csv")["label"] == ["neg"]
 
 
-def test_mistakes_are_said_before_anybody_begins(rows: Path, tmp_path: Path) -> None:
-    assert "cannot read the guideline" in told(rows, "--guideline", tmp_path / "none.md")
+def test_mistakes_are_errors_at_the_start(rows: Path, tmp_path: Path) -> None:
+    assert "cannot read the guideline" in printed(rows, "--guideline", tmp_path / "none.md")
     (tmp_path / "rows-answers.csv").write_text("mine")
-    assert "was not written by" in told(rows)
+    assert "was not written by" in printed(rows)
     with AnswerBook(tmp_path / "old.book", ["neg", "pos"]) as book:
         book.add(["9"])
-    assert "waits for 1 rows" in told(rows, "--book", tmp_path / "old.book", "--out", tmp_path / "a.csv")
-    assert "end the name in one of them" in told(rows, "--out", tmp_path / "a.xlsx")
-    assert "no --host is named" in told(rows, "--out", tmp_path / "a.csv", "--host", "")
+    assert "waits for 1 rows" in printed(rows, "--book", tmp_path / "old.book", "--out", tmp_path / "a.csv")
+    assert "end the name in one of them" in printed(rows, "--out", tmp_path / "a.xlsx")
+    assert "no --host is named" in printed(rows, "--out", tmp_path / "a.csv", "--host", "")
 
 
-def test_what_answers_may_be_used_for_is_said_once(rows: Path, tmp_path: Path) -> None:
+def test_chosen_or_random_may_not_change(rows: Path, tmp_path: Path) -> None:
     for begun, later, said in ((True, ["--random"], "picked by a strategy"), (False, [], "one of a random sample")):
         path = tmp_path / f"{begun}.book"
         with AnswerBook(path, ["neg", "pos"]) as book:
             book.add(["1"], chosen=begun)
-        assert f"has row '1' as {said}" in told(rows, "--book", path, "--port", "0", *later)
+        assert f"has row '1' as {said}" in printed(rows, "--book", path, "--port", "0", *later)
         with AnswerBook(path) as book:
             assert book.chosen() == {"1": begun}
 
 
 def test_a_plan_has_nothing_to_see_by_itself(tmp_path: Path) -> None:
     (tmp_path / "human.csv").write_text("id,purpose,gain,why,predicted,confidence,label\n1,new gold,0.5,x,neg,0.6,\n")
-    assert "name the file with the rows: --pool FILE" in told(tmp_path / "human.csv", "--classes", "neg,pos")
+    assert "name the file with the rows: --pool FILE" in printed(tmp_path / "human.csv", "--classes", "neg,pos")
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_odd_parts_of_bodies_are_refused(served: Client, was: str, odd: str) -> 
     assert odd.encode() in sent and served.ask("POST", "/api/sync", sent, Origin=served.origin).status == 400
 
 
-def test_a_tab_of_another_person_or_book_is_told(served: Client) -> None:
+def test_a_tab_of_another_person_or_book_gets_a_conflict(served: Client) -> None:
     """Two links opened in one browser share its cookie: the first tab must not answer as the second person."""
     body = {"book": served.book.settings["book"], "annotator": "bob", "tab": "", "have": [], "count": 1, "events": []}
     assert served.ask("POST", "/api/sync", body, Origin=served.origin).status == 409
@@ -203,7 +203,7 @@ def test_what_cannot_be_served_says_so(tmp_path: Path, served: Client) -> None:
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_suggestions_are_hidden_unless_asked_for_and_always_where_rows_estimate(tmp_path: Path, shown: bool) -> None:
+def test_suggestions_are_hidden_by_default_and_always_for_random_rows(tmp_path: Path, shown: bool) -> None:
     table = {"id": np.arange(2), "a": np.arange(2), "teacher_label": np.array(["pos", "neg"], dtype=object)}
     with AnswerBook(tmp_path / "a.book", ["neg", "pos"]) as book:
         book.add(["0", "1"], chosen=[True, False])
