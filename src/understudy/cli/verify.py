@@ -45,7 +45,8 @@ def kind_of(folder: Path) -> FolderKind:
     if not found:
         names = ", ".join(f"{kind.name} ({kind.manifest})" for kind in kinds)
         raise UnderstudyError(f"{folder} holds no finished {names}; name such a folder")
-    return next((kind for kind in found if kind.matches(folder)), found[0])
+    same = [kind for kind in found if kind.manifest == found[0].manifest]
+    return next((kind for kind in same if kind.matches(folder)), same[0])
 
 
 def folder_kinds() -> tuple[FolderKind, ...]:
