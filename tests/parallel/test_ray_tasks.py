@@ -73,7 +73,7 @@ def test_what_fails_is_a_result_and_ends_nobody_else(two_workers: RayTasks) -> N
 
 def test_cells_that_fit_nowhere_are_refused_and_do_not_wait(two_workers: RayTasks) -> None:
     for too_much in ({"cpus": 3.0}, {"gpus": 1.0}):
-        with pytest.raises(us.UnderstudyError, match="no node of the Ray cluster has them; ask for less"):
+        with pytest.raises(us.UnderstudyError, match="no node of the Ray cluster has them; request less"):
             next(us.ray("local", **too_much).map(abs, [1]))
 
 

@@ -77,7 +77,7 @@ class Recommendation:
     """Each option's probability of being the best of them."""
     at_chance: list[str] = field(default_factory=list)
     """What is not better than the majority-class baseline."""
-    estimates: Any = field(default=None, repr=False, compare=False)
+    posterior: Any = field(default=None, repr=False, compare=False)
     """The ``OptionEstimates`` that these come from."""
 
 
@@ -153,7 +153,7 @@ class Comparison(Shown):
         """The table, the results per seed and the recommendation, for JSON."""
         found = self.recommendation
         adjusted, chances = ({}, {}) if found is None else (found.adjusted, found.chances)
-        shown = None if found is None else {name: value for name, value in vars(found).items() if name != "estimates"}
+        shown = None if found is None else {name: value for name, value in vars(found).items() if name != "posterior"}
         methods = {
             row.method: {
                 "last": _as_dict(row.last),

@@ -39,7 +39,7 @@ def recommend(comparison: Comparison) -> Recommendation:
         intervals=dict(zip(options, zip(low, high, strict=True), strict=True)),
         chances=estimates.chances(draws),
         at_chance=at_chance,
-        estimates=estimates,
+        posterior=estimates,
     )
 
 

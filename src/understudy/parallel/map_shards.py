@@ -1,4 +1,4 @@
-"""A pass over the shards of a pool into a folder of shards: one for each, in the same order, whoever makes it.
+"""A pass over the shards of a pool into a folder of shards: one for each, in the same order.
 
     us.map_shards(function, "pool", "out", executor=us.ray())
 
@@ -6,10 +6,10 @@
     out/_pass.json         what was passed over with what; at the end the checksums of all shards
     out/_unfinished/       while the pass runs: a record of each finished shard, and files that are not yet taken over
 
-A worker writes its shard aside; the process that owns the pass moves it to its place and records it, so that nobody
-who outlives that process can write into what has come since. What is recorded is not done again: an interrupted pass
-goes on with the same call, and the shard of a lost worker is made once more, to the same bytes, in the same place.
-Who works needs memory for one shard, and so does the owner.
+A worker writes its shard to a temporary name; the process that owns the pass moves it to its place and records it, so
+that a worker that outlives that process cannot overwrite later work. Recorded shards are not made again: the same call
+resumes an interrupted pass, and the shard of a lost worker is made once more, to the same bytes. Each worker needs
+memory for one shard, and so does the owner.
 
 One task for each shard, on whatever executor: not Ray Data, whose blocks are cut, joined and ordered by its own plan.
 A task that reads one file and makes one file has its order, its memory and its place to go on from by construction.
@@ -209,10 +209,10 @@ def run_pass(
     named: bool = True,
 ) -> list[dict[str, Any]]:
     """The pass, or what is left of it; the shards' rows and summaries, in their order."""
-    told = {
+    given = {
         "shards": shards.fingerprint(), "function": fingerprint(function), "columns": dict(columns), "kind": suffix
     }  # fmt: skip
-    settings = as_json(told)
+    settings = as_json(given)
     out = work_folder(out)
     if out.is_file():
         raise UnderstudyError(f"{out} is a file; name a folder for the shards")

@@ -2,7 +2,7 @@
 
     pool = list_pool_shards("pool")                  # reads the files' footers only
     pool.rows, len(pool)                        # rows of all of them; shards
-    table = pool[3].read({"label": "truth"})    # one shard as a table, a column when it is asked for
+    table = pool[3].read({"label": "truth"})    # one shard as a table, columns read at first use
 
 Rows are numbered over all shards in the order of the files' names, and these numbers, like the ids, do not depend on
 who works on which shard. PoolShards without a row are passed over.
@@ -128,8 +128,10 @@ def list_pool_shards(path: str | Path) -> PoolShards:
 def results_in_order(
     executor: Executor, function: Callable[[PoolShard], Result], shards: Sequence[PoolShard]
 ) -> Iterator[tuple[PoolShard, Result]]:
-    """What a function makes of every shard, in the order of the shards whoever is first: what is added up in floating
-    point adds up to the same. What comes early waits, so results should be small."""
+    """A function's results for all shards, in the order of the shards, so that sums in floating point are reproducible.
+
+    Early results wait in memory, so they should be small.
+    """
     early: dict[int, Result] = {}
     place = 0
     with closing(executor.map(function, shards)) as results:
@@ -142,7 +144,7 @@ def results_in_order(
 
 @dataclass(frozen=True)
 class OnTable:
-    """A function of a table, asked about a shard."""
+    """A function of a table, applied to a shard."""
 
     function: Callable[[Table], Any]
     columns: Mapping[str, str]

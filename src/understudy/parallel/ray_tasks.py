@@ -88,18 +88,18 @@ class RayTasks:
                     engine.cancel(task_under_way, force=True)
 
     def _check_room(self, engine: Any) -> None:
-        """Ray lets a task that fits nowhere wait, and says so in a log that nobody reads."""
+        """Raise or warn where no node can run a cell: Ray itself would wait silently."""
         nodes = [node for node in engine.nodes() if node["Alive"]]
         there = [(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in nodes]
         if any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in there):
             return
-        asked = f"a cell takes {self.cpus:g} CPUs and {self.gpus:g} GPUs, and no node of the Ray cluster has them"
+        problem = f"a cell takes {self.cpus:g} CPUs and {self.gpus:g} GPUs, and no node of the Ray cluster has them"
         if all(node["NodeManagerAddress"].startswith("127.") for node in nodes):  # started here: it will not grow
-            raise UnderstudyError(f"{asked}; ask for less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
-        warn(f"{asked} yet; waiting for one that does")
+            raise UnderstudyError(f"{problem}; request less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
+        warn(f"{problem} yet; waiting for one that does")
 
     def _places(self, engine: Any) -> int:
-        """Asked anew each time: clusters grow and shrink."""
+        """How many cells fit at once; read anew each time, because clusters grow and shrink."""
         if self.workers is not None:
             return self.workers
         there = engine.cluster_resources()
@@ -133,7 +133,7 @@ def connected(address: str | None = None, cores: int | None = None) -> Any:
 
 
 def _ray() -> Any:
-    """Ray itself, told to keep to the cluster before it is loaded."""
+    """The package, without usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # It would otherwise warn, once per start, of a default that will change; a cell asks for its GPUs by number.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -171,7 +171,7 @@ def _name(function: Any) -> str:
 
 
 _FETCHED: dict[str, Any] = {}
-"""In a worker: the function it was last asked for. One: a student and its data are large."""
+"""In a worker: the function of its last task. Only one: a student and its data are large."""
 
 
 def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:

@@ -2,7 +2,7 @@
 
     scored = score_shards(student, ema, shards, folder, names=("probs", "hidden"), …)
     scored.take(torch.tensor([5, 70_000]))           # {"probs": (2, C), "hidden": (2, d)}, read where they lie
-    scored.whole(scored.shards[3])                   # one shard's
+    read_scores(scored.shards[3])                    # one shard's
 
 Parquet cannot give single rows without unpacking their neighbours; these files can.
 """
@@ -59,7 +59,7 @@ class ShardScores:
         return torch.searchsorted(firsts, index, right=True) - 1
 
     def take(self, index: Tensor) -> dict[str, Tensor]:
-        """Some rows, in the order asked for."""
+        """Some rows, in the given order."""
         homes = self.homes(index)
         records: Any = None
         for number in homes.unique().tolist():
@@ -69,9 +69,6 @@ class ShardScores:
             records = np.empty(len(index), dtype=some.dtype) if records is None else records
             records[here.numpy()] = some
         return tensors(records)
-
-    def whole(self, shard: PoolShard) -> dict[str, Tensor]:
-        return read_scores(shard)
 
 
 def read_scores(shard: PoolShard) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from understudy.store.arrow import Array
 
 @dataclass(frozen=True)
 class SelectedBatch:
-    """The rows picked, in their order, and what is to be said of each."""
+    """The selected rows, in order, with score, reason and prediction of each."""
 
     rows: Tensor
     ids: list[Any] | None

@@ -160,8 +160,8 @@ class ShardedPicking(Picking):
             yield shard, self.bound[shard.first : shard.first + shard.rows]
 
     def lower_all(self, centres: Factored) -> None:
-        asked = ((shard, torch.from_numpy(np.array(part))) for shard, part in self._parts())
-        with closing(self.executor.map(NearestOfShard(self._vectors, centres), asked)) as results:
+        parts = ((shard, torch.from_numpy(np.array(part))) for shard, part in self._parts())
+        with closing(self.executor.map(NearestOfShard(self._vectors, centres), parts)) as results:
             for number, bounds in results:
                 shard = self.scored.shards[number]
                 self.bound[shard.first : shard.first + shard.rows] = bounds.numpy()

@@ -1,10 +1,10 @@
-"""A trained student at work on tables: what is sent, once, to whoever works on shards.
+"""A trained student applied to tables: the functions that are sent, once, to the workers on shards.
 
     student = StudentOnTables(run.student, featuriser)
     student.probabilities(table)                           # (n, C)
 
-Predictions, the word of a teacher, features and the scores of a selection are each one function of a table, the same
-for a whole file and for a shard:
+Predictions, a teacher's labels, features and the scores of a selection are each one function of a table, the same for a
+file and for a shard:
 
     Predict(student, names)(table)                         # label, confidence, probabilities
     Teach(student, names)(table)                           # the table's own columns, and teacher_probs
@@ -67,7 +67,8 @@ def _truth(table: Table, names: ClassNames, classes: int) -> Array | None:
 
 @dataclass(frozen=True)
 class Predict:
-    """``label``, ``confidence`` and ``probabilities`` of every row; and how many are right where that can be told."""
+    """``label``, ``confidence`` and ``probabilities`` of every row; and how many are correct where the table has
+    labels."""
 
     student: StudentOnTables
     classes: ClassNames
@@ -93,7 +94,7 @@ class Predict:
 
 @dataclass(frozen=True)
 class Teach:
-    """A pool's own columns as they are stored, and beside them what the teacher says of each row.
+    """A pool's own columns as they are stored, and the teacher's labels.
 
     ``top``: only the so many most likely classes, as ``teacher_topk_index`` and ``teacher_topk_prob``.
     ``labels_only``: without the other columns.
@@ -105,12 +106,12 @@ class Teach:
     labels_only: bool = False
 
     def __call__(self, table: Table) -> Columns:
-        # A new teacher's word takes the place of an old one's.
+        # New labels replace those of an earlier teacher.
         own = [] if self.labels_only else [name for name in table.names if name not in table.teacher]
         kept = _stored(table, own)
-        _ = table.ids  # checked, whoever reads them next
+        _ = table.ids  # checked, for later readers
         probs = self.student.probabilities(table)
-        labels: Labels = Soft(probs, where="the teacher's word")
+        labels: Labels = Soft(probs, where="the teacher's labels")
         if self.top is not None:
             best = probs.topk(min(self.top, probs.shape[1]), dim=1)
             labels = TopK(best.indices, best.values, classes=probs.shape[1])
@@ -121,7 +122,7 @@ class Teach:
 class Encode:
     """The features of every row, as the student takes them, in one column ``x``: text or images once, not every epoch.
 
-    Columns that are no features stay (labels, what a teacher said)."""
+    Columns that are no features stay (labels, a teacher's labels)."""
 
     featuriser: Featuriser
 

@@ -81,9 +81,9 @@ def recommendation_sentences(comparison: Comparison) -> list[str]:
     if found is None:
         return []
     problems = _at_chance(comparison, found.at_chance)
-    if found.estimates is None:
+    if found.posterior is None:
         return [_nothing(comparison), *problems]
-    sentences = _decision(found, found.estimates) + _against_reference(comparison, found)
+    sentences = _decision(found, found.posterior) + _against_reference(comparison, found)
     if found.student is not None:
         sentences += _against_gold_only(comparison, found.student) + _against_teacher(comparison, found.student)
     left_out = [name for name in comparison.outcomes if name not in found.chances and name not in found.at_chance]
