@@ -213,7 +213,7 @@ class Run(Shown):
             ema.load_state_dict(read_state(folder / EMA_FILE))
         return cls(
             student=student.eval(),
-            history=read_history(folder / "metrics.jsonl"),
+            history=read_metrics(folder / "metrics.jsonl"),
             columns=columns,
             config=config,
             facts=config["facts"],
@@ -280,7 +280,7 @@ def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in history).encode()
 
 
-def read_history(path: Path) -> list[dict[str, float]]:
+def read_metrics(path: Path) -> list[dict[str, float]]:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
