@@ -78,13 +78,18 @@ def test_every_cell_is_the_training_it_stands_for(tmp_path: Path) -> None:
 def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, test = data()
     calls: list[tuple[int, bool]] = []
-    plain = comparison_cells.train
+    plain, resolved = comparison_cells.train, comparison_cells.train_resolved
 
     def counted(*given: Any, **options: Any) -> us.Run:
         calls.append((options["seed"], options.get("test") is None))
         return plain(*given, **options)
 
+    def counted_resolved(*given: Any) -> us.Run:
+        calls.append((given[4].seed, True))
+        return resolved(*given)
+
     monkeypatch.setattr(comparison_cells, "train", counted)
+    monkeypatch.setattr(comparison_cells, "train_resolved", counted_resolved)
     found = us.compare(student, gold, pool, ["weighted"], test=test, select=0.0, pretrain_epochs=3, **SMALL)
     pretrainings = [seed for seed, without_test in calls if without_test]
     assert pretrainings == [0, 1] and len(calls) == 2 + 2 * 4
@@ -151,7 +156,7 @@ def test_a_teacher_known_on_gold_only_and_one_not_known() -> None:
     assert (gap.mean, gap.error) == pytest.approx((share - vanilla.mean, math.hypot(teacher.error, vanilla.error)))
     assert share != vanilla.mean, "else the sign would not show"
     found = us.compare(student, us.Gold(gold.x, gold.y), pool, [], test=test, select=0.0, **SMALL)
-    assert "teacher" not in found.outcomes and any("not known" in note for note in found.notes)
+    assert "teacher" not in found.outcomes and any("is unknown" in note for note in found.notes)
 
 
 def test_a_finished_cell_is_never_run_again(tmp_path: Path) -> None:
@@ -239,7 +244,7 @@ def test_a_teacher_known_on_some_test_rows_is_compared_there() -> None:
     gold, pool, test = data()
     partly = test.take(torch.arange(30)) + us.Gold(test.x[30:], test.y[30:])
     found = us.compare(student, gold, pool, [], test=partly, select=0.0, **SMALL)
-    assert "The teacher is known on 30 of 100 test rows, and is held against the students there." in found.notes
+    assert "The teacher is compared with the students on 30 of 100 test rows, where its label is known." in found.notes
     share = found.accuracy("teacher").mean
     assert found.accuracy("teacher").error == pytest.approx((share * (1 - share) / 29) ** 0.5)
     right = [found.outcomes["vanilla"][seed].judged.right[:30].mean() for seed in (0, 1)]  # type: ignore[union-attr]
@@ -304,7 +309,7 @@ def test_a_cell_that_cannot_be_run_is_in_the_table_and_ends_no_other(tmp_path: P
     assert set(found.failed) == {"forward"} and set(found.failed["forward"]) == {0, 1}
     assert set(found.outcomes["gce"]) == {0, 1} and "forward" not in found.outcomes
     assert found.failed["forward"][0].startswith("forward, seed 0: ")
-    assert any(note.startswith("forward could not be run: forward, seed 0: ") for note in found.notes)
+    assert any(note.startswith("forward could not be run: forward, seed 0: ") for note in found.sentences)
     assert "not run" in [str(cell) for cell in found.table().columns[1].cells]
     assert found.recommendation is not None and "forward" not in found.recommendation.chances
     saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
@@ -325,7 +330,7 @@ def test_the_reference_may_be_what_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Job, "train", fails)
     found = us.compare(student, gold, pool, ["gce"], test=test, **{**SMALL, "seeds": 3})
     assert set(found.outcomes["gce"]) == {0, 2} and "vanilla" not in found.outcomes
-    assert "gce could not be run under seed 1: gce, seed 1: ZeroDivisionError: a bug." in found.notes
+    assert "gce could not be run under seed 1: gce, seed 1: ZeroDivisionError: a bug." in found.sentences
     assert all(line.difference is None for line in found.rows())
     assert found.recommendation is not None and found.recommendation.choice in found.outcomes
     monkeypatch.setattr(Job, "train", lambda self, cell: 1 / 0)
