@@ -43,7 +43,7 @@ _HOMES = {
     "parallel.map_shards": "map_shards",
     "parallel.ray_tasks": "ray",
     "reconciling.relabel": "reconcile",
-    "store.remote_lock": "unlock",
+    "store.remote": "unlock",
     "training.callbacks": "Callback LogTo MLflow TensorBoard WandB",
     "training.choose": "default_student l2_of_c",
     "training.ema": "EMA",

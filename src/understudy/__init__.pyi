@@ -46,7 +46,7 @@ from understudy.objective import Objective as Objective
 from understudy.parallel.map_shards import map_shards as map_shards
 from understudy.parallel.ray_tasks import ray as ray
 from understudy.reconciling.relabel import reconcile as reconcile
-from understudy.store.remote_lock import unlock as unlock
+from understudy.store.remote import unlock as unlock
 from understudy.training.callbacks import Callback as Callback
 from understudy.training.callbacks import LogTo as LogTo
 from understudy.training.callbacks import MLflow as MLflow

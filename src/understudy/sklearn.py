@@ -31,8 +31,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, as_labels
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.store.arrow import Array
-from understudy.store.frames import as_column, as_frame
+from understudy.store.arrow import Array, as_column, as_frame
 from understudy.store.option_fields import with_parameters
 from understudy.training.callbacks import Callback
 from understudy.training.choose import LINEAR, NET, prefers_linear, row_shape

@@ -8,7 +8,7 @@ import torch
 
 import understudy as us
 from understudy.active import Loop
-from understudy.active.round_gain import RoundGain, round_gains
+from understudy.active.loop_state import RoundGain, round_gains
 from understudy.web.answer_book import AnswerBook
 
 from .conftest import CLASSES, blobs

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import UnderstudyError
-from understudy.store import label_history as module
-from understudy.store.label_history import LabelHistory
+from understudy.store import log as module
+from understudy.store.log import LabelHistory
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.web.card_content import marked, picture
-from understudy.web.cards import Cards
+from understudy.web.cards import Cards, marked, picture
 
 
 def test_ids_and_fields_are_kept_by_the_letter(tmp_path: Path) -> None:

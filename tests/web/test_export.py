@@ -7,7 +7,7 @@ import pytest
 import understudy as us
 from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
-from understudy.store.label_history import LabelHistory, history_beside
+from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook
 from understudy.web.answer_export import write_answers, write_votes
 from understudy.web.cards import Cards

@@ -13,8 +13,8 @@ from typing import Any
 
 from understudy.active.loop import Loop
 from understudy.active.loop_options import CampaignOptions, LoopOptions
+from understudy.active.loop_state import round_gains
 from understudy.active.oracles import AnswerFiles, LabelPage, Oracle
-from understudy.active.round_gain import round_gains
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import usable_device
 from understudy.io.answer_file import named_answers

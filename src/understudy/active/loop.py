@@ -29,17 +29,20 @@ from torch import Tensor, nn
 from understudy.acquisition.select import Scores, explain, select, strategy_named
 from understudy.active.loop_options import LoopOptions
 from understudy.active.loop_state import (
+    CORRECT,
     LABELLED,
     STATE,
+    TEST_ROWS,
     LoopState,
     Result,
+    as_digits,
+    correct_rows,
     drop_rounds_before,
     round_folder,
     student_settings,
     training_settings,
 )
 from understudy.active.oracles import LabelRequest, as_oracle
-from understudy.active.round_gain import CORRECT, TEST_ROWS, as_digits, correct_rows
 from understudy.active.watch import noise_watch
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
@@ -50,7 +53,7 @@ from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.copies import work_folder
 from understudy.store.files import digest, locked
-from understudy.store.label_history import HISTORY, LabelHistory
+from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.option_fields import known, spell_out
 from understudy.store.settings import fingerprint
 from understudy.store.stopping import deferred, ends_on_sigterm
@@ -294,7 +297,7 @@ class Loop:
         return rest if bool(rest.teacher.labelled().any()) else None
 
     def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
-        """Which rows that did not train it are predicted correctly (``active/round_gain.py``)."""
+        """Which rows that did not train it are predicted correctly (``active/loop_state.py``)."""
         if self.test is not None:
             return correct_rows(run.student, self.test)
         fit = partial(fit_resolved, self.student)

@@ -9,10 +9,17 @@ A round is *select*, *label*, *train*. The state names the step that comes next;
 the same result, so a loop killed at any moment continues as if nothing had happened. The state is checked
 (``store/checked_folder.py``), with the student it goes on from; a folder that lost its state is refused, because to
 begin anew would be to pay again for the same labels.
+
+The gain of a round is its accuracy after and before on the same rows: those of the test set, or, without one, the gold
+rows that were drawn at random, cross-validated. A record keeps which of them were predicted correctly, so that two
+rounds are compared row by row.
+
+    correct = correct_rows(student, test)               # "1101…", one digit a row
+    RoundGain.of(records[-2], records[-1], price=0.5)   # .accuracy, .gain with their intervals, .per_point
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,12 +28,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from understudy.comparison.interval import Interval
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
+from understudy.inference.passes import predicted
 from understudy.io.answer_file import write_columns
+from understudy.maths.proportions import Share, exact
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest
-from understudy.store.label_history import HISTORY, LabelHistory
+from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.options import TrainingOptions
 from understudy.training.run import CONFIG, RUN, Run
@@ -159,3 +169,53 @@ def drop_rounds_before(folder: Path, number: int) -> None:
     for old in folder.glob("round-*"):
         if old.is_dir() and old.name < f"round-{number:03}":
             shutil.rmtree(old)
+
+
+CORRECT, TEST_ROWS = "correct", "test_rows"
+"""Keys of a record: the correct rows, and the fingerprint of the test rows."""
+
+
+def correct_rows(student: nn.Module, test: Gold) -> str:
+    """Whether each test row is predicted correctly, 1 or 0."""
+    return as_digits(predicted(student, test.rows) == test.y)
+
+
+def as_digits(correct: Tensor) -> str:
+    return "".join("1" if one else "0" for one in correct.tolist())
+
+
+@dataclass(frozen=True)
+class RoundGain:
+    """One round."""
+
+    round: int
+    labels: int
+    """Requested so far."""
+    cost: float
+    """Paid so far."""
+    accuracy: Share | None
+    """None: no rows to measure it on."""
+    gain: Interval | None
+    """Of accuracy since the round before; None in the first, and where it was measured on other rows."""
+    spent: float
+    """On this round alone."""
+
+    @property
+    def per_point(self) -> float | None:
+        """Cost per point of accuracy in this round; None without a gain."""
+        return None if self.gain is None or self.gain.mean <= 0 else self.spent / (100 * self.gain.mean)
+
+    @classmethod
+    def of(cls, before: Mapping[str, Any] | None, record: Mapping[str, Any], price: float) -> "RoundGain":
+        former = before or {}
+        correct, last = record.get(CORRECT), former.get(CORRECT)
+        requested = record["requested"] - former.get("requested", 0)
+        share = None if not correct else exact(correct.count("1"), len(correct))
+        gain = None
+        if correct and last and len(correct) == len(last) and former.get(TEST_ROWS) == record.get(TEST_ROWS):
+            gain = Interval.of(int(now) - int(then) for now, then in zip(correct, last, strict=True))
+        return cls(record["round"], record["requested"], price * record["requested"], share, gain, price * requested)
+
+
+def round_gains(records: Sequence[Mapping[str, Any]], price: float) -> list[RoundGain]:
+    return [RoundGain.of(before, record, price) for before, record in zip([None, *records], records, strict=False)]

@@ -116,9 +116,9 @@ def _serve(
     show_suggestion: bool,
 ) -> None:
     """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
-    from understudy.store.remote_lock import current_user
+    from understudy.store.remote import current_user
     from understudy.web.answer_export import check_export
-    from understudy.web.card_content import read_guideline
+    from understudy.web.cards import read_guideline
     from understudy.web.serve import PORT, LabelServer, free_port
 
     check_export(book, out)

@@ -63,7 +63,7 @@ def select_command(
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.selection import select_rows
         from understudy.store.copies import local_path
-        from understudy.store.label_history import LabelHistory, history_beside
+        from understudy.store.log import LabelHistory, history_beside
 
     shards = list_pool_shards(pool) if is_sharded(pool) else None
     if shards is None:

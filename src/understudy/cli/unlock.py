@@ -16,7 +16,6 @@ def unlock_command(
 
     Example: `understudy unlock s3://bucket/runs/first`
     """
-    from understudy.store.remote import as_given
-    from understudy.store.remote_lock import unlock
+    from understudy.store.remote import as_given, unlock
 
     typer.echo(f"{as_given(folder)} is free; it was locked by {unlock(folder)}")

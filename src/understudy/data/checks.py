@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.store.frames import as_column
+from understudy.store.arrow import as_column
 
 # Rows per look at a large array: keeps temporary memory near 100 MB at 100 classes.
 CHUNK = 1 << 17

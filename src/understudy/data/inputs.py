@@ -20,8 +20,7 @@ from understudy.data.checks import check_finite, check_length, is_reserved, to_t
 from understudy.data.rows import Collate, ConcatRows, DatasetRows, MappedRows, MappingRows, Rows, SparseRows, TensorRows
 from understudy.data.texts import TextRows, is_text
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array
-from understudy.store.frames import Frame, as_column, as_frame, is_hf_dataset
+from understudy.store.arrow import Array, Frame, as_column, as_frame, is_hf_dataset
 
 Values = Array | list[Any] | dict[str, Array]
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)

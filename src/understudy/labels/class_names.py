@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from understudy.data.checks import check_class_count
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array, text_array
-from understudy.store.frames import as_column
+from understudy.store.arrow import Array, as_column, text_array
 
 # More distinct labels than this are more likely another kind of column.
 MOST_CLASSES = 10_000

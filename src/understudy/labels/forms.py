@@ -25,8 +25,7 @@ from understudy.labels.hard import Hard
 from understudy.labels.soft import Soft
 from understudy.labels.topk import TopK
 from understudy.labels.votes import Votes
-from understudy.store.arrow import Array
-from understudy.store.frames import as_frame
+from understudy.store.arrow import Array, as_frame
 
 __all__ = ["COLUMNS", "FORMS", "Hard", "Labels", "Ranking", "ReadOptions", "Soft", "TopK", "Votes", "as_labels"]
 

@@ -30,8 +30,7 @@ from understudy.llm.request import HINTS, AskPlan, LabelModel, ServerFeatures
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest, read_json, write_json
-from understudy.store.label_history import HISTORY, LabelHistory
-from understudy.store.log import Log
+from understudy.store.log import HISTORY, LabelHistory, Log
 from understudy.store.settings import as_json, check_same
 
 REQUEST, REQUESTS, SERVERS, BATCH = "request.json", "requests.jsonl", "servers.json", "batch"

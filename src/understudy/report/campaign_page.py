@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from understudy.active.round_gain import RoundGain, round_gains
+from understudy.active.loop_state import RoundGain, round_gains
 from understudy.comparison.interval import Interval, percent, signed
 from understudy.report.figures import GREY, RIGHT, drawing
 from understudy.report.page import write_page

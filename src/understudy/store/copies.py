@@ -20,8 +20,7 @@ from pathlib import Path
 
 from understudy import errors
 from understudy.errors import UnderstudyError
-from understudy.store.remote import address_of, connect, is_remote, local_file, reaching, tag_of
-from understudy.store.remote_lock import RemoteLock
+from understudy.store.remote import RemoteLock, address_of, connect, is_remote, local_file, reaching, tag_of
 
 # By one of these names at its top, a folder is known as one that was written here.
 OURS = {

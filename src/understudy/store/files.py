@@ -25,7 +25,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.store.copies import copy_of, local_path, work_folder
-from understudy.store.remote_lock import LOCK as LOCK
+from understudy.store.remote import LOCK as LOCK
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}(\.[^.]*)?")
 # Folders whose owner lets what it calls lock them too, with the process: a fork owns nothing.

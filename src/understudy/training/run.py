@@ -39,7 +39,7 @@ from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_f
 from understudy.store.copies import work_folder
 from understudy.store.display import Shown
 from understudy.store.files import LOCK, read_json, write_bytes
-from understudy.store.label_history import HISTORY
+from understudy.store.log import HISTORY
 from understudy.training.ema import EMA
 from understudy.training.evaluation import Evaluation
 

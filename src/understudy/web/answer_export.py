@@ -21,7 +21,7 @@ from understudy.io.readers.arrow_columns import object_column
 from understudy.io.table import Stored
 from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, digest
-from understudy.store.label_history import LabelHistory, history_beside
+from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook, most_common
 from understudy.web.cards import Cards
 

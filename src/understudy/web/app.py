@@ -31,8 +31,7 @@ from starlette.routing import Route
 from understudy.errors import UnderstudyError
 from understudy.web.access import HEADERS, Access
 from understudy.web.answer_book import AnswerBook
-from understudy.web.card_content import guideline_html
-from understudy.web.cards import Card, Cards
+from understudy.web.cards import Card, Cards, guideline_html
 
 MOST_EVENTS, MOST_ROWS, MOST_BYTES = 200, 20, 1 << 18
 _NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")

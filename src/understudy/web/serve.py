@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from understudy.errors import UnderstudyError, warn
-from understudy.store.remote_lock import current_user
+from understudy.store.remote import current_user
 from understudy.web.access import LOOPBACK, Access
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards

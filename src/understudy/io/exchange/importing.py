@@ -2,7 +2,7 @@
 
     import_llm_answers([Path("answers.jsonl")], ["neg", "pos"], Path("labels.parquet"), echo=print)
 
-Each file written gets its label history (``store/label_history.py``); ``echo`` gets a line about the outcome.
+Each file written gets its label history (``store/log.py``); ``echo`` gets a line about the outcome.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from understudy.labels.forms import Labels, named_columns
 from understudy.labels.llm.answer_labels import Answers, read_answers
 from understudy.store.copies import known_as
 from understudy.store.files import check_new_file
-from understudy.store.label_history import LabelHistory, file_version, history_beside
+from understudy.store.log import LabelHistory, file_version, history_beside
 from understudy.store.remote import as_given
 
 Echo = Callable[[str], Any]

@@ -23,9 +23,8 @@ from understudy.features.images import refuse_escapes
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.readers.in_memory import frame_source
 from understudy.io.readers.source import DAMAGE, TableSource, damaged
-from understudy.store.arrow import Array
+from understudy.store.arrow import Array, Frame
 from understudy.store.files import read_json
-from understudy.store.frames import Frame
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 STATE, SPLITS, CARD = "state.json", "dataset_dict.json", "README.md"

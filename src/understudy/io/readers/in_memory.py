@@ -1,4 +1,4 @@
-"""Tables in memory as sources: frames of any kind (``store/frames.py``), and mappings of arrays by column name.
+"""Tables in memory as sources: frames of any kind (``store/arrow.py``), and mappings of arrays by column name.
 
 read_examples(gold=pandas_frame, pool=polars_frame)
 read_examples(gold={"x": x, "label": ["neg", "pos"]}, pool={"x": x_pool, "teacher_probs": probs})
@@ -17,8 +17,7 @@ from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers.arrow_columns import join_batches
 from understudy.io.readers.npz import one_length, plain_column
 from understudy.io.readers.source import TableSource
-from understudy.store.arrow import Array
-from understudy.store.frames import Frame, as_column
+from understudy.store.arrow import Array, Frame, as_column
 
 
 def frame_source(frame: Frame, where: str) -> TableSource:

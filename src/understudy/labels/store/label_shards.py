@@ -1,7 +1,7 @@
 """The shards of a label store: its files, and where in them each id is.
 
 ``store.json`` holds what is fixed for all labels, and how many shards there are at least; it has a
-checksum (``store/checked_folder.py``). ``label_history.jsonl`` is the label history (``store/label_history.py``).
+checksum (``store/checked_folder.py``). ``label_history.jsonl`` is the label history (``store/log.py``).
 ``00000004-00000007.<32 hex digits>.parquet`` holds what was once written as shards 4 to 7, with its checksum. A shard
 appears whole or not at all; one whose bytes do not match its name, or whose number is missing, is an error that names
 it. A shard inside the range of another is a leftover of a merge that was killed, and is ignored.
@@ -30,7 +30,7 @@ from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.copies import copy_of
 from understudy.store.files import locked, read_named, write_named
-from understudy.store.label_history import HISTORY, LabelHistory
+from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.settings import check_same
 
 SETTINGS = "store.json"
