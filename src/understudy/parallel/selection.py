@@ -131,13 +131,13 @@ def labelled_rows(
             taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
             continue
         columns, index = _match_ids(path, given, pool, find)
-        answers = columns.get("label", [""] * len(index))
-        for number, (row, label) in enumerate(zip(index, answers, strict=True)):
-            if row >= 0:
-                text = label.strip()
-                known = text and not is_skipped(text, given.classes)
-                where = f"{path}: column 'label' row {number}"
-                taken[row] = given.classes.number(text, where) if known else -1
+        texts = [label.strip() for label in columns.get("label", [""] * len(index))]
+        numbers = {
+            text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}")
+            for text in dict.fromkeys(text for text, row in zip(texts, index, strict=True) if text and row >= 0)
+            if not is_skipped(text, given.classes)
+        }
+        taken |= {row: numbers.get(text, -1) for text, row in zip(texts, index, strict=True) if row >= 0}
     return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
 
 
