@@ -69,14 +69,12 @@ def _files(*places: Path) -> list[Path]:
     return [path for path in every if path.suffix in (".py", ".md", ".html", ".js", ".j2")]
 
 
-@pytest.mark.xfail(reason="being replaced package by package")
 @pytest.mark.parametrize("place", ["src/understudy", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_no_private_word_is_left(place: str) -> None:
     found = [line for path in _files(ROOT / place) for line in _found(path)]
     assert not found, f"{len(found)} private words:\n" + "\n".join(found[:50])
 
 
-@pytest.mark.xfail(reason="being replaced package by package")
 def test_no_module_has_a_private_name() -> None:
     names = [path for path in (ROOT / "src").rglob("*.py") if path.stem in MODULES.split()]
     assert not names

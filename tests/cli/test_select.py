@@ -139,7 +139,7 @@ def test_a_loops_round_serves_s_badge(folder: Path) -> None:
         ("select run pool.parquet --out gold.parquet", "already exists"),
         ("select run pool.parquet -n 91", "ask for 0 to 90"),
         ("select nothing pool.parquet", "is not a finished run"),
-        ("select run pool.parquet --labelled none.csv", "cannot read none.csv"),
+        ("select run pool.parquet --labelled none.csv", "none.csv is not there"),
         ("select run pool.parquet --labelled bad.csv", "has no column 'id'"),
     ],
 )
