@@ -25,7 +25,7 @@ from sklearn.isotonic import IsotonicRegression
 import understudy as us
 from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 
 CLASSES, GOLD, POOL, LISTED, PIECE = 1_000, 10_000, 1_000_000, 10, 10_000
 LOWER, THRESHOLD = 0.5, 0.9

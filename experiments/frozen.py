@@ -23,8 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.features.embeddings import encode
-from understudy.features.encoder import Encoder
+from understudy.features.encoder import Encoder, encode
 from understudy.store.files import cache_folder, write_bytes
 
 MINILM, EFFICIENTNET = "UNDERSTUDY_MINILM", "UNDERSTUDY_EFFICIENTNET"

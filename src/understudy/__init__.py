@@ -33,7 +33,7 @@ _HOMES = {
     "labels.llm.answer_labels": "read_answers",
     "labels.reliability": "Reliability",
     "labels.store.label_store": "LabelStore label_missing",
-    "labels.topk": "TopK",
+    "labels.soft": "TopK",
     "labels.votes": "Votes fit_votes",
     "leaks.between": "leaks_between",
     "llm.asking": "ask",

@@ -33,9 +33,9 @@ from understudy.labels.forms import Hard as Hard
 from understudy.labels.forms import Soft as Soft
 from understudy.labels.llm.answer_labels import read_answers as read_answers
 from understudy.labels.reliability import Reliability as Reliability
+from understudy.labels.soft import TopK as TopK
 from understudy.labels.store.label_store import LabelStore as LabelStore
 from understudy.labels.store.label_store import label_missing as label_missing
-from understudy.labels.topk import TopK as TopK
 from understudy.labels.votes import Votes as Votes
 from understudy.labels.votes import fit_votes as fit_votes
 from understudy.leaks.between import leaks_between as leaks_between

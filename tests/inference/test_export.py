@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.inference.export import export
-from understudy.inference.export_formats import FORMATS, Probabilities, reason
+from understudy.inference.export import FORMATS, Probabilities, export, reason
 from understudy.inference.passes import predict
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("pt2", "onnx")]

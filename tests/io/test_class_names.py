@@ -15,7 +15,7 @@ from understudy.io.read import Examples, read_examples
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Hard, Soft
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 from understudy.labels.votes import Votes
 
 N = 12

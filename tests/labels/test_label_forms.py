@@ -11,7 +11,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.labels.forms import Labels, as_labels
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 from understudy.labels.votes import Votes
 
 CLASSES, GOLD, POOL = 4, 60, 90

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import understudy as us
 import understudy.labels.reliability as module
 from understudy.labels.forms import Soft
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 from understudy.maths.accuracy_curves import StepCurve, leading, margins_in_turn, positions
 
 

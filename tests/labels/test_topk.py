@@ -7,7 +7,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.labels.forms import Hard, Soft
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
 
@@ -134,7 +134,7 @@ def test_float16_is_kept() -> None:
 
 
 def test_bad_rows_are_found_past_the_first_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.labels.topk._ROWS", 2)
+    monkeypatch.setattr("understudy.labels.soft._ROWS", 2)
     with pytest.raises(us.UnderstudyError, match="row 3 lists a class outside"):
         TopK([[0], [1], [2], [9]], [[0.9]] * 4, 4)
     assert len(TopK([[0], [1], [2]], [[0.9], [0.8], [0.9]], 4).confidence("margin")) == 3

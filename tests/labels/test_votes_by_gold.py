@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import understudy as us
 from understudy import cli
-from understudy.data.pairing import weigh_by_gold, weighed
+from understudy.data.examples import weigh_by_gold, weighed
 from understudy.labels.votes import Votes
 from understudy.maths.source_confusion import cross_posterior
 from understudy.store.settings import fingerprint

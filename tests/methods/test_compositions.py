@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.inference.passes import predict
-from understudy.labels.topk import TopK
+from understudy.labels.soft import TopK
 from understudy.labels.votes import Votes
 from understudy.objective import Columns, Context, Objective, Outputs, Step
 

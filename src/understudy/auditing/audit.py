@@ -28,8 +28,7 @@ from understudy.auditing.measures import (
 from understudy.auditing.sources import AuditedSources, audit_sources
 from understudy.auditing.suspects import Suspects, find_suspects
 from understudy.auditing.teacher_labels import AuditData, Floats, audit_data
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import check_sets, weighed
+from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.labels.evidence import ClassShift, class_shift, enough_calibration_rows

@@ -60,7 +60,7 @@ def import_command(
     """
     names = [name.strip() for name in classes.split(",")]
     with shared.loading():
-        from understudy.io.exchange.importing import import_annotations, import_llm_answers
+        from understudy.io.exchange.annotations import import_annotations, import_llm_answers
 
     if source == "llm":
         import_llm_answers(

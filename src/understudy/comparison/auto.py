@@ -33,8 +33,7 @@ from understudy.comparison.pilot_scores import (
     score_candidates,
     still_competitive,
 )
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import check_sets, drop_unlabelled, weighed
+from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student

@@ -23,8 +23,7 @@ from understudy.comparison.candidates import GOLD_ONLY, named_methods
 from understudy.comparison.comparison_options import Methods
 from understudy.comparison.interval import Array
 from understudy.comparison.outcome import Correct, Outcome
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import check_sets, drop_unlabelled, weighed
+from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.data.splits import fold_rows, split_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.methods import METHODS

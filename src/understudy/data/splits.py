@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.arguments import checked
-from understudy.data.examples import Gold
-from understudy.data.pairing import weighed
+from understudy.data.examples import Gold, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels
 from understudy.maths.source_confusion import deal_folds

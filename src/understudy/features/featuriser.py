@@ -26,10 +26,9 @@ from safetensors import SafetensorError
 from understudy.data.checks import is_index, is_reserved, looks_like
 from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.features.embeddings import Encoded
+from understudy.features.encoder import Encoded
 from understudy.features.images import Images
-from understudy.features.part import Block, Part, RawColumns, column_kind
-from understudy.features.tabular import Arrays, Categories, Numbers, Texts
+from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, column_kind
 from understudy.features.tfidf import Tfidf
 from understudy.store.arrow import Array
 from understudy.store.files import read_json, write_bytes, write_json

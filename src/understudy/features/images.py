@@ -21,7 +21,7 @@ from torch import Tensor
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line
-from understudy.features.part import Part, RawColumns
+from understudy.features.tabular import Part, RawColumns
 from understudy.store.arrow import Array
 
 ImageFile = Path | bytes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from understudy.errors import UnderstudyError
-from understudy.features.part import Part, RawColumns
+from understudy.features.tabular import Part, RawColumns
 from understudy.store.arrow import Array
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from understudy.data.rows import Rows, is_sparse, take_sparse
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
-from understudy.models.sparse import sparse_batch, takes_sparse
+from understudy.models.small_nets import sparse_batch, takes_sparse
 
 BATCH_SIZE = 1024
 # Of rows that differ in length, a batch holds so many tokens at most: 1024 long texts would take gigabytes.

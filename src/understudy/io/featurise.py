@@ -16,8 +16,7 @@ from understudy.data.memory import check_memory
 from understudy.data.rows import MappedRows, Rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser
-from understudy.features.part import column_kind
-from understudy.features.tabular import Arrays, Numbers
+from understudy.features.tabular import Arrays, Numbers, column_kind
 from understudy.io.table import Table
 from understudy.store.arrow import Array
 

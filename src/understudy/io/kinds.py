@@ -4,7 +4,7 @@
     table.expect(declared({"zip": "text"}))               # as the user declares: --types zip=text
     table.columns["zip"]                                  # "01", "02": text, though this CSV holds digits alone
 
-Kinds are those of ``features.part.column_kind``. A CSV file does not declare types: where another one was inferred, the
+Kinds are those of ``features.tabular.column_kind``. A CSV file does not declare types: where another was inferred, the
 cells are read again as text. Columns of typed files keep their type, and one that does not fit is an error where it
 becomes a feature. A type that the user declares holds for typed files too: whole numbers as text are their digits.
 """
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe, is_reserved
 from understudy.errors import UnderstudyError
-from understudy.features.part import column_kind
+from understudy.features.tabular import column_kind
 from understudy.io.readers.arrow_columns import object_column
 from understudy.store.arrow import Array
 

@@ -22,8 +22,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions
 from understudy.labels.class_names import ClassNames, as_texts, checked_names, is_number, name_list
 from understudy.labels.hard import Hard
-from understudy.labels.soft import Soft
-from understudy.labels.topk import TopK
+from understudy.labels.soft import Soft, TopK
 from understudy.labels.votes import Votes
 from understudy.store.arrow import Array, as_frame
 

@@ -1,6 +1,15 @@
-"""Soft labels: class probabilities, ``(N, C)``, and the base of all labels with a probability for every class.
+"""Soft labels: class probabilities, ``(N, C)``, or the few classes a teacher listed of thousands.
 
-us.Pool(x, probs)
+    us.Pool(x, probs)
+    us.Pool(x, us.TopK(indices, probs, classes=1000))             # (N, K) each; the tail is 1 − Σ probs
+    us.Pool(x, us.TopK(indices, probs, classes=1000, tail=mass))  # the tail as the teacher gave it
+
+Top-k labels are what an API gives as "top log-probabilities", or what one keeps of a softmax over 1,000 classes. A row
+stands for the dense distribution in which the unlisted classes share the tail evenly. 1,000,000 rows of 10 take 64 MB
+(16-bit indices up to 32,767 classes, probabilities as 32-bit floats unless given otherwise). Lists of unequal length
+are padded with index −1 and probability 0; a row of −1 alone has no label. Rows that cannot be a top k are refused:
+where each unlisted class would hold more than the smallest listed one. A single answer with a confidence below chance
+is such a row; ``us.Hard(labels, confidence)`` is meant for it.
 """
 
 from abc import abstractmethod
@@ -8,15 +17,25 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import CHUNK, check_probabilities, to_tensor
+from understudy.arguments import checked
+from understudy.data.checks import (
+    CHUNK,
+    SUM_TOLERANCE,
+    check_class_count,
+    check_length,
+    check_probabilities,
+    first_bad,
+    to_tensor,
+)
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
+from understudy.labels.class_names import class_numbers
 from understudy.labels.hard import Hard
-from understudy.labels.topk import TopK
-from understudy.maths.accuracy_curves import Leading, leading, positions
+from understudy.maths.accuracy_curves import Leading, leading, margins_in_turn, positions
 from understudy.maths.confidence import MEASURES
 
 # Rows per look: their float64 distributions stay near 50 MB at 100 classes.
@@ -117,3 +136,194 @@ class Soft(Distribution):
             return cls(probs, where=options.where)
         classes = probs.shape[1]
         return TopK(torch.where(gaps, -1, torch.arange(classes)), probs.nan_to_num(nan=0.0), classes)
+
+
+class TopK(Ranking):
+    """``indices (N, K)``, ``probs (N, K)`` in descending order, ``rest (N,)`` held by each unlisted class.
+
+    Both lie column by column in memory: estimates look at all rows' best, then all rows' second best.
+    """
+
+    columns = (
+        Column("teacher_topk_index", "int32", -1, holds="class", lists=True, uneven=True),
+        Column("teacher_topk_prob", "float32", 0.0, lists=True, uneven=True),
+        Column("teacher_topk_tail", "float32", 0.0, required=False),
+    )
+    form, title = "topk", "top-k labels"
+    needs_classes = True
+
+    @checked
+    def __init__(
+        self, indices: Any, probs: Any, classes: int | Sequence[str], tail: Any = None, *, where: str = "teacher",
+        trusted: bool = False,
+    ) -> None:  # fmt: skip
+        indices, count, self.names = class_numbers(indices, classes, where)
+        self.classes = classes = check_class_count(count, where)
+        given = to_tensor(indices, f"{where} indices"), to_tensor(probs, f"{where} probs")
+        masses = None if tail is None else to_tensor(tail, f"{where} tail")
+        if trusted:
+            assert masses is not None
+            self.indices, self.probs, self.rest = given[0], given[1], masses
+        else:
+            _check_shapes(*given, masses, classes, where)
+            self.indices, self.probs, self.rest = _compact(*given, masses, classes, where)
+        self.listed = self.probs.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.probs)
+
+    def top1(self) -> Tensor:
+        return self.indices[:, 0].long()
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        indices, probs = self.indices.index_select(0, rows).long(), self.probs.index_select(0, rows).float()
+        # Padding (−1) is written to one column too many, which is cut off.
+        full = self.rest.index_select(0, rows).float().unsqueeze(1).repeat(1, classes + 1)
+        return full.scatter_(1, torch.where(indices < 0, classes, indices), probs)[:, :classes]
+
+    def confidence(self, measure: str) -> Tensor:
+        parts = [_MEASURES[measure](self.leading(i, i + _ROWS, self.listed)) for i in range(0, len(self), _ROWS)]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+
+    def leading(self, start: int, stop: int, depth: int) -> Leading:
+        following = self.probs[start:stop, depth] if depth < self.listed else self.rest[start:stop]
+        return Leading(self.probs[start:stop, :depth].double(), following.double(), self.classes)
+
+    def positions(self, labels: Tensor) -> Tensor:
+        is_label = self.indices == labels.unsqueeze(1)
+        return torch.where(is_label.any(1), is_label.byte().argmax(1), self.classes)
+
+    def take(self, rows: Tensor) -> "TopK":
+        indices, probs = (part.T.index_select(1, rows).T for part in (self.indices, self.probs))
+        return TopK(indices, probs, self.classes, self.rest[rows], trusted=True)
+
+    def without(self, rows: Tensor) -> "TopK":
+        keep = ~rows.unsqueeze(1)
+        indices = torch.where(keep, self.indices, -1)
+        return TopK(indices, self.probs * keep, self.classes, self.rest * keep.squeeze(1), trusted=True)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["TopK"]) -> "TopK":
+        same_classes(parts)
+        depths = sorted({part.listed for part in parts})
+        if len(depths) > 1:
+            raise UnderstudyError(
+                f"top-{depths[0]} and top-{depths[-1]} labels cannot be joined; list as many classes in both "
+                "(pad with index −1)"
+            )
+        indices, probs = (
+            torch.cat([getattr(part, name).T for part in parts], dim=1).T for name in ("indices", "probs")
+        )
+        return cls(indices, probs, parts[0].classes, torch.cat([part.rest for part in parts]), trusted=True)
+
+    def simplest(self) -> Labels:
+        labelled = self.indices[:, 0] >= 0
+        certain = bool((self.probs[:, 0][labelled] == 1).all())
+        return Hard(self.top1(), classes=self.classes) if certain else self
+
+    def to_columns(self) -> Columns:
+        listed = self.indices >= 0
+        tail = self.rest.double() * (self.classes - listed.sum(1)) * listed[:, 0]
+        return {
+            "teacher_topk_index": np.ascontiguousarray(self.indices.int().numpy()),
+            "teacher_topk_prob": np.ascontiguousarray((self.probs * listed).float().numpy()),
+            "teacher_topk_tail": tail.float().numpy(),
+        }
+
+    @classmethod
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "TopK":
+        assert options.classes is not None
+        index, prob = columns["teacher_topk_index"], columns["teacher_topk_prob"]
+        # Data frames with gaps hold whole numbers as fractions; other fractions are refused below.
+        if index.dtype.kind == "f" and np.isfinite(index).all() and np.array_equal(index, np.floor(index)):
+            index = index.astype(np.int64)
+        return cls(index, prob, options.classes, columns.get("teacher_topk_tail"), where=options.where)
+
+
+def _entropy(scores: Leading) -> Tensor:
+    """Exact under the even spread: every unlisted class adds −rest · log rest."""
+    unlisted = (scores.classes - scores.probs.shape[1]) * scores.rest.xlogy(scores.rest)
+    return -(scores.probs.xlogy(scores.probs).sum(1) + unlisted)
+
+
+_MEASURES = {"margin": lambda scores: next(margins_in_turn(scores)), "entropy": _entropy}
+
+
+def _check_shapes(indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str) -> None:
+    if indices.dim() != 2 or indices.shape != probs.shape or not 1 <= indices.shape[1] <= classes:
+        raise UnderstudyError(
+            f"{where} indices have shape {tuple(indices.shape)} and probs {tuple(probs.shape)}; both are (rows, K) "
+            f"with K between 1 and the {classes} classes"
+        )
+    if indices.is_floating_point() or indices.dtype == torch.bool:
+        raise UnderstudyError(f"{where} indices are {indices.dtype}; class numbers are integers")
+    if not probs.is_floating_point():
+        raise UnderstudyError(f"{where} probs are {probs.dtype}; probabilities are floating-point")
+    if tail is not None:
+        if tail.dim() != 1:
+            raise UnderstudyError(f"{where} tail has shape {tuple(tail.shape)}; it is one mass per row")
+        check_length(len(tail), len(probs), f"{where} tail", f"{where} probs")
+
+
+def _compact(
+    indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Checked, sorted by descending probability (ties as listed), and small."""
+    classes_listed = torch.empty(indices.T.shape, dtype=torch.int16 if classes < 1 << 15 else torch.int32).T
+    scores = torch.empty(probs.T.shape, dtype=probs.dtype).T
+    rest = torch.empty(len(probs), dtype=torch.float64 if probs.dtype == torch.float64 else torch.float32)
+    for start in range(0, len(probs), _ROWS):
+        part = slice(start, start + _ROWS)
+        index, score = indices[part].long(), probs[part].double()
+        mass = 1 - score.sum(1) if tail is None else tail[part].double()
+        listed = index >= 0
+        _refuse_bad_rows(index, score, mass, classes, start, where)
+        # Rounding may leave a sum just over 1: no tail, then.
+        share = mass.clamp(min=0) / (classes - listed.sum(1)).clamp(min=1)
+        share = torch.where(listed.any(1), share, 0.0)
+        _refuse_impossible_rows(score, listed, share, classes, start, where)
+        # Padding ranks after all listed classes, and then stands for unlisted ones.
+        order = torch.where(listed, score, -1.0).sort(dim=1, descending=True, stable=True).indices
+        classes_listed[part] = index.gather(1, order)
+        scores[part] = torch.where(listed, score, share.unsqueeze(1)).gather(1, order)
+        rest[part] = share
+    return classes_listed, scores, rest
+
+
+def _refuse_bad_rows(index: Tensor, score: Tensor, mass: Tensor, classes: int, start: int, where: str) -> None:
+    listed, total = index >= 0, score.sum(1)
+    labelled, ordered = listed.any(1), index.sort(dim=1).values
+    problems = {
+        f"lists a class outside 0 to {classes - 1} (−1 pads); check the indices and classes={classes}": (
+            (index < -1) | (index >= classes)
+        ).any(1),
+        "lists a class twice; merge the entries": ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1),
+        "holds NaN or infinity; remove the row or give it −1 indices": ~score.isfinite().all(1) | ~mass.isfinite(),
+        "holds a negative probability; pass probabilities, not log-probabilities or logits": (score < 0).any(1),
+        "gives a probability to index −1; padding has probability 0": (~listed & (score != 0)).any(1),
+        "sums to more than 1; pass probabilities, e.g. softmax(logits)": labelled & (total > 1 + SUM_TOLERANCE),
+        "has a negative tail; the tail is the mass of the unlisted classes": mass < -SUM_TOLERANCE,
+        "and its tail do not sum to 1; leave out tail= to have it computed": (
+            labelled & ((total + mass - 1).abs() > SUM_TOLERANCE)
+        ),
+        "lists every class and still misses mass; probabilities sum to 1": listed.all(1)
+        & (index.shape[1] == classes)
+        & (mass > SUM_TOLERANCE),
+    }
+    for problem, bad in problems.items():
+        if bool(bad.any()):
+            raise UnderstudyError(f"{where} row {start + first_bad(bad)} {problem}")
+
+
+def _refuse_impossible_rows(score: Tensor, listed: Tensor, share: Tensor, classes: int, start: int, where: str) -> None:
+    unlisted = classes - listed.sum(1)
+    smallest = torch.where(listed, score, float("inf")).amin(1)
+    # Rounded probabilities miss a little mass, which lands in the tail as a whole.
+    bad = (share - smallest) * unlisted > SUM_TOLERANCE
+    if bool(bad.any()):
+        row = first_bad(bad)
+        raise UnderstudyError(
+            f"{where} row {start + row} leaves {share[row]:.3g} for each of {int(unlisted[row])} unlisted classes, "
+            f"more than the smallest listed one has ({smallest[row]:.3g}); list the top classes, or use "
+            "us.Hard(labels, confidence)"
+        )

@@ -22,14 +22,13 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import check_ids, check_length
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import weighed
+from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.rows import Rows
 from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, warn
-from understudy.leaks.image_hash import ImageHashes
 from understudy.leaks.lookalikes import (
     Codes,
+    ImageHashes,
     Lookalike,
     NumberRows,
     codes_of,

@@ -20,8 +20,7 @@ from understudy import methods as registry
 from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
 from understudy.comparison.comparison_options import ReconcileOptions, take_options
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import check_sets, drop_unlabelled
+from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Relabelled

@@ -22,8 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from torch import Tensor
 
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import weigh_by_gold
+from understudy.data.examples import Gold, Pool, weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
 from understudy.report.formatting import shorten

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import weighed
+from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.splits import fold_rows
 from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, UnderstudyWarning

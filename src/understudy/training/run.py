@@ -177,7 +177,7 @@ class Run(Shown):
                 (folder / name).unlink(missing_ok=True)
         spec = models.spec_of(self.student)
         if reads:
-            from understudy.hf.text_files import text_spec, write_model
+            from understudy.hf.text import text_spec, write_model
 
             spec = text_spec(self.student)
             metrics = {prefix: self.metrics(prefix) for prefix in ("test", "select")}
@@ -231,7 +231,7 @@ def _build(spec: Any, folder: Path) -> nn.Module:
     """An untrained copy of a run's student."""
     if not isinstance(spec, dict) or spec.get("name") != TEXT:
         return models.build(spec)
-    from understudy.hf.text_files import load_student
+    from understudy.hf.text import load_student
 
     return load_student(folder / MODEL, **spec["args"])
 

@@ -28,12 +28,11 @@ from understudy.data.batches import (
     plan_epoch,
     plan_full_batch,
 )
-from understudy.data.examples import Gold, Pool, set_read_by
-from understudy.data.pairing import check_sets, drop_unlabelled, weigh_by_gold
+from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, set_read_by, weigh_by_gold
 from understudy.data.rows import is_sparse
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
-from understudy.models.sparse import takes_sparse
+from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
 from understudy.training.distributed import current
 from understudy.training.learner import StudentLearner, WeightedSum, check_outputs

@@ -15,7 +15,7 @@ from torch import nn
 
 from understudy import models
 from understudy.errors import UnderstudyError
-from understudy.features.embeddings import Encoded
+from understudy.features.encoder import Encoded
 from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
 from understudy.method_options import read_options

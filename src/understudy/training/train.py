@@ -16,8 +16,7 @@ import torch
 from torch import nn
 
 from understudy.arguments import checked_plainly
-from understudy.data.examples import Gold, Pool
-from understudy.data.pairing import check_compatible, check_sets
+from understudy.data.examples import Gold, Pool, check_compatible, check_sets
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.objective import Objective, Relabelled
