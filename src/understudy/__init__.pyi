@@ -11,7 +11,6 @@ from understudy.comparison.auto import auto as auto
 from understudy.comparison.compare import compare as compare
 from understudy.data import augment as augment
 from understudy.data import noise as noise
-from understudy.data.builtin import digits as digits
 from understudy.data.examples import Gold as Gold
 from understudy.data.examples import Pool as Pool
 from understudy.data.rows import mapped_rows as mapped_rows
@@ -31,11 +30,11 @@ from understudy.inference.teacher import teacher_features as teacher_features
 from understudy.io.read import read_examples as read_examples
 from understudy.labels.forms import Hard as Hard
 from understudy.labels.forms import Soft as Soft
+from understudy.labels.label_store import LabelStore as LabelStore
+from understudy.labels.label_store import label_missing as label_missing
 from understudy.labels.llm.answer_labels import read_answers as read_answers
 from understudy.labels.reliability import Reliability as Reliability
 from understudy.labels.soft import TopK as TopK
-from understudy.labels.store.label_store import LabelStore as LabelStore
-from understudy.labels.store.label_store import label_missing as label_missing
 from understudy.labels.votes import Votes as Votes
 from understudy.labels.votes import fit_votes as fit_votes
 from understudy.leaks.between import leaks_between as leaks_between
@@ -46,6 +45,7 @@ from understudy.objective import Objective as Objective
 from understudy.parallel.map_shards import map_shards as map_shards
 from understudy.parallel.ray_tasks import ray as ray
 from understudy.reconciling.relabel import reconcile as reconcile
+from understudy.samples import digits as digits
 from understudy.store.remote import unlock as unlock
 from understudy.training.callbacks import Callback as Callback
 from understudy.training.callbacks import LogTo as LogTo

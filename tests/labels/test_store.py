@@ -13,7 +13,7 @@ import torch
 
 import understudy as us
 from understudy.labels.forms import Labels
-from understudy.labels.store.label_store import Appended
+from understudy.labels.label_store import Appended
 
 CLASSES = ["neg", "neutral", "pos"]
 IDS = ["a", "b", "c", "d"]
@@ -123,7 +123,7 @@ def test_rows_are_on_the_disk_after_so_many_or_so_long(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.labels.store import label_shards as store_shards
+    from understudy.labels import label_shards as store_shards
 
     mine = store(tmp_path)
     mine.append([1], [0])
@@ -162,7 +162,7 @@ def test_one_writes_and_many_read(tmp_path: Path) -> None:
 
 
 def test_shards_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.labels.store import label_shards as contents
+    from understudy.labels import label_shards as contents
 
     with store(tmp_path) as mine:
         for i in range(3):

@@ -53,7 +53,7 @@ def folder_kinds() -> tuple[FolderKind, ...]:
     """Every kind of checked folder."""
     from understudy.active.loop_state import LOOP
     from understudy.comparison.compare import COMPARISON
-    from understudy.labels.store.label_shards import LABEL_STORE
+    from understudy.labels.label_shards import LABEL_STORE
     from understudy.llm.answer_folder import ASK
     from understudy.parallel.map_shards import SHARD_PASS
     from understudy.training.job import TRAIN_REQUEST

@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from understudy.comparison.outcome import Comparison, Outcome, run_cells
-from understudy.data.builtin import digits
 from understudy.data.examples import Gold, Pool
 from understudy.inference.passes import metrics
 from understudy.inference.teacher import teach
 from understudy.methods import METHODS
 from understudy.models import mlp
+from understudy.samples import digits
 from understudy.store.console import collected_warnings
 from understudy.training.run import Run
 from understudy.training.train import train

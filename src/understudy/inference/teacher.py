@@ -34,7 +34,7 @@ from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import BATCH_SIZE, logits_of, over_rows, penultimate
 from understudy.labels.forms import Soft
-from understudy.labels.store.label_store import LabelStore
+from understudy.labels.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.copies import local_path
 from understudy.store.files import write_bytes

@@ -11,7 +11,7 @@ Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categ
 that ``teacher_saw`` marks, in gold or in the pool: their label was shown to the teacher, as an example in a prompt.
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
-The steps: files become tables (``table.py``), their columns get their types and the student's input (``kinds.py``,
+The steps: files become tables (``table.py``), their columns get their types and the student's input (``columns.py``,
 ``featurise.py``), their labels become class numbers (``labelling.py``), and the tables gold and pool
 (``gold_pool.py``). Whether they fit together is checked here, once.
 """
@@ -28,9 +28,9 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser, text_alone
 from understudy.io.answer_file import BY_NUMBER, named_answers, read_chosen
+from understudy.io.columns import declared
 from understudy.io.featurise import fit_featuriser
 from understudy.io.gold_pool import PoolFile, is_one_file, seen_by_teacher, shown_id, split_gold_pool, to_gold, to_pool
-from understudy.io.kinds import declared
 from understudy.io.labelling import Labelling, declared_classes, find_labelling, sources_of
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import text_list

@@ -23,14 +23,12 @@ import pyarrow as pa
 
 from understudy.data.checks import describe, looks_like
 from understudy.errors import UnderstudyError, warn
-from understudy.io.ids import as_text, check_unique, id_array, misspelt, places
-from understudy.io.kinds import as_kind
+from understudy.io.columns import as_kind, as_text, check_unique, id_array, misspelt, places
+from understudy.io.readers.arrays import frame_source, mapping_source, npy_folder_source, npy_source, npz_source
 from understudy.io.readers.arrow_columns import object_column
 from understudy.io.readers.csv import csv_source
 from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
-from understudy.io.readers.in_memory import frame_source, mapping_source
 from understudy.io.readers.jsonl import jsonl_source
-from understudy.io.readers.npz import npy_folder_source, npy_source, npz_source
 from understudy.io.readers.parquet import parquet_source
 from understudy.io.readers.source import DAMAGE, TableSource, damaged
 from understudy.labels.base import Column
@@ -87,7 +85,7 @@ class Table:
         return f"{self.path}: column {self.theirs.get(column, column)!r}"
 
     def expect(self, kinds: Mapping[str, str]) -> None:
-        """What columns hold, by name (``io/kinds.py``); where this file does not say, they are read so."""
+        """What columns hold, by name (``io/columns.py``); where this file does not say, they are read so."""
         if self._lazy is not None:
             self._lazy.expect(kinds)
 

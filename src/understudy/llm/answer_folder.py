@@ -22,9 +22,9 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Votes
+from understudy.labels.label_store import LabelStore
 from understudy.labels.llm.answer_labels import Answers, read_answers
-from understudy.labels.llm.categories import AnswerReport
-from understudy.labels.store.label_store import LabelStore
+from understudy.labels.llm.matching import AnswerReport
 from understudy.llm.prompt import Row
 from understudy.llm.request import HINTS, AskPlan, LabelModel, ServerFeatures
 from understudy.store.arrow import Array

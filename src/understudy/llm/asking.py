@@ -23,7 +23,7 @@ import numpy as np
 
 from understudy.arguments import checked
 from understudy.errors import UnderstudyError
-from understudy.labels.store.label_store import checked_ids
+from understudy.labels.label_store import checked_ids
 from understudy.llm.answer_folder import (
     AskFolder,
     Labelled,

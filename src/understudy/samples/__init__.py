@@ -1,4 +1,4 @@
-"""Messages to a shop's support, the labels of an LLM and of a crowd, and a few true labels.
+"""Example data: scikit-learn's digits, and messages to a shop's support with the labels of an LLM and of a crowd.
 
     write_tickets(Path("tickets"))        # mine.csv, messages.csv, answers.jsonl, crowd.csv, gold.csv, test.csv
 
@@ -15,9 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from understudy.errors import UnderstudyError
 from understudy.store.files import write_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLASSES = ("billing", "cancellation", "delivery", "technical")
 POOL, GOLD, TEST = 1500, 120, 500
@@ -108,3 +112,13 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
+
+
+def digits() -> "tuple[Tensor, Tensor]":
+    """1,797 images of 8×8 in 10 classes: ``x (1797, 64)`` scaled to [0, 1], ``y (1797,)``."""
+    # Imported here: they would add seconds to every start.
+    import torch
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return torch.from_numpy(bunch.data / 16.0).float(), torch.from_numpy(bunch.target).long()

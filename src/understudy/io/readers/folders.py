@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
 from understudy.features.images import refuse_escapes
+from understudy.io.readers.arrays import frame_source
 from understudy.io.readers.arrow_columns import object_column
-from understudy.io.readers.in_memory import frame_source
 from understudy.io.readers.source import DAMAGE, TableSource, damaged
 from understudy.store.arrow import Array, Frame
 from understudy.store.files import read_json

@@ -12,14 +12,76 @@ cut off must be a whole name, or the beginning of exactly one. Anything else has
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import checked_names
-from understudy.labels.llm import categories
+from understudy.store.display import from_report
+
+EXACT = "exactly a class name"
+NORMALISED = "other case, spaces or punctuation"
+ALIAS = "an alias"
+MENTIONED = "one class named in a sentence"
+NEAR = "near miss (typing error)"
+PREFIX = "cut off, but only one class begins so"
+USED = (EXACT, NORMALISED, ALIAS, MENTIONED, NEAR, PREFIX)
+
+UNKNOWN = "unknown answer"
+AMBIGUOUS = "ambiguous answer"
+EMPTY = "empty answer"
+REFUSED = "refused"
+TRUNCATED = "cut off (token limit)"
+ERROR = "error of the service"
+MALFORMED = "malformed line"
+BLANK = "blank line"
+NO_LOGPROBS = "no usable log-probabilities"
+REPEATED = "repeated, same answer"
+CONFLICT = "conflicting answers for one id"
+NOT_USED = (
+    *(UNKNOWN, AMBIGUOUS, EMPTY, REFUSED, TRUNCATED, ERROR),
+    *(MALFORMED, BLANK, NO_LOGPROBS, REPEATED, CONFLICT),
+)
+
+# Kept of each category.
+EXAMPLES = 5
+
+
+@dataclass
+class AnswerReport:
+    """How many answers fell into each category, with examples of those that could not be used."""
+
+    lines: int = 0
+    """Answers that were read: one per line, or each of a line's several choices."""
+    unit: str = "lines"
+    """``answers`` where a line held several choices."""
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """``file:line`` and text by category; the raw text, not safe for a terminal."""
+    malformed: list[str] = field(default_factory=list)
+    """``file:line`` of every malformed line."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def used(self) -> int:
+        return sum(self.counts[name] for name in USED)
+
+    def count(self, category: str, where: str, text: str) -> None:
+        self.counts[category] += 1
+        if category == MALFORMED:
+            self.malformed.append(where)
+        if category in NOT_USED:
+            shown = self.examples.setdefault(category, [])
+            if len(shown) < EXAMPLES:
+                shown.append((where, text))
+
+    def __str__(self) -> str:
+        text: str = from_report("llm_labels").answer_report_text(self)
+        return text
+
 
 # Signs belong to numbers and to names such as C++ and are not stripped.
 JUNK = " \t\r\n\f\v\u00a0\"'`´“”‘’«»„*_.,:;!?()[]{}<>|~"
@@ -78,26 +140,26 @@ class AnswerMatcher:
         if whole is not None:
             return whole
         if not text.strip():
-            return Match(-1, categories.EMPTY)
+            return Match(-1, EMPTY)
         if cut:
             return self._beginning(text)
         if len(text) > _LONGEST_ANSWER:
-            return Match(-1, categories.UNKNOWN)
+            return Match(-1, UNKNOWN)
         if _REFUSAL.match(text.lstrip(JUNK)[:60]):
-            return Match(-1, categories.REFUSED)
+            return Match(-1, REFUSED)
         spans = [(_fold(word[0].replace("’", "'")), word.start()) for word in _WORD.finditer(text)]
-        for how, find in ((categories.MENTIONED, self._mentioned), (categories.NEAR, self._near)):
+        for how, find in ((MENTIONED, self._mentioned), (NEAR, self._near)):
             classes = find(spans)
             if len(classes) > 1 or _SEVERAL in classes:
-                return Match(-1, categories.AMBIGUOUS)
+                return Match(-1, AMBIGUOUS)
             for number, start in classes.items():
                 return Match(number, how, start)
-        return Match(-1, categories.UNKNOWN)
+        return Match(-1, UNKNOWN)
 
     def _whole(self, text: str) -> Match | None:
         """The answer is a name and nothing else."""
         if text in self.surfaces:
-            return Match(self.surfaces[text], categories.EXACT if text in self.names else categories.ALIAS)
+            return Match(self.surfaces[text], EXACT if text in self.names else ALIAS)
         start = len(text) - len(text.lstrip(JUNK))
         trimmed, words = _fold(text.strip(JUNK)), _words(text)
         number = self._trimmed.get(trimmed, -1)
@@ -105,7 +167,7 @@ class AnswerMatcher:
             number = self._words.get(words, -1)
         if number >= 0:
             own = trimmed in self._own or words in self._own
-            return Match(number, categories.NORMALISED if own else categories.ALIAS, start)
+            return Match(number, NORMALISED if own else ALIAS, start)
         return None
 
     def _mentioned(self, spans: list[tuple[str, int]]) -> dict[int, int]:
@@ -147,8 +209,8 @@ class AnswerMatcher:
         if len(key) >= _SHORTEST_PREFIX and key not in _OPENERS:
             begins = {number for surface, number in self._trimmed.items() if surface.startswith(key)}
             if len(begins) == 1 and _SEVERAL not in begins:
-                return Match(begins.pop(), categories.PREFIX, len(text) - len(text.lstrip(JUNK)))
-        return Match(-1, categories.TRUNCATED)
+                return Match(begins.pop(), PREFIX, len(text) - len(text.lstrip(JUNK)))
+        return Match(-1, TRUNCATED)
 
 
 def edit_distance(one: str, other: str) -> int:

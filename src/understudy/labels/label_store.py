@@ -27,7 +27,7 @@ from understudy.data.checks import MAX_CLASSES, check_length
 from understudy.errors import UnderstudyError, shown
 from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
-from understudy.labels.store.label_shards import Contents, deepened, depth_of, is_damaged, list_label_shards, take
+from understudy.labels.label_shards import Contents, deepened, depth_of, is_damaged, list_label_shards, take
 from understudy.store.arrow import Array
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
