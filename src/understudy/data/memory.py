@@ -118,7 +118,11 @@ class Readahead:
     def __init__(self, array: np.memmap[Any, Any]) -> None:
         self.path = getattr(array, "filename", None)
         self.row_bytes = array.nbytes // max(1, len(array))
-        self.start = _offset_in_file(array)
+        root: Any = array
+        while isinstance(root.base, np.memmap):
+            root = root.base
+        # Where the first byte lies; ``offset`` is that of the map the array is a slice of.
+        self.start = int(root.offset + array.ctypes.data - root.ctypes.data)
         self.contiguous = bool(array.flags.c_contiguous)
 
     def all_rows(self, rows: int) -> None:
@@ -141,11 +145,3 @@ class Readahead:
             for first, stop in spans:
                 start, length = self.start + first * self.row_bytes, (stop - first) * self.row_bytes
                 os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
-
-
-def _offset_in_file(array: np.memmap[Any, Any]) -> int:
-    """Where the array's first byte lies; ``offset`` is that of the map it is a slice of."""
-    root: Any = array
-    while isinstance(root.base, np.memmap):
-        root = root.base
-    return int(root.offset + array.ctypes.data - root.ctypes.data)

@@ -21,7 +21,6 @@ from torch import Tensor
 from understudy.arguments import checked
 from understudy.data.examples import Gold, weighed
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Labels
 from understudy.maths.source_confusion import deal_folds
 
 
@@ -58,7 +57,10 @@ def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, strat
     counts: dict[str, int] = {}
     share = 0.0
     for name, size in wanted.items():
-        _check_size(name, size)
+        if isinstance(size, float) and not 0 <= size <= 1:
+            raise UnderstudyError(f"split({name}={size}): a share lies between 0 and 1; use an int for a row count")
+        if size < 0:
+            raise UnderstudyError(f"split({name}={size}): a row count is not negative")
         if isinstance(size, float):
             # Rounded where the shares so far end, so that shares that add up to 1 take every row exactly once.
             counts[name] = round((share + size) * len(y)) - round(share * len(y))
@@ -78,13 +80,6 @@ def split_rows(y: Tensor, wanted: Mapping[str, int | float], seed: int, *, strat
 def random_rows(rows: int, wanted: int, seed: int) -> Tensor:
     """``wanted`` different row numbers (all, where there are not so many), in a random order."""
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:wanted]
-
-
-def _check_size(name: str, size: int | float) -> None:
-    if isinstance(size, float) and not 0 <= size <= 1:
-        raise UnderstudyError(f"split({name}={size}): a share lies between 0 and 1; use an int for a row count")
-    if size < 0:
-        raise UnderstudyError(f"split({name}={size}): a row count is not negative")
 
 
 def _order(y: Tensor, seed: int, stratify: bool) -> Tensor:
@@ -126,7 +121,10 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Any], folds: int
                 f"us.Gold for rows it had not trained on, or use fewer than {folds} folds"
             )
         if judged.teacher is not None and len(judged.teacher_rows):
-            trust = fit(_with_class_count(labels, gold), part.y[rows])
+            if labels.classes is None and gold.teacher is not None:
+                # A fold of bare hard labels may miss a class.
+                labels = labels.with_classes(max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)
+            trust = fit(labels, part.y[rows])
             alpha[held_out[judged.teacher_rows]] = trust.alpha(judged.teacher)
     return alpha
 
@@ -149,10 +147,3 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Gener
     fold = np.empty(len(labels), dtype=np.int64)
     fold[shuffled] = deal_folds(torch.from_numpy(labels[shuffled]), folds).numpy()
     return fold
-
-
-def _with_class_count(labels: Labels, gold: Gold) -> Labels:
-    """Labels that know the class count of all gold: a fold of bare hard labels may miss a class."""
-    if labels.classes is not None or gold.teacher is None:
-        return labels
-    return labels.with_classes(max(int(gold.y.max()), int(gold.teacher.top1().max())) + 1)

@@ -213,14 +213,12 @@ class Encoder:
             raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
         tokenizer.padding_side = "right"
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return tokenizer, model.float().eval().to(device), self._limit(tokenizer, model)
-
-    def _limit(self, tokenizer: Any, model: Any) -> int:
         # Some families keep two positions for themselves; a tokenizer that knows its limit has left them out.
         positions = int(getattr(model.config, "max_position_embeddings", None) or 514) - 2
         known = int(tokenizer.model_max_length)
         limits = [self.max_tokens, self.layout.max_tokens, known if known < 1_000_000 else positions]
-        return min(limit for limit in limits if limit is not None)
+        limit = min(limit for limit in limits if limit is not None)
+        return tokenizer, model.float().eval().to(device), limit
 
 
 def _download(name: str, revision: str | None) -> Path:
@@ -315,7 +313,7 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
     from rich.progress import track
 
     try:
-        keys = [key_of(text) for text in texts]
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
     except UnicodeEncodeError as error:
         row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
         raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
@@ -336,10 +334,6 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
         vectors[[row_of[key] for key in new]] = encoded
     # No copy where every text is there once.
     return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
-
-
-def key_of(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
 
 
 class EmbeddingStore:

@@ -88,7 +88,9 @@ class TextStudent(StudentBuilder):
         options = {"num_labels": self.classes, "use_safetensors": True, "output_loading_info": True, **SAFE}
         with quiet(library):
             model, info = _guarded(self.name, lambda: kind.from_pretrained(folder, **options))
-        absent = sorted(key for key in info["missing_keys"] if _is_body(model, key))
+        # The last layers are new, and the pooler may be.
+        body = f"{model.base_model_prefix}."
+        absent = sorted(key for key in info["missing_keys"] if key.startswith(body) and "pooler" not in key)
         if absent:
             raise UnderstudyError(f"{self.name} lacks the weights {absent[0]!r}; fetch it anew")
         model = model.float()
@@ -113,7 +115,9 @@ class TextStudent(StudentBuilder):
             "epochs": 3, "batch_size": 32, "lr": 5e-5, "optimizer": "adamw", "schedule": "linear", "warmup": 0.1,
             "clip": 1.0,
         }  # fmt: skip
-        return options | ({"autocast": "bfloat16"} if _has_bfloat16(device) else {})
+        # Only on a GPU: on processors without it bfloat16 is slow, or dies.
+        on_gpu = device is not None and torch.device(device).type == "cuda" and torch.cuda.is_available()
+        return options | ({"autocast": "bfloat16"} if on_gpu and torch.cuda.is_bf16_supported() else {})
 
 
 SAFE = {"trust_remote_code": False, "local_files_only": True}
@@ -157,11 +161,6 @@ def _guarded(name: str, load: Any) -> Any:
         ) from error
 
 
-def _is_body(model: Any, key: str) -> bool:
-    """Whether a parameter belongs to the pretrained net: its last layers are new, and its pooler may be."""
-    return key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key
-
-
 def _layers(model: Any) -> tuple[str, int]:
     """What the layers' parameters begin with, up to their number, and how many layers there are."""
     wanted = int(getattr(model.config, "num_hidden_layers", 0) or 0)
@@ -201,12 +200,6 @@ def _freeze(model: Any, layers: int | str) -> None:
     for key, parameter in model.named_parameters():
         frozen = key.startswith(prefix) and (layers == EVERYTHING or _depth(model, key) <= int(layers))
         parameter.requires_grad_(not frozen)
-
-
-def _has_bfloat16(device: Any) -> bool:
-    """Only on a GPU: on processors without it bfloat16 is slow, or dies."""
-    wanted = device is not None and torch.device(device).type == "cuda"
-    return wanted and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
 
 
 WEIGHTS = "model.safetensors"

@@ -85,7 +85,10 @@ def _write(target: Path, files: Sequence[File], column: str) -> None:
     for each in files:
         with _opened(each, column) as opened:
             rows += opened.metadata.num_rows
-    _tidy(target.parent)
+    for left in target.parent.glob(".column-*.npy.*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                left.unlink()
     check_space(target.parent, rows * (first.nbytes // len(first)), f"column {column!r}")
     cure = "free some space or set UNDERSTUDY_CACHE to another folder"
     with appearing_whole(target, keep_suffix=False, cure=cure) as temporary, temporary.open("wb") as sink:
@@ -94,13 +97,6 @@ def _write(target: Path, files: Sequence[File], column: str) -> None:
         for name, start, piece in _pieces(files, column):
             _check(piece, first, name, start, column, file)
             sink.write(np.ascontiguousarray(piece).data)
-
-
-def _tidy(folder: Path) -> None:
-    for left in folder.glob(".column-*.npy.*"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                left.unlink()
 
 
 @contextmanager

@@ -124,16 +124,6 @@ def shards_written(folder: Path) -> int:
     return int(_stored(folder).get("shards", 0))
 
 
-def history_end(folder: Path) -> str:
-    """The checksum of the last line that the label history had when the settings were written; "": it had none."""
-    return str(_stored(folder).get("history", ""))
-
-
-def write_settings(folder: Path, classes: Sequence[str], form: str, shards: int, history: str) -> None:
-    settings = {"classes": list(classes), "form": form, "shards": shards, "history": history}
-    LABEL_STORE.write(folder, settings)
-
-
 def _stored(folder: Path) -> Manifest:
     return LABEL_STORE.read(folder) if (folder / SETTINGS).exists() else {}
 
@@ -217,7 +207,8 @@ class Contents:
             read_settings(self.folder, self.classes, self.form)
             self.refresh()
             self._history = LabelHistory(self.folder / HISTORY)  # another process may have added to it
-            self._history.check(history_end(self.folder))
+            # The last line that it had when the settings were written; "": it had none.
+            self._history.check(str(_stored(self.folder).get("history", "")))
             if not (self.folder / SETTINGS).exists() or shards_written(self.folder) < self._next - 1:
                 self._count()
             remove_leftovers(self.folder, self.shards)
@@ -283,7 +274,8 @@ class Contents:
 
     def _count(self) -> None:
         """Note how many shards there are: a later look then misses the last one, too."""
-        write_settings(self.folder, self.classes, self.form, self._next - 1, self._history.last())
+        settings = {"classes": list(self.classes), "form": self.form, "shards": self._next - 1}
+        LABEL_STORE.write(self.folder, {**settings, "history": self._history.last()})
 
     def _note_source(self, source: str, ids: list[Any], columns: Columns) -> None:
         labels = FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True)).top1().tolist()

@@ -147,8 +147,9 @@ class Votes(Distribution):
                 'by="gold" learns from the same annotators\' votes on gold; give gold as many columns of votes'
             )
         if gold.sources is not None and self.sources is not None and gold.sources != self.sources:
+            one, other = next(pair for pair in zip(gold.sources, self.sources, strict=True) if len(set(pair)) > 1)
             raise UnderstudyError(
-                f"votes on gold and pool name different annotators ({_first_difference(gold.sources, self.sources)}); "
+                f"votes on gold and pool name different annotators ({one!r}, {other!r}); "
                 "use the same columns in the same order"
             )
         return Votes(self.votes, self.classes, by=fit_votes(gold.votes, y, self.classes), sources=self.sources)
@@ -212,10 +213,6 @@ def fit_votes(votes: Any, y: Any, classes: int) -> Sources:
     if int(truth.max()) >= classes:
         raise UnderstudyError(f"y holds class {int(truth.max())}, but there are {classes} classes; check classes=")
     return source_confusion.fit_votes(given, truth, classes)
-
-
-def _first_difference(mine: Sequence[str], theirs: Sequence[str]) -> str:
-    return next(f"{one!r}, {other!r}" for one, other in zip(mine, theirs, strict=True) if one != other)
 
 
 def _checked(votes: Tensor, classes: int, where: str) -> Tensor:

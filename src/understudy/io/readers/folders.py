@@ -22,7 +22,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.features.images import refuse_escapes
 from understudy.io.readers.arrays import frame_source
 from understudy.io.readers.arrow_columns import object_column
-from understudy.io.readers.source import DAMAGE, TableSource, damaged
+from understudy.io.readers.source import TableSource, damaged, reading
 from understudy.store.arrow import Array, Frame
 from understudy.store.files import read_json
 
@@ -82,12 +82,9 @@ def read_datasets_folder(path: Path) -> Any:
     files = _arrow_files(path) if (path / STATE).is_file() else _one_split(path)
     tables = []
     for file in files:
-        try:
-            table = pq.read_table(file) if file.suffix == ".parquet" else _read_stream(file)
-            table.validate(full=True)
-        except DAMAGE as error:
-            raise damaged(file, error) from error
-        tables.append(table)
+        with reading(file):
+            tables.append(pq.read_table(file) if file.suffix == ".parquet" else _read_stream(file))
+            tables[-1].validate(full=True)
     try:
         return pa.concat_tables(tables)
     except pa.ArrowException as error:

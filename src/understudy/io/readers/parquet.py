@@ -14,7 +14,7 @@ from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.io.mapped import map_column
 from understudy.io.readers.arrow_columns import EMPTY_NUMBER, LISTS, PADDING, SMALL, TEXTS, join_batches
-from understudy.io.readers.source import DAMAGE, File, TableSource, damaged, opened_parquet
+from understudy.io.readers.source import File, TableSource, opened_parquet, reading
 from understudy.store.arrow import Array
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
@@ -42,11 +42,8 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
     counts: list[int] = []
     kinds: dict[str, Any] = {}
     for file in files:
-        try:
-            with opened_parquet(file) as opened:
-                schema, count = opened.schema_arrow, opened.metadata.num_rows
-        except DAMAGE as error:
-            raise damaged(file, error) from error
+        with reading(file), opened_parquet(file) as opened:
+            schema, count = opened.schema_arrow, opened.metadata.num_rows
         if count < 0:
             raise UnderstudyError(f"{file} announces {count} rows; write it again")
         own = dict(zip(schema.names, schema.types, strict=True))
@@ -79,17 +76,14 @@ def _batches(files: list[File], name: str, kind: Any, size: int) -> Iterator[Any
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
     shared = [name] if kind in TEXTS else None
     for file in files:
-        try:
-            with opened_parquet(file, read_dictionary=shared) as opened:
-                for batch in opened.iter_batches(batch_size=size, columns=[name]):
-                    if batch.num_columns != 1:
-                        raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
-                    values = batch.column(0)
-                    # Arrow believes the file about places in memory; a damaged one must not make it look elsewhere.
-                    values.validate(full=True)
-                    yield values
-        except DAMAGE as error:
-            raise damaged(file, error) from error
+        with reading(file), opened_parquet(file, read_dictionary=shared) as opened:
+            for batch in opened.iter_batches(batch_size=size, columns=[name]):
+                if batch.num_columns != 1:
+                    raise UnderstudyError(f"{file}: several columns answer to {name!r}; rename them")
+                values = batch.column(0)
+                # Arrow believes the file about places in memory; a damaged one must not make it look elsewhere.
+                values.validate(full=True)
+                yield values
 
 
 def _declared_size(files: list[File], name: str, kind: Any, rows: int) -> int:

@@ -127,11 +127,6 @@ def _replies(line: bytes) -> list[Reply | UnusableError]:
         return [error]
 
 
-def _differ(answers: list[_Answer]) -> bool:
-    first: dict[str, int] = {}
-    return any(first.setdefault(str(answer.id), answer.label) != answer.label for answer in answers)
-
-
 def _resolve_form(form: str, answers: list[_Answer], *, several: bool) -> str:
     """The form that "auto" stands for; ``several``: a line held more than one choice."""
     if form != "auto":
@@ -140,7 +135,8 @@ def _resolve_form(form: str, answers: list[_Answer], *, several: bool) -> str:
     times = Counter(Counter(str(answer.id) for answer in usable).values())
     usual, rows = times.most_common(1)[0] if times else (1, 0)
     # A few repeated ids are a mistake; nearly all of them, equally often, are votes.
-    if several or (usual > 1 and rows >= _ON_PURPOSE * times.total() and _differ(usable)):
+    differ = len({(str(answer.id), answer.label) for answer in usable}) > times.total()
+    if several or (usual > 1 and rows >= _ON_PURPOSE * times.total() and differ):
         return "shares"
     with_masses = sum(answer.masses is not None for answer in answers)
     return "topk" if 0 < len(usable) <= 2 * with_masses else "hard"
