@@ -83,7 +83,7 @@ def accuracy_of(job: tuple[str, str, int]) -> float:
 
 def _understudy(folder: Path, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "understudy.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "understudy", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"understudy {' '.join(arguments)}: {done.stderr.strip()[-500:]}")

@@ -119,7 +119,7 @@ def encode(rows: int) -> dict[str, float]:
 def _understudy(folder: Path, *arguments: str) -> float:
     before = _cpu()
     done = subprocess.run(
-        [sys.executable, "-m", "understudy.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "understudy", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"understudy {' '.join(arguments)}: {done.stderr.strip()[-500:]}")

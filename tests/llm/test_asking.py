@@ -16,11 +16,18 @@ import torch
 
 import understudy as us
 from understudy.labels.llm import matching
-from understudy.llm.endpoint import OPENAI, read_key
-from understudy.llm.journal import Journal
-from understudy.llm.ledger import Ledger, Price
-from understudy.llm.prompt import Class, Example, Prompt, default_prompt, delimited
-from understudy.llm.request import ServerFeatures, most_tokens
+from understudy.llm.ledger import Journal, Ledger, Price
+from understudy.llm.request import (
+    OPENAI,
+    Class,
+    Example,
+    Prompt,
+    ServerFeatures,
+    default_prompt,
+    delimited,
+    most_tokens,
+)
+from understudy.llm.requester import read_key
 from understudy.store.log import Log
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.llm.prompt import Class, Prompt, default_prompt
+from understudy.llm.request import Class, Prompt, default_prompt
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_llama import some_texts, write_tiny_llama

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import over_shards, shared
+from understudy.cli import shared
 from understudy.errors import shown
 from understudy.store.files import check_new_file
 
@@ -21,8 +21,8 @@ def encode_command(
         Path, typer.Option(help="New folder of shards; or a new .parquet, .jsonl or .npz file.", show_default=False)
     ],
     column: shared.Column = None,
-    workers: over_shards.Workers = None,
-    ray: over_shards.Ray = None,
+    workers: shared.ShardWorkers = None,
+    ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
 ) -> None:
     """Compute the features of a pool once, as the student of a finished training takes them, in a column `x`.
@@ -35,14 +35,14 @@ def encode_command(
 
     `understudy encode runs/first pool --out encoded --ray local`
     """
-    if (shards := over_shards.shards_for(pool, out)) is None:
-        over_shards.refuse_engines(workers, ray, "give --out a name without an ending")
+    if (shards := shared.shards_for(pool, out)) is None:
+        shared.refuse_engines(workers, ray, "give --out a name without an ending")
         check_new_file(out, "features are", SUFFIXES)
     with shared.loading():
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.table_functions import Encode
 
     given = RunOnFile(run, pool, column, shards=shards)
-    executor = None if shards is None else over_shards.executor_of(workers, ray)
+    executor = None if shards is None else shared.executor_of(workers, ray)
     summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows encoded: {out}"))

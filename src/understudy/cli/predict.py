@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import over_shards, shared
+from understudy.cli import shared
 from understudy.errors import shown
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
@@ -24,8 +24,8 @@ def predict_command(
     selected: shared.Selected = False,
     column: shared.Column = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows at once.")] = 1024,
-    workers: over_shards.Workers = None,
-    ray: over_shards.Ray = None,
+    workers: shared.ShardWorkers = None,
+    ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
 ) -> None:
     """Apply a trained student to the rows of a file, or of a folder of Parquet shards.
@@ -44,8 +44,8 @@ def predict_command(
 
     `understudy predict runs/first pool --out predictions --ray local`
     """
-    if (shards := over_shards.shards_for(file, out)) is None:
-        over_shards.refuse_engines(workers, ray, "give --out a name without an ending")
+    if (shards := shared.shards_for(file, out)) is None:
+        shared.refuse_engines(workers, ray, "give --out a name without an ending")
         check_new_file(out, "tables are", SUFFIXES)
     with shared.loading():
         from understudy.comparison.interval import percent
@@ -54,7 +54,7 @@ def predict_command(
 
     given = RunOnFile(run, file, column, shards=shards)
     function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes)
-    executor = None if shards is None else over_shards.executor_of(workers, ray)
+    executor = None if shards is None else shared.executor_of(workers, ray)
     summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
     known, right = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right"))

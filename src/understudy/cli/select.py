@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.acquisition.strategies import NAMES
-from understudy.cli import over_shards, shared
+from understudy.cli import shared
 from understudy.errors import shown, warn
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
@@ -33,8 +33,8 @@ def select_command(
     ] = None,
     column: shared.Column = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
-    workers: over_shards.Workers = None,
-    ray: over_shards.Ray = None,
+    workers: shared.ShardWorkers = None,
+    ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
 ) -> None:
     """Select the rows of a pool to label next (active learning).
@@ -67,11 +67,11 @@ def select_command(
 
     shards = list_pool_shards(pool) if is_sharded(pool) else None
     if shards is None:
-        over_shards.refuse_engines(workers, ray, "give a folder of .parquet shards")
+        shared.refuse_engines(workers, ray, "give a folder of .parquet shards")
     given, scratch = RunOnFile(run, pool, column, shards=shards), local_path(out).with_suffix(".scores")
     batch = select_rows(
         given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
-        executor=None if shards is None else over_shards.executor_of(workers, ray),
+        executor=None if shards is None else shared.executor_of(workers, ray),
     )  # fmt: skip
     confidence, predicted = batch.probs.max(1)
     key, values = ("row", batch.rows.tolist()) if batch.ids is None else ("id", batch.ids)

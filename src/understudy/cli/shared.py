@@ -16,16 +16,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from understudy.errors import UnderstudyError
 from understudy.io.data_options import FILES, DataOptions
 from understudy.io.data_options import read_classes as read_classes
 from understudy.io.data_options import read_list as read_list
 from understudy.io.data_options import read_mapping as read_mapping
 from understudy.store.option_fields import known
+from understudy.store.remote import is_remote
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
+
+if TYPE_CHECKING:
+    from understudy.parallel.executors import Executor
+    from understudy.parallel.pool_shards import PoolShards
 
 GOLD = typer.Option(help="Trusted labels; again with +FILE for the labels of a chosen batch.", show_default=False)
 TEST = typer.Option(help="Test set.", show_default=False, rich_help_panel=FILES)
@@ -51,6 +57,21 @@ Ray = Annotated[
         metavar="ADDRESS",
     ),
 ]
+SHARDS = "Folders of shards"
+ShardWorkers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Processes of one thread each (1); with --ray, shards at once (as many as there is room for).",
+        show_default=False, rich_help_panel=SHARDS,
+    ),
+]  # fmt: skip
+ShardRay = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", help="Pass over the shards on Ray: local, auto or HOST:PORT.", metavar="ADDRESS", show_default=False,
+        rich_help_panel=SHARDS,
+    ),
+]  # fmt: skip
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Track = Annotated[
     list[str] | None,
@@ -203,3 +224,29 @@ def _shows(
     every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
     wrapped.__signature__ = signature.replace(parameters=[*every, *catch_all])  # type: ignore[attr-defined]
     return wrapped
+
+
+def executor_of(workers: int | None, ray: str | None) -> "Executor":
+    """Who passes over the shards: this process, processes, or Ray."""
+    from understudy.parallel.executors import executor_for
+
+    where: dict[str, Any] = where_to_run(workers if workers is not None or ray else 1, ray)
+    return executor_for(where.get("workers"), where.get("executor"))
+
+
+def shards_for(pool: Path, out: Path) -> "PoolShards | None":
+    """The shards of a pool, where the output is to be a folder of shards too."""
+    if out.suffix:
+        return None
+    from understudy.parallel.pool_shards import list_pool_shards
+
+    if not is_remote(pool) and not pool.exists():
+        raise UnderstudyError(f"{pool} is not there; check the path")
+    return list_pool_shards(pool)
+
+
+def refuse_engines(workers: int | None, ray: str | None, cure: str) -> None:
+    """A file in one piece is worked on here."""
+    if workers is not None or ray is not None:
+        named = "--ray" if ray is not None else "--workers"
+        raise UnderstudyError(f"{named} is for folders of shards; {cure}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import over_shards, shared
+from understudy.cli import shared
 from understudy.errors import shown
 from understudy.store.files import check_new_file
 
@@ -29,8 +29,8 @@ def teach_command(
     selected: shared.Selected = False,
     column: shared.Column = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows at once.")] = 1024,
-    workers: over_shards.Workers = None,
-    ray: over_shards.Ray = None,
+    workers: shared.ShardWorkers = None,
+    ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
 ) -> None:
     """Label a pool with a trained model, ready for `understudy train --pool`.
@@ -48,8 +48,8 @@ def teach_command(
 
     `understudy train --gold gold.parquet --pool labelled --student mlp:64 --out runs/small`
     """
-    if (shards := over_shards.shards_for(pool, out)) is None:
-        over_shards.refuse_engines(workers, ray, "give --out a name without an ending")
+    if (shards := shared.shards_for(pool, out)) is None:
+        shared.refuse_engines(workers, ray, "give --out a name without an ending")
         check_new_file(out, "labels are", SUFFIXES)
     with shared.loading():
         from understudy.parallel.run_on_file import RunOnFile
@@ -57,6 +57,6 @@ def teach_command(
 
     given = RunOnFile(teacher, pool, column, shards=shards)
     function = Teach(given.on_tables(selected=selected, batch_size=batch_size), given.classes, top, labels_only)
-    executor = None if shards is None else over_shards.executor_of(workers, ray)
+    executor = None if shards is None else shared.executor_of(workers, ray)
     summaries = given.write(function, out, named=labels_only, title="teach", progress=not quiet, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows labelled: {out}"))

@@ -18,8 +18,7 @@ from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, named_columns
 from understudy.llm.answer_folder import Labelled
 from understudy.llm.asking import AskRun
-from understudy.llm.prompt import Row
-from understudy.llm.request import AskPlan
+from understudy.llm.request import AskPlan, Row
 from understudy.store.files import appearing_whole
 
 POOL, GOLD = "pool.parquet", "gold.parquet"

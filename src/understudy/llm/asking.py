@@ -34,11 +34,9 @@ from understudy.llm.answer_folder import (
     store_labels,
 )
 from understudy.llm.ask_options import AskOptions
-from understudy.llm.endpoint import Endpoint
 from understudy.llm.ledger import Ledger
-from understudy.llm.prompt import Row
-from understudy.llm.request import AskPlan, estimated_tokens, make_plan, most_tokens, schema
-from understudy.llm.requester import PendingRow, Requester, StopRequestsError
+from understudy.llm.request import AskPlan, Row, estimated_tokens, make_plan, most_tokens, schema
+from understudy.llm.requester import Endpoint, PendingRow, Requester, StopRequestsError
 from understudy.store.display import ProgressBar, time_left
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
@@ -237,7 +235,7 @@ def estimate_cost(run: AskRun) -> list[CostEstimate]:
 def ask(rows: Sequence[Any], classes: Sequence[str], *, out: str | Path, ids: Any = None, **options: Any) -> Labelled:
     """Labels for every row from one LLM or several, and all answers in the folder ``out``.
 
-    ``rows``: texts, or mappings of columns that ``prompt`` (a Jinja template, see ``llm/prompt.py``) shows. ``ids``:
+    ``rows``: texts, or mappings of columns that ``prompt`` (a Jinja template, see ``llm/request.py``) shows. ``ids``:
     one each; default 0, 1, …. ``options``: ``llm/ask_options.py``. Several models give ``us.Votes``; several votes of
     one model give shares. The same call continues where the last one stopped.
     """

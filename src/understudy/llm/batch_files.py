@@ -17,8 +17,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.llm.asking import AskRun
-from understudy.llm.journal import Journal
-from understudy.llm.ledger import usage_of
+from understudy.llm.ledger import Journal, usage_of
 from understudy.llm.request import most_tokens, request_body
 from understudy.store.files import write_bytes
 
