@@ -66,7 +66,7 @@ def _found(path: Path) -> list[str]:
 
 def _files(*places: Path) -> list[Path]:
     every = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*")))]
-    return [path for path in every if path.suffix in (".py", ".md", ".html", ".js", ".j2")]
+    return [path for path in every if path.suffix in (".py", ".pyi", ".md", ".html", ".js", ".jinja")]
 
 
 @pytest.mark.parametrize("place", ["src/understudy", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
