@@ -75,7 +75,8 @@ def instance_dependent(
     Inputs are centred and scaled to unit length first: raw pixels, all positive, would point every row at one class.
     """
     truth, draw = _checked(labels, p, classes), _generator(seed)
-    features = _centred_directions(x)
+    features = torch.as_tensor(x).detach().double().flatten(1).cpu()
+    features = torch.nn.functional.normalize(features - features.mean(0), dim=1)
     if len(features) != len(truth):
         raise UnderstudyError(f"{len(features)} inputs for {len(truth)} labels; give one label per input row")
     if classes < 2:
@@ -146,11 +147,6 @@ def _coins(n: int, p: float, draw: torch.Generator) -> Tensor:
 def _replace(truth: Tensor, chosen: Tensor, target: Tensor) -> Corrupted:
     noisy = torch.where(chosen, target, truth)
     return noisy, noisy != truth
-
-
-def _centred_directions(x: Tensor | NDArray[Any]) -> Tensor:
-    features = torch.as_tensor(x).detach().double().flatten(1).cpu()
-    return torch.nn.functional.normalize(features - features.mean(0), dim=1)
 
 
 def _as_labels(labels: Labels) -> Tensor:

@@ -75,12 +75,14 @@ class TextReader:
         return load_tokenizer(self.folder)
 
     def tokens(self, texts: Sequence[str]) -> Tokens:
+        # The lengths say where one ends: no text can stand for two.
+        total = hashlib.sha256(repr(list(map(len, texts))).encode())
         try:
-            named = _digest_of(texts)
+            total.update("".join(texts).encode())
         except UnicodeEncodeError as error:
             row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
             raise UnderstudyError(f"text {row} holds half a character (a lone surrogate); mend the text") from error
-        folder = cache_path() / "tokens" / self.key
+        folder, named = cache_path() / "tokens" / self.key, total.hexdigest()[:32]
         kept = _kept(folder, named) if len(texts) >= KEPT_FROM else None
         if kept is not None and len(kept) == len(texts):
             return kept
@@ -121,13 +123,6 @@ def load_tokenizer(folder: Path) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def _digest_of(texts: Sequence[str]) -> str:
-    # The lengths say where one ends: no text can stand for two.
-    total = hashlib.sha256(repr(list(map(len, texts))).encode())
-    total.update("".join(texts).encode())
-    return total.hexdigest()[:32]
 
 
 def _kept(folder: Path, named: str) -> Tokens | None:

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from understudy.data.memory import check_space
 from understudy.errors import UnderstudyError
-from understudy.io.readers.arrow_columns import refuse_empty, to_array
-from understudy.io.readers.source import File, opened_parquet, reading
+from understudy.io.readers.source import File, opened_parquet, reading, refuse_empty, to_array
 from understudy.store.arrow import Array
 from understudy.store.files import appearing_whole, cache_folder, digest
 

@@ -15,8 +15,7 @@ import pyarrow.csv
 
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError
-from understudy.io.readers.arrow_columns import SMALL, join_batches
-from understudy.io.readers.source import TableSource
+from understudy.io.readers.source import SMALL, TableSource, join_batches
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 

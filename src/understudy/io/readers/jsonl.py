@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, first_line
-from understudy.io.readers.arrow_columns import join_batches
-from understudy.io.readers.source import TableSource
+from understudy.io.readers.source import TableSource, join_batches
 from understudy.store.arrow import Array
 
 # Lines per batch: their Python objects live only until they are Arrow arrays.

@@ -13,8 +13,18 @@ import pyarrow as pa
 from understudy.data.memory import available_memory, check_memory
 from understudy.errors import UnderstudyError
 from understudy.io.mapped import map_column
-from understudy.io.readers.arrow_columns import EMPTY_NUMBER, LISTS, PADDING, SMALL, TEXTS, join_batches
-from understudy.io.readers.source import File, TableSource, opened_parquet, reading
+from understudy.io.readers.source import (
+    EMPTY_NUMBER,
+    LISTS,
+    PADDING,
+    SMALL,
+    TEXTS,
+    File,
+    TableSource,
+    join_batches,
+    opened_parquet,
+    reading,
+)
 from understudy.store.arrow import Array
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
