@@ -13,10 +13,10 @@ import torch
 
 import understudy as us
 import understudy.data.memory as memory
-import understudy.io.mapped as module
+import understudy.io.readers.parquet as module
 from understudy.data.rows import is_mapped
 from understudy.errors import UnderstudyError
-from understudy.io.mapped import map_column
+from understudy.io.readers.parquet import map_column
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -289,7 +289,7 @@ def test_commands_on_a_bucket_give_the_bits_of_local_files(s3: Any, tmp_path: Pa
 
 
 def test_a_pool_is_read_where_it_lies_and_only_what_is_asked_for(s3: Any, tmp_path: Path) -> None:
-    from understudy.io.mapped import map_column
+    from understudy.io.readers.parquet import map_column
     from understudy.io.table import read_table
     from understudy.store.remote import remote_files
 

@@ -1,18 +1,30 @@
 """Parquet: one file, or a folder of shards in the order of their names. Columns are streamed, one at a time.
 
 What the file declares (rows, widths, unpacked sizes) is checked against the memory before any is taken. A column of
-lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead (``io/mapped.py``).
+lists beyond ``MAPPED_BEYOND`` (or a quarter of the free memory) is memory-mapped instead:
+
+    x = map_column([Path("pool-0.parquet"), Path("pool-1.parquet")], "x")      # np.memmap, (rows, width)
+    us.Pool(x, teacher)
+
+The column is streamed once, a few megabytes at a time, into an ``.npy`` file of the cache folder, which is
+``$UNDERSTUDY_CACHE``, else ``~/.cache/understudy``. From then on the same files, sizes and times of change find it
+again. The type is kept (float16 stays float16). NaN, infinity, empty cells and lists of uneven length are refused on
+the way, with their row. The folder's ``.npy`` files may be deleted at any time.
 """
 
+import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from understudy.data.memory import available_memory, check_memory
+from understudy.data.memory import available_memory, check_memory, check_space
 from understudy.errors import UnderstudyError
-from understudy.io.mapped import map_column
 from understudy.io.readers.source import (
     EMPTY_NUMBER,
     LISTS,
@@ -24,8 +36,11 @@ from understudy.io.readers.source import (
     join_batches,
     opened_parquet,
     reading,
+    refuse_empty,
+    to_array,
 )
 from understudy.store.arrow import Array
+from understudy.store.files import appearing_whole, cache_folder, digest
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
@@ -127,3 +142,138 @@ def _check_same_columns(first: dict[str, Any], other: dict[str, Any], first_file
     extra = [name for name in other if name not in first]
     if extra:
         raise UnderstudyError(f"{file} has a column {extra[0]!r}, {first_file.name} has not; shards hold the same")
+
+
+# Rows read together hold about so many bytes.
+_PIECE = 8 << 20
+# Half-written files this old belong to processes that were killed.
+_ABANDONED = 24 * 3600
+_FORMAT = 1
+
+
+def map_column(files: Sequence[File], column: str, *, cache: Path | None = None) -> np.memmap[Any, Any]:
+    """One column over all files, one after the other: ``(rows,)`` numbers or ``(rows, …)`` from lists of one length."""
+    if not files:
+        raise UnderstudyError(f"there are no files to read column {column!r} from; pass at least one")
+    folder = cache_folder(cache)
+    before = _fingerprint(files, column)
+    target = folder / f"column-{before}.npy"
+    if (mapped := _open(target)) is not None:
+        return mapped
+    _write(target, files, column)
+    if _fingerprint(files, column) != before:
+        target.unlink(missing_ok=True)
+        raise UnderstudyError(f"the files of column {column!r} ({files[0]} …) changed while they were read; try again")
+    if (mapped := _open(target)) is None:
+        raise UnderstudyError(f"cannot read back {target}, just written; check the disk")
+    return mapped
+
+
+def _fingerprint(files: Sequence[File], column: str) -> str:
+    """Names the content without reading it: paths, sizes, times of change, column."""
+    facts: list[Any] = [_FORMAT, column]
+    for file in files:
+        if not isinstance(file, Path):
+            again = file.again()
+            facts.append([again.address, again.size, again.tag])
+            continue
+        try:
+            stat = file.stat()
+        except OSError as error:
+            raise UnderstudyError(f"cannot read {file}: {error.strerror}; check the path") from error
+        facts.append([str(file.absolute()), stat.st_size, stat.st_mtime_ns])
+    return digest(json.dumps(facts).encode())[:32]
+
+
+def _open(target: Path) -> np.memmap[Any, Any] | None:
+    """The array, or None where there is none or it was cut short (an ``.npy`` that misses bytes cannot be mapped)."""
+    try:
+        array = np.load(target, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return array if isinstance(array, np.memmap) else None
+
+
+def _write(target: Path, files: Sequence[File], column: str) -> None:
+    begin = next(_pieces(files, column), None)
+    if begin is None:
+        raise UnderstudyError(f"{files[0]}: column {column!r} holds no rows; check how it was written")
+    file, _, first = begin
+    rows = 0
+    for each in files:
+        with _opened(each, column) as opened:
+            rows += opened.metadata.num_rows
+    for left in target.parent.glob(".column-*.npy.*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                left.unlink()
+    check_space(target.parent, rows * (first.nbytes // len(first)), f"column {column!r}")
+    cure = "free some space or set UNDERSTUDY_CACHE to another folder"
+    with appearing_whole(target, keep_suffix=False, cure=cure) as temporary, temporary.open("wb") as sink:
+        header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(sink, header | {"shape": (rows, *first.shape[1:])})
+        for name, start, piece in _pieces(files, column):
+            _check(piece, first, name, start, column, file)
+            sink.write(np.ascontiguousarray(piece).data)
+
+
+@contextmanager
+def _opened(file: File, column: str) -> Iterator[pq.ParquetFile]:
+    # Mapped, and without reading ahead by row groups: those may be gigabytes.
+    with reading(file), opened_parquet(file, memory_map=True, pre_buffer=False) as opened:
+        if opened.schema_arrow.names.count(column) != 1:
+            raise UnderstudyError(
+                f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"
+            )
+        yield opened
+
+
+def _pieces(files: Sequence[File], column: str) -> Iterator[tuple[File, int, Array]]:
+    """``(file, first row, values)``, some megabytes at a time."""
+    for file in files:
+        start = 0
+        with _opened(file, column) as opened:
+            for batch in opened.iter_batches(_rows_at_once(opened, column), columns=[column], use_threads=False):
+                values = _numbers(batch.column(0), f"{file}: column {column!r}", start)
+                if len(values):
+                    yield file, start, values
+                start += len(values)
+
+
+def _rows_at_once(opened: pq.ParquetFile, column: str) -> int:
+    """From the counts of values: sizes on disk say little, as equal rows are stored once."""
+    meta, values = opened.metadata, 1
+    for group in range(meta.num_row_groups):
+        parts = (meta.row_group(group).column(number) for number in range(meta.num_columns))
+        values += sum(part.num_values for part in parts if part.path_in_schema.split(".")[0] == column)
+    return max(1, int(_PIECE * meta.num_rows // (8 * values)))
+
+
+def _numbers(values: Any, where: str, start: int) -> Array:
+    """Numbers as they are, lists of one length as further axes."""
+    if values.null_count:
+        refuse_empty(values, where, start)
+    array = to_array(values, role="x", where=where, start=start)
+    if 0 in array.shape[1:] and len(array):
+        raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
+    if array.dtype.kind not in "biuf":
+        raise UnderstudyError(f"{where} holds {values.type} values; features are numbers, or lists of them")
+    return array
+
+
+def _check(piece: Array, first: Array, file: File, start: int, column: str, other: File) -> None:
+    """One type and one shape throughout, and nothing but finite numbers."""
+    where = f"{file}: column {column!r}"
+    if piece.dtype != first.dtype:
+        raise UnderstudyError(f"{where} holds {piece.dtype}, {other} holds {first.dtype}; write both with one type")
+    if piece.shape[1:] != first.shape[1:]:
+        raise UnderstudyError(
+            f"{where} has rows of shape {piece.shape[1:]} from row {start} on, {other} begins with {first.shape[1:]}; "
+            "lists must all have one length"
+        )
+    if piece.dtype.kind == "f":
+        finite = np.isfinite(piece).reshape(len(piece), -1).all(1)
+        if not finite.all():
+            raise UnderstudyError(
+                f"{where} row {start + int(finite.argmin())} holds NaN or infinity; remove the row or fill it in"
+            )

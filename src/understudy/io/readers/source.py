@@ -249,12 +249,10 @@ def _records(values: Any, where: str, start: int) -> Array:
     if not names or len(set(names)) < len(names) or "" in names:
         raise UnderstudyError(f"{where} holds records with unnamed or repeated fields; give each field one name")
     record = np.zeros(len(values), dtype=[(name, np.float64) for name in names])
-    for name, numbers in zip(names, values.flatten(), strict=True):
-        if not (
-            pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type) or pa.types.is_null(numbers.type)
-        ):
-            raise UnderstudyError(f"{where} holds records whose {name!r} is {numbers.type}; records hold numbers only")
-        record[name] = pc.fill_null(numbers.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    for name, part in zip(names, values.flatten(), strict=True):
+        if not (pa.types.is_integer(part.type) or pa.types.is_floating(part.type) or pa.types.is_null(part.type)):
+            raise UnderstudyError(f"{where} holds records whose {name!r} is {part.type}; records hold numbers only")
+        record[name] = pc.fill_null(part.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     return record
 
 
