@@ -1,6 +1,5 @@
 """``understudy label``: a page where people label rows."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,6 @@ from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
 
 if TYPE_CHECKING:
-    from understudy.web.answer_book import AnswerBook
     from understudy.web.cards import Cards
 
 SHOWN, PEOPLE, SERVED = "What is shown", "Several people", "The server"
@@ -73,6 +71,7 @@ def label_command(
         from understudy.web.answer_book import AnswerBook
         from understudy.web.answer_export import write_answers
         from understudy.web.cards import Cards
+        from understudy.web.serve import add_rows, serve_rows
 
     mapping = shared.read_mapping(column)
     kept = book or rows.with_name(f"{rows.stem}.book")
@@ -85,90 +84,11 @@ def label_command(
     )
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
     with AnswerBook(kept, names, overlap=overlap, people=people) as answers:
-        _add(answers, cards, random)
-        _serve(
+        add_rows(answers, cards, random=random)
+        serve_rows(
             answers, cards, out or rows.with_name(f"{rows.stem}-answers.csv"), annotators=annotator, host=host,
-            port=port, guideline=guideline, show_suggestion=show_suggestion,
+            port=port, echo=typer.echo, guideline=guideline, show_suggestion=show_suggestion,
         )  # fmt: skip
-
-
-def _add(book: "AnswerBook", cards: "Cards", random: bool) -> None:
-    """Adds the rows to label; whether a row is chosen or random may not change."""
-    marks, known = cards.chosen or [not random] * len(cards.ids), book.chosen()
-    for id, mark in zip(cards.ids, marks, strict=True):
-        if known.get(id, mark) != mark:
-            was = "picked by a strategy" if known[id] else "one of a random sample"
-            raise UnderstudyError(
-                f"{book.path} has row {id!r} as {was}; give --random only where it was begun so, or name another --book"
-            )
-    book.add(cards.ids, chosen=marks)
-
-
-def _serve(
-    book: "AnswerBook",
-    cards: "Cards",
-    out: Path,
-    *,
-    annotators: Sequence[str] | None,
-    host: str,
-    port: int | None,
-    guideline: Path | None,
-    show_suggestion: bool,
-) -> None:
-    """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
-    from understudy.store.remote import current_user
-    from understudy.web.answer_export import check_export
-    from understudy.web.cards import read_guideline
-    from understudy.web.serve import PORT, LabelServer, free_port
-
-    check_export(book, out)
-    if guideline is not None:
-        read_guideline(guideline)
-    missing = [id for id in book.waiting() if id not in cards.places]
-    if missing:
-        raise UnderstudyError(
-            f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
-            "name another --book"
-        )
-    people = list(annotators or [current_user()])
-    server = LabelServer(
-        book, cards, annotators=people, host=host, port=free_port(host, PORT) if port is None else port,
-        title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,
-    )  # fmt: skip
-    left = len(book.waiting())
-    typer.echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is stored in {book.path}")
-    for name, url in server.urls.items():
-        typer.echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
-    try:
-        with server:
-            typer.echo("Ctrl-C ends it.")  # from here on
-            while left and not book.wait(60):
-                pass
-            if left:
-                typer.echo("All rows are answered.")
-                _write(book, cards, out)
-            while True:
-                server.wait(60)
-    except KeyboardInterrupt:
-        typer.echo("")
-    finally:
-        _write(book, cards, out)
-
-
-def _write(book: "AnswerBook", cards: "Cards", out: Path) -> None:
-    from understudy.web.answer_export import write_answers, write_votes
-
-    people = book.annotators()
-    if not people:
-        typer.echo("No answers yet; nothing is written.")
-        return
-    typer.echo(str(write_answers(book, out, rows=cards.rows.path)))
-    if len(people) > 1:
-        votes = out.with_name(f"{out.stem.removesuffix('-answers')}-votes.parquet")
-        write_votes(book, votes, cards)
-        alpha, shared_rows = book.agreement()
-        agreed = "" if alpha is None else f"; they agree with alpha {alpha:.2f} on {shared_rows:,} rows"
-        typer.echo(f"Votes of {len(people)} people{agreed}: {votes}")
 
 
 def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:

@@ -11,7 +11,7 @@ the book has every answer, and links stay valid when it is started again on the 
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,8 @@ from understudy.errors import UnderstudyError, warn
 from understudy.store.remote import current_user
 from understudy.web.access import LOOPBACK, Access
 from understudy.web.answer_book import AnswerBook
-from understudy.web.cards import Cards
+from understudy.web.answer_export import check_export, write_answers, write_votes
+from understudy.web.cards import Cards, read_guideline
 
 PORT = 8420
 MISSING = "the label page needs starlette and uvicorn: pip install 'understudy[label]'"
@@ -143,3 +144,76 @@ def _shown(host: str) -> Any:
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()
     return f"[{host}]" if ":" in host else host
+
+
+def add_rows(book: AnswerBook, cards: Cards, *, random: bool) -> None:
+    """Adds the rows to label; whether a row is chosen or random may not change."""
+    marks, known = cards.chosen or [not random] * len(cards.ids), book.chosen()
+    for id, mark in zip(cards.ids, marks, strict=True):
+        if known.get(id, mark) != mark:
+            was = "picked by a strategy" if known[id] else "one of a random sample"
+            raise UnderstudyError(
+                f"{book.path} has row {id!r} as {was}; give --random only where it was begun so, or name another --book"
+            )
+    book.add(cards.ids, chosen=marks)
+
+
+def serve_rows(
+    book: AnswerBook,
+    cards: Cards,
+    out: Path,
+    *,
+    annotators: Sequence[str] | None,
+    host: str,
+    port: int | None,
+    guideline: Path | None,
+    show_suggestion: bool,
+    echo: Callable[[str], Any] = print,
+) -> None:
+    """Serves until Ctrl-C; writes the answers when all are there, and at the end."""
+    check_export(book, out)
+    if guideline is not None:
+        read_guideline(guideline)
+    missing = [id for id in book.waiting() if id not in cards.places]
+    if missing:
+        raise UnderstudyError(
+            f"{book.path} waits for {len(missing)} rows that {cards.rows.path} does not have ({missing[0]!r} …); "
+            "name another --book"
+        )
+    people = list(annotators or [current_user()])
+    server = LabelServer(
+        book, cards, annotators=people, host=host, port=free_port(host, PORT) if port is None else port,
+        title=cards.rows.path.name, guideline=guideline, show_suggestion=show_suggestion,
+    )  # fmt: skip
+    left = len(book.waiting())
+    echo(f"{len(cards.ids):,} rows, {left:,} to answer; every answer is stored in {book.path}")
+    for name, url in server.urls.items():
+        echo(f"{name}: {url}" if len(people) > 1 else f"Open {url}")
+    try:
+        with server:
+            echo("Ctrl-C ends it.")  # from here on
+            while left and not book.wait(60):
+                pass
+            if left:
+                echo("All rows are answered.")
+                _write(book, cards, out, echo)
+            while True:
+                server.wait(60)
+    except KeyboardInterrupt:
+        echo("")
+    finally:
+        _write(book, cards, out, echo)
+
+
+def _write(book: AnswerBook, cards: Cards, out: Path, echo: Callable[[str], Any]) -> None:
+    people = book.annotators()
+    if not people:
+        echo("No answers yet; nothing is written.")
+        return
+    echo(str(write_answers(book, out, rows=cards.rows.path)))
+    if len(people) > 1:
+        votes = out.with_name(f"{out.stem.removesuffix('-answers')}-votes.parquet")
+        write_votes(book, votes, cards)
+        alpha, shared_rows = book.agreement()
+        agreed = "" if alpha is None else f"; they agree with alpha {alpha:.2f} on {shared_rows:,} rows"
+        echo(f"Votes of {len(people)} people{agreed}: {votes}")
