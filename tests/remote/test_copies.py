@@ -93,7 +93,7 @@ def test_a_name_that_appeared_meanwhile_is_not_overwritten(memory: Any) -> None:
     path = local_path("memory://made/said.csv")
     assert not path.exists()
     memory.pipe_file("/made/said.csv", b"theirs")
-    with pytest.raises(us.UnderstudyError, match=r"memory://made/said.csv was written by somebody else"):
+    with pytest.raises(us.UnderstudyError, match=r"memory://made/said.csv was written by another process"):
         write_bytes(path, b"ours")
     assert memory.cat_file("/made/said.csv") == b"theirs"
     again = local_path("memory://made/other.csv")
