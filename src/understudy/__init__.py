@@ -45,7 +45,7 @@ _HOMES = {
     "samples": "digits",
     "store.remote": "unlock",
     "training.callbacks": "Callback LogTo MLflow TensorBoard WandB",
-    "training.choose": "default_student l2_of_c",
+    "training.automatic_options": "default_student l2_of_c",
     "training.ema": "EMA",
     "training.run": "Run",
     "training.session": "Session",

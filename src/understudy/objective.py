@@ -295,7 +295,7 @@ class Objective:
     gold_trains: bool = True
     """Whether gold rows join the batches (learning to reweight only steers by them)."""
     scorer: Callable[[Any], Any] | None = None
-    """For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` (``training/step.py``)."""
+    """For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` of ``training/batch_types``."""
     relabel: Callable[..., Relabelled] | None = None
     """For labels of a method's own: ``(student, gold, pool, options, *, classes, folder, progress)``, called first."""
     traits: frozenset[str] = frozenset()

@@ -33,8 +33,8 @@ from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.arrow import Array, as_column, as_frame
 from understudy.store.option_fields import with_parameters
+from understudy.training.automatic_options import LINEAR, NET, prefers_linear, row_shape
 from understudy.training.callbacks import Callback
-from understudy.training.choose import LINEAR, NET, prefers_linear, row_shape
 from understudy.training.options import option_names, option_parameters
 from understudy.training.train import train
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import understudy as us
 from understudy.objective import Outputs, Step, Weight
-from understudy.training.step import Batch
+from understudy.training.batch_types import Batch
 
 
 def _pool_and_gold(rows: int = 40, classes: int = 3) -> tuple[us.Gold, us.Pool]:

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 import understudy as us
-from understudy.training.choose import calibrated_losses, choose_epochs, is_less, leave_out
+from understudy.training.automatic_options import calibrated_losses, choose_epochs, is_less, leave_out
 
 
 class Says(torch.nn.Module):

@@ -7,7 +7,7 @@ from scipy import sparse
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.training.choose import GRID, choose_c, default_epochs, fill_defaults, options_for
+from understudy.training.automatic_options import GRID, choose_c, default_epochs, fill_defaults, options_for
 
 
 def test_epochs_follow_the_number_of_steps():

@@ -1,4 +1,7 @@
-"""``understudy train``: a student from files, as a run directory with its report."""
+"""``understudy train``: a student from files, as a run directory with its report.
+
+Options of the training are fields of ``training/options.py``, those of the files of ``io/data_options.py``.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

@@ -30,9 +30,9 @@ from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
 from understudy.store.settings import fingerprint
+from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
-from understudy.training.learner import check_outputs
 from understudy.training.options import NOT_SHARED, TrainingOptions
 from understudy.training.run import Run, state_to_bytes
 from understudy.training.train import train, train_resolved

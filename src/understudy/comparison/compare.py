@@ -40,8 +40,8 @@ from understudy.store.jobs import Jobs, file_name
 from understudy.store.option_fields import plain, spell_out
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.store.stopping import ends_on_sigterm
+from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback
-from understudy.training.choose import resolve_options
 from understudy.training.options import SHARED, shows_options
 
 SETTINGS, RESULT = "settings.json", "comparison.json"

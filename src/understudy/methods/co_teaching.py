@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.models.registry import drawn_parts
 from understudy.objective import Objective, TeacherTarget
-from understudy.training.step import Batch, Learner, Losses, Scored
+from understudy.training.batch_types import Batch, Learner, Losses, Scored
 
 __all__ = ["co_teaching"]
 

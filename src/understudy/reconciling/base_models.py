@@ -32,7 +32,7 @@ from understudy.maths.nearest import unit_rows, votes_of_neighbours
 from understudy.maths.source_confusion import fit_votes
 from understudy.models.registry import Student
 from understudy.objective import Objective
-from understudy.training.choose import l2_of_c, mean_square
+from understudy.training.automatic_options import l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train_resolved

@@ -39,7 +39,7 @@ from understudy.store.display import ProgressBar
 from understudy.store.files import write_bytes
 from understudy.store.jobs import Jobs
 from understudy.store.settings import check_same, fingerprint
-from understudy.training.choose import EPOCHS_TO_CHOOSE
+from understudy.training.automatic_options import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train_resolved
 

@@ -32,7 +32,7 @@ from understudy.maths.source_confusion import cross_likelihood, fit_sources
 from understudy.objective import Columns, Objective
 from understudy.reconciling.base_models import C, RelabelledModel, is_numeric
 from understudy.reconciling.cross_fitting import CrossFit, OutOfFold
-from understudy.training.choose import mean_square
+from understudy.training.automatic_options import mean_square
 
 # A source that was never wrong about a class on gold may still be wrong: no label counts for more than 10,000 to 1.
 LEAST = 1e-4

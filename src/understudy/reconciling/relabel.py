@@ -31,8 +31,8 @@ from understudy.reconciling.label_sources import ReconciledPool, default_c, reco
 from understudy.store.copies import work_folder
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
-from understudy.training.choose import resolve_options
-from understudy.training.learner import check_outputs
+from understudy.training.automatic_options import resolve_options
+from understudy.training.batch_loss import check_outputs
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 
 

@@ -29,12 +29,12 @@ from torch.utils.data import DataLoader, Dataset
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of
 from understudy.store.settings import as_json
+from understudy.training.batch_types import Batch
 from understudy.training.checkpoint import check_same_training, resume_settings
 from understudy.training.fit import finished, finite
 from understudy.training.options import SESSION
 from understudy.training.run import Run, state_from_bytes, state_to_bytes
 from understudy.training.session import Session, mean_loss
-from understudy.training.step import Batch
 
 
 class ExternalLoop:

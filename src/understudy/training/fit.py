@@ -24,6 +24,7 @@ from understudy.inference.passes import device_of, evaluate, predicted, usable_d
 from understudy.models.registry import fresh_student
 from understudy.objective import Columns, Objective
 from understudy.store.display import EpochProgress
+from understudy.training.batch_types import Batch
 from understudy.training.callbacks import CallbackRunner
 from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
@@ -32,7 +33,6 @@ from understudy.training.options import TrainingOptions
 from understudy.training.random_states import seed_torch
 from understudy.training.run import Run
 from understudy.training.session import Session
-from understudy.training.step import Batch
 
 
 def fit(

@@ -34,12 +34,12 @@ from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
+from understudy.training.batch_loss import StudentLearner, WeightedSum, check_outputs
+from understudy.training.batch_types import Batch, Scored, Scorer
 from understudy.training.distributed import current
-from understudy.training.learner import StudentLearner, WeightedSum, check_outputs
 from understudy.training.options import SESSION, TrainingOptions, check_names, shows_options
 from understudy.training.random_states import RandomStates, seed_torch
 from understudy.training.refined import MOST_ENTRIES, RefinedLabels
-from understudy.training.step import Batch, Scored, Scorer
 
 
 class Session:

@@ -19,7 +19,7 @@ from understudy.features.encoder import Encoded
 from understudy.inference.passes import usable_device
 from understudy.io.read import Examples
 from understudy.method_options import read_options
-from understudy.training.choose import LINEAR, NET, fill_defaults, prefers_linear, resolve_options
+from understudy.training.automatic_options import LINEAR, NET, fill_defaults, prefers_linear, resolve_options
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """``us.train``: resolve the options, relabel where the method does, fit, evaluate, save.
 
-The student is fitted by ``training/fit.py``, batch by batch, with the losses of ``training/session.py``.
+The student is fitted by ``training/fit.py``, batch by batch, with the losses of ``training/batch_loss.py``.
 """
 
 import copy
@@ -22,14 +22,14 @@ from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.objective import Objective, Relabelled
 from understudy.store.files import locked
 from understudy.store.stopping import ends_on_sigterm
+from understudy.training.automatic_options import penalty_on_gold, resolve_options
+from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
-from understudy.training.choose import penalty_on_gold, resolve_options
 from understudy.training.distributed import current, is_first, on_rank_zero, same_start, together
 from understudy.training.ema import EMA
 from understudy.training.evaluation import evaluate_training
 from understudy.training.fit import fit, seeded_student
-from understudy.training.learner import check_outputs
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
 from understudy.training.run import Run, usable_folder
 from understudy.training.session import Session
@@ -68,15 +68,15 @@ def train(
     (``training/evaluation.py``). ``callbacks``: see ``us.Callback``.
 
     ``epochs="auto"`` (the default): as many steps as gold rows left out show, at a rate that falls to nothing, or for a
-    linear student L-BFGS until converged (``training/choose.py``). ``patience``: stop after so many epochs that are not
-    better on ``select``; ``until_accuracy``: once that share of the training rows' own labels is predicted (eval mode).
-    ``gold_repeat`` shows each gold row that often per epoch (0: gold steers, but does not train), ``gold_weight``
-    multiplies its loss. ``pretrain_epochs`` first trains on gold alone, ``finetune_epochs`` does so at the end (from
-    the selected epoch where ``patience`` is set) at a constant ``finetune_lr``, by default the rate that the schedule
-    ends with. ``clip`` bounds the gradient's norm; ``accumulate`` batches make one step. ``augment(x, generator)``
-    changes training batches. ``refine`` keeps, per pool row, the predictions averaged over training. ``ema`` is reset
-    to the student before the first epoch and follows every step (fine-tuning excepted). ``training/options.py`` has
-    every option.
+    linear student L-BFGS until converged (``training/automatic_options.py``). ``patience``: stop after so many epochs
+    that are not better on ``select``; ``until_accuracy``: once that share of the training rows' own labels is predicted
+    (eval mode). ``gold_repeat`` shows each gold row that often per epoch (0: gold steers, but does not train),
+    ``gold_weight`` multiplies its loss. ``pretrain_epochs`` first trains on gold alone, ``finetune_epochs`` does so at
+    the end (from the selected epoch where ``patience`` is set) at a constant ``finetune_lr``, by default the rate that
+    the schedule ends with. ``clip`` bounds the gradient's norm; ``accumulate`` batches make one step. ``augment(x,
+    generator)`` changes training batches. ``refine`` keeps, per pool row, the predictions averaged over training.
+    ``ema`` is reset to the student before the first epoch and follows every step (fine-tuning excepted).
+    ``training/options.py`` has every option.
     """
     started = time.perf_counter()
     if not callable(student):

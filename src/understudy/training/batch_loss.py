@@ -21,11 +21,11 @@ from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
 from understudy.objective import Columns, Context, Objective, Outputs, Step
+from understudy.training.batch_types import Batch, Learner, Losses, Scored
 from understudy.training.distributed import SyncedBatchNorm, current, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
 from understudy.training.processes import BatchShare
-from understudy.training.step import Batch, Learner, Losses, Scored
 
 
 def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:

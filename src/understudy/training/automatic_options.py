@@ -7,7 +7,7 @@ On sparse text, on the vectors of a frozen encoder, and on wide vectors of which
 student trained to convergence is hard to beat; on numbers and small images a net is better. How long a net trains is a
 number of *steps*: a small table needs more epochs than a large one for the same. They are few, because a net that goes
 on memorises wrong labels, and the learning rate falls to nothing, so that a short training ends well; gold that did not
-train shows whether more, or fewer, are better (``training/choose.py``). Accuracy of an MLP after Adam's 1e-3
+train shows whether more, or fewer, are better (*Epochs*, below). Accuracy of an MLP after Adam's 1e-3
 with a cosine, seed 0 (before: 10 epochs at a constant rate):
 
     labels                          before   300 steps     600    1,200   2,500
@@ -29,7 +29,7 @@ A row that is seen often is memorised too: 300 rows of Adult, 30% wrong, 75.3 af
 **Epochs.** Wrong labels are memorised in the end, right ones never learned in too few steps, and which of the two a
 table has does not follow from its size. So a third of gold is left out (or the ``select`` rows serve), and the student
 is trained on the rest and the pool's labels as they are, each time in full, its rate falling to nothing: for the epochs
-that make ``STEPS`` steps (``training/choose.py``), then for ``LONGER`` times as many, as long as that is better; or
+that make ``STEPS`` steps, then for ``LONGER`` times as many, as long as that is better; or
 for so many times fewer, where longer was not better. Better is a log-loss of the rows left out that is less by more
 than its standard error, each at the temperature that minimises it: overconfidence is no reason to stop. With few gold
 rows the error is large and nothing moves; on pools of more than ``MOST_ROWS`` it would take too long. On 14 draws of
