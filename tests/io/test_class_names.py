@@ -10,7 +10,7 @@ import torch
 
 import understudy as us
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.io.labelling import find_names
+from understudy.io.label_columns import find_names
 from understudy.io.read import Examples, read_examples
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames

@@ -18,7 +18,7 @@ from scipy import sparse
 
 import understudy as us
 from understudy.errors import UnderstudyError
-from understudy.io.labelling import declared_classes
+from understudy.io.label_columns import declared_classes
 from understudy.io.table import read_table
 
 ROWS, GOLD = 40, 12

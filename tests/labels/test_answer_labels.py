@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.labels.llm import matching
+from understudy.labels.llm import answer_matching
 from understudy.labels.llm.answer_labels import Answers
 from understudy.report.llm_labels import printable
 
@@ -72,50 +72,60 @@ def test_every_shape_of_line(tmp_path: Path) -> None:
     assert found.ids.tolist() == ["a", "b", "c", "d", "e", "f", "g", "7"]
     assert found.labels.top1().tolist() == [1, 0, 1, 0, 0, 1, 0, 1]
     assert isinstance(found.labels, us.Hard) and found.labels.given is None
-    assert found.report.counts == {matching.EXACT: 5, matching.NORMALISED: 2, matching.MENTIONED: 1}
+    assert found.report.counts == {
+        answer_matching.EXACT: 5,
+        answer_matching.NORMALISED: 2,
+        answer_matching.MENTIONED: 1,
+    }
 
 
 @pytest.mark.parametrize(
     ("line", "category"),
     [
-        (chat("a", "banana"), matching.UNKNOWN),
-        (chat("a", "pos or neg"), matching.AMBIGUOUS),
-        (chat("a", ""), matching.EMPTY),
-        (chat("a", None), matching.EMPTY),
-        (chat("a", None, refusal="I will not"), matching.REFUSED),
-        (chat("a", "pos", finish="content_filter"), matching.REFUSED),
-        (chat("a", "I cannot help with pos"), matching.REFUSED),
-        (chat("a", "The answer is pos", finish="length"), matching.TRUNCATED),
-        (responses("a", "It is", status="incomplete", incomplete_details={"reason": "x"}), matching.TRUNCATED),
-        (responses("a", "pos", incomplete_details={"reason": "content_filter"}), matching.REFUSED),
-        (responses("a", "", output=[{"type": "message", "content": [{"refusal": "no"}]}]), matching.REFUSED),
-        (responses("a", "pos", status="failed"), matching.ERROR),
-        ({"custom_id": "a", "response": None, "error": {"code": "x", "message": "expired"}}, matching.ERROR),
-        ({"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "slow"}}}}, matching.ERROR),
-        ({"custom_id": "a", "response": {"status_code": 200, "body": {"error": {"message": "m"}}}}, matching.ERROR),
-        (b"", matching.BLANK),
-        (b" \t", matching.BLANK),
-        (b"{", matching.MALFORMED),
-        (b"[1]", matching.MALFORMED),
-        (b"\xff\xfe{}", matching.MALFORMED),
-        (b"[" * 100_000, matching.MALFORMED),
-        (b"1" * 5000, matching.MALFORMED),
-        ({"answer": "pos"}, matching.MALFORMED),
-        ({"id": True, "answer": "pos"}, matching.MALFORMED),
-        ({"id": 1.5, "answer": "pos"}, matching.MALFORMED),
-        ({"id": "", "answer": "pos"}, matching.MALFORMED),
-        ({"id": "a\x1b[2J", "answer": "pos"}, matching.MALFORMED),
-        (b'{"id": "\\ud800", "answer": "pos"}', matching.MALFORMED),
-        ({"id": "a", "answer": ["pos"]}, matching.MALFORMED),
-        ({"id": "a"}, matching.MALFORMED),
-        ({"id": "a", "choices": []}, matching.MALFORMED),
-        ({"id": "a", "output": 3}, matching.MALFORMED),
+        (chat("a", "banana"), answer_matching.UNKNOWN),
+        (chat("a", "pos or neg"), answer_matching.AMBIGUOUS),
+        (chat("a", ""), answer_matching.EMPTY),
+        (chat("a", None), answer_matching.EMPTY),
+        (chat("a", None, refusal="I will not"), answer_matching.REFUSED),
+        (chat("a", "pos", finish="content_filter"), answer_matching.REFUSED),
+        (chat("a", "I cannot help with pos"), answer_matching.REFUSED),
+        (chat("a", "The answer is pos", finish="length"), answer_matching.TRUNCATED),
+        (responses("a", "It is", status="incomplete", incomplete_details={"reason": "x"}), answer_matching.TRUNCATED),
+        (responses("a", "pos", incomplete_details={"reason": "content_filter"}), answer_matching.REFUSED),
+        (responses("a", "", output=[{"type": "message", "content": [{"refusal": "no"}]}]), answer_matching.REFUSED),
+        (responses("a", "pos", status="failed"), answer_matching.ERROR),
+        ({"custom_id": "a", "response": None, "error": {"code": "x", "message": "expired"}}, answer_matching.ERROR),
+        (
+            {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "slow"}}}},
+            answer_matching.ERROR,
+        ),
+        (
+            {"custom_id": "a", "response": {"status_code": 200, "body": {"error": {"message": "m"}}}},
+            answer_matching.ERROR,
+        ),
+        (b"", answer_matching.BLANK),
+        (b" \t", answer_matching.BLANK),
+        (b"{", answer_matching.MALFORMED),
+        (b"[1]", answer_matching.MALFORMED),
+        (b"\xff\xfe{}", answer_matching.MALFORMED),
+        (b"[" * 100_000, answer_matching.MALFORMED),
+        (b"1" * 5000, answer_matching.MALFORMED),
+        ({"answer": "pos"}, answer_matching.MALFORMED),
+        ({"id": True, "answer": "pos"}, answer_matching.MALFORMED),
+        ({"id": 1.5, "answer": "pos"}, answer_matching.MALFORMED),
+        ({"id": "", "answer": "pos"}, answer_matching.MALFORMED),
+        ({"id": "a\x1b[2J", "answer": "pos"}, answer_matching.MALFORMED),
+        (b'{"id": "\\ud800", "answer": "pos"}', answer_matching.MALFORMED),
+        ({"id": "a", "answer": ["pos"]}, answer_matching.MALFORMED),
+        ({"id": "a"}, answer_matching.MALFORMED),
+        ({"id": "a", "choices": []}, answer_matching.MALFORMED),
+        ({"id": "a", "output": 3}, answer_matching.MALFORMED),
     ],
 )
 def test_a_line_that_is_not_used(tmp_path: Path, line: Any, category: str) -> None:
     found = read(tmp_path, {"id": "good", "answer": "pos"}, line)
-    assert found.report.counts == {matching.EXACT: 1, category: 1}
-    assert found.report.malformed == (["answers.jsonl:2"] if category == matching.MALFORMED else [])
+    assert found.report.counts == {answer_matching.EXACT: 1, category: 1}
+    assert found.report.malformed == (["answers.jsonl:2"] if category == answer_matching.MALFORMED else [])
 
 
 def test_several_choices_are_votes(tmp_path: Path) -> None:
@@ -130,7 +140,7 @@ def test_several_choices_are_votes(tmp_path: Path) -> None:
     assert found.ids.tolist() == ["a", "b"] and isinstance(found.labels, us.TopK)
     assert torch.allclose(found.labels.dense(torch.arange(2), 2), torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]]))
     assert found.report.lines == sum(found.report.counts.values()) == 7 and "answers" in str(found.report)
-    assert found.report.counts[matching.REFUSED] == 1 and found.report.counts[matching.UNKNOWN] == 2
+    assert found.report.counts[answer_matching.REFUSED] == 1 and found.report.counts[answer_matching.UNKNOWN] == 2
     assert found.aligned(["c", "a"]).labelled().tolist() == [False, True]
 
 
@@ -139,7 +149,7 @@ def test_lines_that_differ_are_votes_where_all_have_several_times(tmp_path: Path
     found = us.read_answers(write(tmp_path / "a.jsonl", *lines), CLASSES)
     assert torch.allclose(found.labels.dense(torch.arange(3), 2), torch.tensor([[1 / 3, 2 / 3]] * 3))
     again = us.read_answers(write(tmp_path / "b.jsonl", *lines[:4]), CLASSES)
-    assert again.report.counts[matching.CONFLICT] == 2 and "form 'shares'" in str(again.report)
+    assert again.report.counts[answer_matching.CONFLICT] == 2 and "form 'shares'" in str(again.report)
     voted = us.read_answers(tmp_path / "b.jsonl", CLASSES, form="shares")
     assert voted.labels.dense(torch.arange(3), 2).tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
 
@@ -152,8 +162,8 @@ def test_ids_that_come_again(tmp_path: Path) -> None:
         *({"id": 3, "answer": "banana"}, {"id": 3, "answer": "neg"}),  # repeated after a bad answer
     )
     assert found.ids.tolist() == [1, 3] and found.labels.top1().tolist() == [1, 0]
-    assert found.report.counts[matching.REPEATED] == 1 and found.report.counts[matching.CONFLICT] == 3
-    assert found.report.counts[matching.UNKNOWN] == 1 and found.report.used == 2
+    assert found.report.counts[answer_matching.REPEATED] == 1 and found.report.counts[answer_matching.CONFLICT] == 3
+    assert found.report.counts[answer_matching.UNKNOWN] == 1 and found.report.used == 2
     assert "conflicting" in str(found.report)
 
 
@@ -184,10 +194,10 @@ def test_forms_where_only_some_have_log_probabilities(tmp_path: Path) -> None:
     found = read(tmp_path, *soft, *plain)
     assert isinstance(found.labels, us.Hard) and found.labels.given is None and len(found) == 5
     found = read(tmp_path, *soft, *plain[:2])
-    assert isinstance(found.labels, us.TopK) and found.report.counts[matching.NO_LOGPROBS] == 2
+    assert isinstance(found.labels, us.TopK) and found.report.counts[answer_matching.NO_LOGPROBS] == 2
     # The same id once without and once with them: the latter serves.
     both = read(tmp_path, chat("a", "pos"), chat("a", "pos", logprobs("pos", pos=0.9)), form="topk")
-    assert len(both) == 1 and both.report.counts[matching.REPEATED] == 1
+    assert len(both) == 1 and both.report.counts[answer_matching.REPEATED] == 1
     # Without them it still counts as a contradiction.
     assert len(read(tmp_path, chat("a", "neg"), chat("a", "pos", logprobs("pos", pos=0.9)), form="topk")) == 0
 
@@ -298,7 +308,7 @@ def test_thousands_of_torn_and_flipped_lines(tmp_path: Path, rng: np.random.Gene
             line[rng.integers(len(line))] = rng.integers(256)
         lines.append(bytes(line[: rng.integers(1, 2 * len(line))]).replace(b"\n", b" "))
     found = read(tmp_path, *lines)
-    assert found.report.used > 0 and 1000 < found.report.counts[matching.MALFORMED] < 3000
+    assert found.report.used > 0 and 1000 < found.report.counts[answer_matching.MALFORMED] < 3000
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.labels.llm import matching
+from understudy.labels.llm import answer_matching
 from understudy.llm.ledger import Journal, Ledger, Price
 from understudy.llm.request import (
     OPENAI,
@@ -152,17 +152,17 @@ def test_several_models_are_several_voters(tmp_path: Path) -> None:
 
 def test_answers_of_no_use_are_counted_not_guessed(tmp_path: Path) -> None:
     kinds = {
-        "REFUSE": matching.REFUSED,
-        "EMPTY": matching.EMPTY,
-        "BANANA": matching.UNKNOWN,
-        "ESSAY": matching.TRUNCATED,
+        "REFUSE": answer_matching.REFUSED,
+        "EMPTY": answer_matching.EMPTY,
+        "BANANA": answer_matching.UNKNOWN,
+        "ESSAY": answer_matching.TRUNCATED,
     }
     texts = ["a fine text", *(f"{word} me" for word in kinds), "TOO LONG to read"]
     with ChatServer() as server:
         labelled = ask(server, tmp_path, texts)
         counts = labelled.reports["tiny"].counts
         assert named(labelled)[1:] == [None] * 5 and labelled.unanswered == 0
-        assert all(counts[kind] == 1 for kind in [*kinds.values(), matching.ERROR]) and counts.total() == 6
+        assert all(counts[kind] == 1 for kind in [*kinds.values(), answer_matching.ERROR]) and counts.total() == 6
         before = server.stats.requests
         assert ask(server, tmp_path, texts).unanswered == 0 and server.stats.requests == before
         ask(server, tmp_path, texts, again=True)

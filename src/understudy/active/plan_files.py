@@ -18,7 +18,7 @@ from understudy.active.label_plan import LabelPlan
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
 from understudy.io.answer_file import write_columns
-from understudy.io.labelling import Labelling, find_labelling, read_teacher
+from understudy.io.label_columns import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes

@@ -106,7 +106,7 @@ def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
         if not names:
             raise UnderstudyError(f"the classes of {run} have no names; give their number: --classes 10")
         return [str(name) for name in names]
-    from understudy.io.labelling import find_labelling
+    from understudy.io.label_columns import find_labelling
 
     how = find_labelling({}, cards.shown, None, "majority")
     if how.names is None:

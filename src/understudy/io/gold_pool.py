@@ -25,7 +25,7 @@ from understudy.errors import UnderstudyError
 from understudy.features.featuriser import Featuriser
 from understudy.io.answer_file import SHOWN, true_or_false
 from understudy.io.featurise import features_of
-from understudy.io.labelling import SAW, Labelling, read_teacher
+from understudy.io.label_columns import SAW, Labelling, read_teacher
 from understudy.io.table import LazyColumns, Table
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array

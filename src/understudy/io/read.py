@@ -6,7 +6,7 @@
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
 ``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's labels in one of the forms of
-``io/labelling.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
+``io/label_columns.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
 ``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure. Nor do rows
 that ``teacher_saw`` marks, in gold or in the pool: their label was shown to the teacher, as an example in a prompt.
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
@@ -31,7 +31,7 @@ from understudy.io.answer_file import BY_NUMBER, named_answers, read_chosen
 from understudy.io.columns import declared
 from understudy.io.featurise import fit_featuriser
 from understudy.io.gold_pool import PoolFile, is_one_file, seen_by_teacher, shown_id, split_gold_pool, to_gold, to_pool
-from understudy.io.labelling import Labelling, declared_classes, find_labelling, sources_of
+from understudy.io.label_columns import Labelling, declared_classes, find_labelling, sources_of
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import text_list
 

@@ -7,7 +7,7 @@
 
 Labels match exactly: "7" and "007" are two classes, "1e3" is not class 1000, and a number in a typed file is the class
 spelled like it. The order is alphabetical, or the one the user gives. ``ClassNames()`` holds no names: the classes are
-known by number. ``labels/forms.py`` reads the labels of gold and pool with it, ``io/labelling.py`` those of files.
+known by number. ``labels/forms.py`` reads the labels of gold and pool with it, ``io/label_columns.py`` those of files.
 """
 
 import re

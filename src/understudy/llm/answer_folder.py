@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Votes
 from understudy.labels.label_store import LabelStore
 from understudy.labels.llm.answer_labels import Answers, read_answers
-from understudy.labels.llm.matching import AnswerReport
+from understudy.labels.llm.answer_matching import AnswerReport
 from understudy.llm.request import HINTS, AskPlan, LabelModel, Row, ServerFeatures
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import Finding, FolderKind, Manifest

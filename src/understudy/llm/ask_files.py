@@ -12,7 +12,7 @@ import torch
 from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.io.gold_pool import is_one_file, split_gold_pool
-from understudy.io.labelling import SAW
+from understudy.io.label_columns import SAW
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import WRITERS
 from understudy.labels.forms import Labels, Votes, named_columns

@@ -30,7 +30,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.labels.llm import FORMS
-from understudy.labels.llm.matching import AnswerMatcher
+from understudy.labels.llm.answer_matching import AnswerMatcher
 from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Price
 

@@ -21,7 +21,7 @@ from understudy.active.watch import noise_watch
 from understudy.errors import UnderstudyError, warn
 from understudy.io.answer_file import is_skipped, text_columns
 from understudy.io.gold_pool import is_one_file, own_labels
-from understudy.io.labelling import label_column
+from understudy.io.label_columns import label_column
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import Executor, InProcess

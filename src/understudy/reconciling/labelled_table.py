@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.examples import Gold
-from understudy.io.labelling import SAW
+from understudy.io.label_columns import SAW
 from understudy.io.table import Stored, Table
 from understudy.labels.forms import Soft, named_columns
 from understudy.reconciling.label_sources import ReconciledPool

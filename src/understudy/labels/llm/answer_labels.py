@@ -25,10 +25,10 @@ import torch
 
 from understudy.errors import UnderstudyError
 from understudy.labels.forms import Hard, Labels, Soft, TopK
-from understudy.labels.llm import FORMS, matching
+from understudy.labels.llm import FORMS, answer_matching
+from understudy.labels.llm.answer_matching import AnswerMatcher
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
-from understudy.labels.llm.matching import AnswerMatcher
 from understudy.store.arrow import Array
 from understudy.store.copies import local_path
 
@@ -43,7 +43,7 @@ class Answers:
     ids: Array
     labels: Labels
     classes: tuple[str, ...]
-    report: matching.AnswerReport
+    report: answer_matching.AnswerReport
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -69,7 +69,7 @@ class _Answer:
 
     @property
     def used(self) -> bool:
-        return self.how in matching.USED
+        return self.how in answer_matching.USED
 
 
 def read_answers(
@@ -91,7 +91,7 @@ def read_answers(
         raise UnderstudyError(f"form={form!r} is unknown; use one of {', '.join(FORMS)}")
     match = AnswerMatcher(classes, aliases)
     reader = TokenReader(match.surfaces)
-    report = matching.AnswerReport()
+    report = answer_matching.AnswerReport()
     answers: list[_Answer] = []
     for where, line in _lines([files] if isinstance(files, str | Path) else files):
         replies = _replies(line)
@@ -114,7 +114,7 @@ def read_answers(
         report.notes.append("every answer is a vote; a label is the shares of its row's votes")
         names, labels = _shares(used, len(match.names))
         return Answers(names, labels, match.names, report)
-    if report.counts[matching.CONFLICT]:
+    if report.counts[answer_matching.CONFLICT]:
         report.notes.append("several answers for one id on purpose? form 'shares' takes them as votes")
     labels = _soft(used, len(match.names), form, report) if soft else _hard(used, len(match.names))
     return Answers(_ids(used), labels, match.names, report)
@@ -180,14 +180,14 @@ def _leave_out(answers: list[_Answer], *, soft: bool) -> None:
                 chosen[name] = answer
     for answer in answers:
         if answer.used and str(answer.id) in conflicting:
-            answer.how = matching.CONFLICT
+            answer.how = answer_matching.CONFLICT
         elif answer.used and chosen[str(answer.id)] is not answer:
-            answer.how = matching.REPEATED
+            answer.how = answer_matching.REPEATED
         elif answer.used and soft and answer.masses is None:
-            answer.how = matching.NO_LOGPROBS
+            answer.how = answer_matching.NO_LOGPROBS
 
 
-def _soft(used: list[_Answer], classes: int, form: str, report: matching.AnswerReport) -> Labels:
+def _soft(used: list[_Answer], classes: int, form: str, report: answer_matching.AnswerReport) -> Labels:
     indices, probs, tail, outside = spread([answer.masses or {} for answer in used], classes)
     if len(used):
         report.notes.append(f"probability outside the classes: mean {outside.mean():.2%}, largest {outside.max():.1%}")

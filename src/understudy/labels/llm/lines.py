@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.labels.llm import matching
+from understudy.labels.llm import answer_matching
 
 # Batch outputs stay far below; a longer line is not read into memory as a whole.
 LONGEST_LINE = 1 << 24
@@ -35,7 +35,7 @@ class Reply:
 class UnusableError(Exception):
     """A line without an answer to use: of no known shape, or of the category given."""
 
-    def __init__(self, detail: str, category: str = matching.MALFORMED) -> None:
+    def __init__(self, detail: str, category: str = answer_matching.MALFORMED) -> None:
         self.category, self.detail = category, detail
 
 
@@ -44,7 +44,7 @@ def read_line(line: bytes) -> "list[Reply | UnusableError]":
     if len(line) > LONGEST_LINE:
         raise UnusableError(f"longer than {LONGEST_LINE >> 20} MiB")
     if not line.strip():
-        raise UnusableError("", matching.BLANK)
+        raise UnusableError("", answer_matching.BLANK)
     start = line[:200].strip().decode(errors="replace")
     try:
         entry = json.loads(line)
@@ -55,16 +55,16 @@ def read_line(line: bytes) -> "list[Reply | UnusableError]":
         raise UnusableError(f"not an object: {start}")
     name = _id(entry)
     if entry.get("error"):
-        raise UnusableError(_message(entry["error"]), matching.ERROR)
+        raise UnusableError(_message(entry["error"]), answer_matching.ERROR)
     body: Any = entry
     if entry.get("response") is not None:
         response = _dict(entry["response"], "response")
         status = response.get("status_code", 200)
         if status != 200:
-            raise UnusableError(f"status {status}: {_message(response.get('body'))}", matching.ERROR)
+            raise UnusableError(f"status {status}: {_message(response.get('body'))}", answer_matching.ERROR)
         body = _dict(response.get("body"), "response.body")
         if body.get("error"):
-            raise UnusableError(_message(body["error"]), matching.ERROR)
+            raise UnusableError(_message(body["error"]), answer_matching.ERROR)
     if "choices" in body:
         return _chat(name, body)
     if "output" in body:
@@ -100,9 +100,9 @@ def _chat(name: str | int, body: dict[str, Any]) -> "list[Reply | UnusableError]
 def _choice(name: str | int, choice: dict[str, Any]) -> Reply:
     message = _dict(choice.get("message"), "message")
     if message.get("refusal"):
-        raise UnusableError(_message(message["refusal"]), matching.REFUSED)
+        raise UnusableError(_message(message["refusal"]), answer_matching.REFUSED)
     if choice.get("finish_reason") == "content_filter":
-        raise UnusableError("content filter", matching.REFUSED)
+        raise UnusableError("content filter", answer_matching.REFUSED)
     text = _parts(message.get("content"))
     calls = message.get("tool_calls")
     if not text and isinstance(calls, list) and len(calls) == 1:
@@ -113,11 +113,11 @@ def _choice(name: str | int, choice: dict[str, Any]) -> Reply:
 
 def _responses(name: str | int, body: dict[str, Any]) -> Reply:
     if body.get("status") in ("failed", "cancelled"):
-        raise UnusableError(f"status {body['status']}", matching.ERROR)
+        raise UnusableError(f"status {body['status']}", answer_matching.ERROR)
     details = body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     if reason == "content_filter":
-        raise UnusableError("content filter", matching.REFUSED)
+        raise UnusableError("content filter", answer_matching.REFUSED)
     if not isinstance(body["output"], list):
         raise UnusableError("'output' is not a list")
     parts: list[dict[str, Any]] = []
@@ -126,7 +126,7 @@ def _responses(name: str | int, body: dict[str, Any]) -> Reply:
         parts += [_dict(part, "content[]") for part in inner] if isinstance(inner, list) else []
     refusals = [part["refusal"] for part in parts if part.get("refusal")]
     if refusals:
-        raise UnusableError(_message(refusals[0]), matching.REFUSED)
+        raise UnusableError(_message(refusals[0]), answer_matching.REFUSED)
     texts = [part for part in parts if isinstance(part.get("text"), str)]
     tokens: list[Any] = [part.get("logprobs") for part in texts]
     complete = bool(tokens) and all(isinstance(some, list) and some for some in tokens)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.labels.llm.matching import JUNK
+from understudy.labels.llm.answer_matching import JUNK
 from understudy.store.arrow import Array
 
 # Log-probabilities come rounded.

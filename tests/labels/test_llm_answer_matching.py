@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import UnderstudyError
-from understudy.labels.llm import matching
+from understudy.labels.llm import answer_matching
+from understudy.labels.llm.answer_matching import AnswerMatcher, edit_distance
 from understudy.labels.llm.lines import answer_in
-from understudy.labels.llm.matching import AnswerMatcher, edit_distance
 
 SENTIMENT = AnswerMatcher(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
 SPAM = AnswerMatcher(["spam", "not spam"])
@@ -19,17 +19,17 @@ NUMBERS = AnswerMatcher(["1", "2", "10"])
 @pytest.mark.parametrize(
     ("text", "label", "how", "start"),
     [
-        ("positive", 2, matching.EXACT, 0),
-        (" Positive.\n", 2, matching.NORMALISED, 1),
-        ("**“NEGATIVE”**", 0, matching.NORMALISED, 3),
-        ("ｎeutral", 1, matching.NORMALISED, 0),
-        ("good", 2, matching.ALIAS, 0),
-        ("N/A", 1, matching.ALIAS, 0),
-        ("The answer is: Positive.", 2, matching.MENTIONED, 15),
-        ("Label - positive (very positive)", 2, matching.MENTIONED, 8),
-        ("postive", 2, matching.NEAR, 0),
-        ("psoitvie", 2, matching.NEAR, 0),
-        ("netural!", 1, matching.NEAR, 0),
+        ("positive", 2, answer_matching.EXACT, 0),
+        (" Positive.\n", 2, answer_matching.NORMALISED, 1),
+        ("**“NEGATIVE”**", 0, answer_matching.NORMALISED, 3),
+        ("ｎeutral", 1, answer_matching.NORMALISED, 0),
+        ("good", 2, answer_matching.ALIAS, 0),
+        ("N/A", 1, answer_matching.ALIAS, 0),
+        ("The answer is: Positive.", 2, answer_matching.MENTIONED, 15),
+        ("Label - positive (very positive)", 2, answer_matching.MENTIONED, 8),
+        ("postive", 2, answer_matching.NEAR, 0),
+        ("psoitvie", 2, answer_matching.NEAR, 0),
+        ("netural!", 1, answer_matching.NEAR, 0),
     ],
 )
 def test_an_answer_that_means_a_class(text: str, label: int, how: str, start: int) -> None:
@@ -40,16 +40,16 @@ def test_an_answer_that_means_a_class(text: str, label: int, how: str, start: in
 @pytest.mark.parametrize(
     ("text", "how"),
     [
-        ("banana", matching.UNKNOWN),
-        ("", matching.EMPTY),
-        (" \n", matching.EMPTY),
-        ("positive or negative", matching.AMBIGUOUS),
-        ("It is not positive", matching.AMBIGUOUS),
-        ("It isn't positive.", matching.AMBIGUOUS),
-        ("nonpositive", matching.UNKNOWN),
-        ("I'm sorry, but I can't say whether it is positive.", matching.REFUSED),
-        ("As an AI, I do not judge", matching.REFUSED),
-        ("x" * 20_000 + " positive", matching.UNKNOWN),
+        ("banana", answer_matching.UNKNOWN),
+        ("", answer_matching.EMPTY),
+        (" \n", answer_matching.EMPTY),
+        ("positive or negative", answer_matching.AMBIGUOUS),
+        ("It is not positive", answer_matching.AMBIGUOUS),
+        ("It isn't positive.", answer_matching.AMBIGUOUS),
+        ("nonpositive", answer_matching.UNKNOWN),
+        ("I'm sorry, but I can't say whether it is positive.", answer_matching.REFUSED),
+        ("As an AI, I do not judge", answer_matching.REFUSED),
+        ("x" * 20_000 + " positive", answer_matching.UNKNOWN),
     ],
 )
 def test_an_answer_that_does_not(text: str, how: str) -> None:
@@ -78,7 +78,7 @@ def test_near_misses_keep_the_first_letter_and_the_digits() -> None:
     assert numbered("class 10").label == -1 and numbered("clas 1").label == 0 and numbered("class 3").label == -1
     # Equally far from two classes; too short a name.
     assert AnswerMatcher(["bold", "cold", "gold"])("fold").label == -1
-    assert AnswerMatcher(["cart", "card"])("care").how == matching.AMBIGUOUS
+    assert AnswerMatcher(["cart", "card"])("care").how == answer_matching.AMBIGUOUS
     assert AnswerMatcher(["yes", "no"])("yas").label == -1
 
 
@@ -92,7 +92,7 @@ def test_an_answer_that_was_cut_off() -> None:
     cut = [SENTIMENT(text, cut=True) for text in ("positive", "Pos", "ne", "neg", "The", "The positive", "")]
     assert [found.label for found in cut] == [2, 2, -1, 0, -1, -1, -1]
     assert [cut[i].how for i in (1, 2, 5, 6)] == [
-        *(matching.PREFIX, matching.TRUNCATED, matching.TRUNCATED, matching.EMPTY)
+        *(answer_matching.PREFIX, answer_matching.TRUNCATED, answer_matching.TRUNCATED, answer_matching.EMPTY)
     ]
     assert AnswerMatcher(["theft", "fraud"])("The", cut=True).label == -1
     # Not cut off, a beginning is no answer.
@@ -124,7 +124,7 @@ def test_edit_distance_by_hand() -> None:
 @given(st.text(max_size=300), st.booleans())
 def test_any_text_gets_a_verdict(text: str, cut: bool) -> None:
     found = SENTIMENT(text, cut=cut)
-    assert found.how in (matching.USED if found.label >= 0 else matching.NOT_USED)
+    assert found.how in (answer_matching.USED if found.label >= 0 else answer_matching.NOT_USED)
     assert 0 <= found.start <= len(text)
 
 
