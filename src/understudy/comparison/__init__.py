@@ -1,7 +1,7 @@
 """Methods side by side over seeds: means, 95% intervals, differences paired by seed, and which to take.
 
     comparison = us.compare(student, gold, pool, ["slam", "weighted"], epochs=20, out="runs/compare")
-    rich.print(comparison.table()); print(*comparison.recommendation.sentences, sep="\\n")
+    rich.print(comparison.table()); print(*comparison.sentences, sep="\\n")
 
     comparison = run_cells(trainings, seeds=range(10), reference="vanilla")     # functions of your own
 
