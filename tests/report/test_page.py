@@ -103,7 +103,7 @@ def test_comparison_page(tmp_path: Path) -> None:
         assert part in text
     # vanilla: 0.88, 0.89, 0.90; t(0.975; 2)·0.01/√3 = 0.02484. SLaM is 2 points above in every seed.
     assert "89.0 86.5 to 91.5" in text and "+2.0 +2.0 to +2.0" in text
-    assert "epoch selected on validation" not in text
+    assert "epoch chosen on gold" not in text
     assert len(list(tmp_path.iterdir())) == 1
 
 

@@ -193,7 +193,7 @@ def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
 def _penalty(chosen: Mapping[str, Any] | None) -> str | None:
     if chosen is None:
         return None
-    return f"C = {chosen['c']:g}, {'lowest loss on held-out gold' if chosen['losses'] else 'no gold to choose on'}"
+    return f"C = {chosen['c']:g}, {'lowest loss on held-out gold' if chosen['losses'] else 'not chosen on gold'}"
 
 
 def optimizer_text(options: Mapping[str, Any]) -> str:
@@ -266,7 +266,10 @@ SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
     """A run's numbers with names a reader understands; an unknown one keeps its own."""
-    shown = {name: value for name, value in facts.items() if not name.startswith(SHOWN_ELSEWHERE)}
+    left_out: tuple[str, ...] = SHOWN_ELSEWHERE
+    if "reconciled.accuracy" in facts:  # the labels trained on are then no teacher's
+        left_out += ("calibration_rows", "pool_rows")
+    shown = {name: value for name, value in facts.items() if not name.startswith(left_out)}
     # A single weight equals the product of all, which is shown already; and where all are 1, nothing is weighted.
     again = {name for name in shown if "." in name and shown[name] == shown.get(name.partition(".")[2])}
     if shown.get("mean_weight") == shown.get("share_weight_1") == 1:
