@@ -32,9 +32,9 @@ def reconcile_command(
 ) -> None:
     """Make better labels for a pool: combine the teacher's with predictions of base models.
 
-    Files are those of `understudy train`. Each of these *label sources* is cross-validated on gold, which gives its
-    weight; a table shows them. Every pool row then gets one label combined from all sources, also rows without a
-    teacher's label. At least 20 gold rows are needed, better 100.
+    Files are those of `understudy train`. Each *label source* (the teacher, each base model) is cross-validated on
+    gold, which gives its weight; a table shows them. Every pool row then gets one label combined from all sources,
+    also rows without a teacher's label. At least 20 gold rows are needed, better 100.
 
     OUT is the pool file with new labels, ready for `understudy train --pool`: its own columns, `teacher_probs` (class
     probabilities) in place of the old labels, `reconciled_label` and `reconciled_probability`, and for each source

@@ -12,7 +12,7 @@ from understudy.store.option_fields import check_options, option
 Table = TypeVar("Table")
 Methods = Sequence[str] | Mapping[str, Any]
 """Names, or names with what a method returns, or a function without arguments that returns it."""
-WORKERS = "Processes of one thread each; one per core."
+WORKERS = "Processes of one thread each. Default: one per core."
 
 
 def split_names(text: str) -> list[str]:
