@@ -133,13 +133,6 @@ def curve_of(run: us.Run) -> tuple[float, ...]:
     return tuple(round(record["test_accuracy"], 5) for record in run.history if "test_accuracy" in record)
 
 
-def cell_of(run: us.Run, row: str, column: str, seed: int) -> Cell:
-    """What a run with ``test=`` measured: its last epoch, its curve, the epoch chosen on gold, and what it found."""
-    curve = curve_of(run)
-    chosen = None if run.selected_epoch is None else curve[run.selected_epoch - 1]
-    return Cell(row, column, seed, curve[-1], curve, chosen, facts_of(run))
-
-
 def facts_of(run: us.Run) -> dict[str, float]:
     """What the slots found ("debias.mean_weight"); not how long it took, which no seed repeats."""
     shares = {

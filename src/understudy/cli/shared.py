@@ -45,9 +45,6 @@ Student = Annotated[
         "auto: chosen by the features."
     ),
 ]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes of one thread each; default: one per core.", show_default=False)
-]
 Ray = Annotated[
     str | None,
     typer.Option(

@@ -155,7 +155,7 @@ class Picking(ABC):
     """The picks so far, and for every row an upper bound on its squared distance to the nearest of them.
 
     `pending` are the picks (or centres) that the bounds do not know yet. Rows that cannot be picked have
-    bound 0. Where rows and bounds lie is for the classes below to say, and for `parallel/picking.py`.
+    bound 0. Where rows and bounds lie is for the classes below to say, and for `parallel/shard_strategies.py`.
     """
 
     def __init__(self, size: int, n: int, left: int) -> None:
