@@ -48,8 +48,8 @@ def test_rounds_from_a_file_of_answers(files: Path) -> None:
     assert len({row["id"] for row in rows}) == 50 and [row["chosen"] for row in rows] == ["0"] * 20 + ["1"] * 30
     # What train takes: by the classes' names.
     assert all(row["label"] == truth(int(row["id"][1:])) for row in rows)
-    trail = (files / "camp" / "label_history.jsonl").read_text()
-    assert '"left"' in trail and '"right"' in trail
+    history = (files / "camp" / "label_history.jsonl").read_text()
+    assert '"left"' in history and '"right"' in history
 
 
 def test_classes_in_another_order_are_another_campaign(files: Path) -> None:

@@ -57,7 +57,7 @@ def timeless(content: Any) -> Any:
 
 
 def make_run(folder: Path, seed: int) -> None:
-    """With everything that a run may hold: features, a moving average, a chosen epoch, a trail."""
+    """With everything that a run may hold: features, a moving average, a chosen epoch, a label history."""
     gold, select = folder.with_suffix(".csv"), folder.with_name(f"{folder.name}-select.csv")
     for path, rows in ((gold, range(40)), (select, range(40, 60))):
         cells = "".join(f"{k},{100 * X[k, 0]:.3f},{X[k, 1]:.3f},{int(Y[k])}\n" for k in rows)
