@@ -28,7 +28,7 @@ types: .venv/.installed
 	$(BIN)/mypy
 
 fast: .venv/.installed
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow and not torture"
 
 .venv/.docs: .venv/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
@@ -52,6 +52,7 @@ figures: .venv/.installed
 
 # A hundred SIGKILLs for each of four methods, twenty of a loop, a hundred accidents to every file; the suite has a few.
 torture: .venv/.installed
+	$(BIN)/pytest -n 2 -m torture
 	folder=$$(mktemp -d) && $(BIN)/python tests/training/kill_training.py "$$folder" 100; status=$$?; rm -rf "$$folder"; exit $$status
 	folder=$$(mktemp -d) && $(BIN)/python tests/active/kill_and_resume.py "$$folder" 20; status=$$?; rm -rf "$$folder"; exit $$status
 	PYTHONPATH=tests $(BIN)/python -m fuzz.corruption --count 100

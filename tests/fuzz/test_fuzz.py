@@ -24,6 +24,8 @@ class Plan:
     cases: int
     endings: tuple[str, ...] = ("accepted", "refused")
     """What must occur among the cases, or else the family tries nothing."""
+    rarely: tuple[str, ...] = ()
+    """What a hundred of the cases may or may not have."""
 
 
 PLANS: dict[str, Plan] = {
@@ -45,7 +47,7 @@ PLANS: dict[str, Plan] = {
     "pool arrays": Plan(arrays.pool_arrays, 200),
     "training arrays": Plan(arrays.training_arrays, 100),
     "absurd types": Plan(types.absurd_argument, 1_500),
-    "damaged runs": Plan(runs.damaged_run, 200),
+    "damaged runs": Plan(runs.damaged_run, 200, ("refused",), rarely=("accepted",)),
     "command train": Plan(commands.train, 60),
     "command predict": Plan(commands.predict, 120),
     "command select": Plan(commands.select, 80),
@@ -66,7 +68,8 @@ def test_bad_input_is_refused_in_one_line_or_read_right(
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
     tally = run_family(name, PLANS[name].family, numbers, tmp_path / "cases")
     assert tally.total() == len(numbers)
-    assert sorted(tally) == sorted(PLANS[name].endings), f"{dict(tally)}: the family tries too little"
+    plan = PLANS[name]
+    assert {*plan.endings} <= {*tally} <= {*plan.endings, *plan.rarely}, f"{dict(tally)}: the family tries too little"
 
 
 def test_there_are_thousands_of_cases() -> None:

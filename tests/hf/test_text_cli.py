@@ -48,8 +48,8 @@ def test_from_files_to_predictions_and_the_next_labels(folder: Path) -> None:
     assert (
         request["method"] == "vanilla"
         and request["student"] == student
-        and request["optimizer"] == "adamw"
-        and request["warmup"] == 0.1
+        and request["training"]["optimizer"] == "adamw"
+        and request["training"]["warmup"] == 0.1
     )
     model = transformers.AutoModelForSequenceClassification.from_pretrained("run/model")
     assert model.config.id2label == {0: "neg", 1: "pos"}

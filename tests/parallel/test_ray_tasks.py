@@ -103,6 +103,7 @@ def test_the_same_table_as_in_one_process(two_workers: RayTasks) -> None:
     assert on_ray.as_dict() == alone.as_dict()
 
 
+@pytest.mark.torture
 def test_the_same_choice_as_in_one_process(two_workers: RayTasks) -> None:
     gold, pool, _ = world("soft")
     told: Any = {**FAST, "pilot_rows": 100, "folds": 2, "methods": ["vanilla", "slam"]}

@@ -24,7 +24,13 @@ def check(kind: str, whole: Path, scratch: Path, count: int) -> None:
     assert Counter(outcome.verdict for outcome in outcomes)["detected"] > len(outcomes) / 8
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# These two train again after every accident: a minute and a half of one core.
+LONG = ("training", "comparison")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.torture) if kind in LONG else kind for kind in KINDS]
+)
 def test_one_accident_of_each_sort_to_every_file(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
     check(kind, made(kind), tmp_path, len(ACCIDENTS))
 

@@ -8,6 +8,7 @@ One file may serve as gold and pool: rows with a label are gold, the others the 
 their features and the teacher's labels from the pool by id. Whatever serves as gold, test or select leaves the pool.
 """
 
+import os
 from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ def is_one_file(gold: Any, pool: Any) -> bool:
     if gold is None or pool is None:
         return False
     if isinstance(gold, str | Path) and isinstance(pool, str | Path):
-        return Path(gold).resolve() == Path(pool).resolve()
+        return os.path.realpath(gold) == os.path.realpath(pool)  # Path.resolve raises on a loop of links
     return gold is pool
 
 
