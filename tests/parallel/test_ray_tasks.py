@@ -145,7 +145,7 @@ def test_bad_arguments_and_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_of_ray_is_loaded_unless_it_is_used() -> None:
     code = (
         "import sys, understudy as us; us.compare, us.map_shards; import understudy.cli, "
-        "understudy.cli.run_on_file; print('ray' in sys.modules)"
+        "understudy.parallel.run_on_file; print('ray' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
