@@ -25,8 +25,8 @@ from understudy.errors import UnderstudyError
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+#: Of longer ones only the first elements are looked at.
 LONGEST_LIST = 1_000
-"""Of longer ones only the first elements are looked at."""
 
 
 def checked(function: Callable[P, Result]) -> Callable[P, Result]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 # The place comes first and the cure last; what is too long lies between.
 LONGEST, HEAD = 1_000, 700
+#: What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``).
 SHOWN: list[Callable[[str], str]] = []
-"""What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``)."""
 
 
 def shown(text: object) -> str:

@@ -26,11 +26,11 @@ from understudy.labels.forms import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 
+#: Per-example values in pool order, named ``slot.value``.
 Columns = dict[str, Tensor]
-"""Per-example values in pool order, named ``slot.value``."""
 
+#: ``(log_prediction, target) -> (B,)``.
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""``(log_prediction, target) -> (B,)``."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,22 @@ class Step:
     """The pool rows of one batch, as a slot sees them."""
 
     outputs: Outputs
+    #: The teacher's label distributions, untempered, ``(B, C)``.
     teacher: Tensor
-    """The teacher's label distributions, untempered, ``(B, C)``."""
+    #: Which pool rows these are, ``(B,)``.
     rows: Tensor
-    """Which pool rows these are, ``(B,)``."""
+    #: The prepared columns of these rows, each ``(B, …)``.
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-    """The prepared columns of these rows, each ``(B, …)``."""
+    #: The slots' own modules, by slot name.
     modules: Mapping[str, nn.Module] = field(default_factory=dict)
-    """The slots' own modules, by slot name."""
+    #: ⟨∇ gold loss, ∇ loss_i⟩ per row, for weights with ``alignment_rows``.
     alignment: Tensor | None = None
-    """⟨∇ gold loss, ∇ loss_i⟩ per row, for weights with ``alignment_rows``."""
+    #: The same of the batch's gold rows, for a weight that weighs them too.
     gold_alignment: Tensor | None = None
-    """The same of the batch's gold rows, for a weight that weighs them too."""
     temperature: float = 1.0
     epoch: int = 0
+    #: The share of training that is done, 0 … 1.
     progress: float = 0.0
-    """The share of training that is done, 0 … 1."""
 
 
 @dataclass(eq=False)
@@ -74,26 +74,26 @@ class Context:
     gold: Gold | None
     pool: Pool
     classes: int
+    #: Student probabilities ``(n, C)`` for any rows.
     predict: Callable[[Any], Tensor]
-    """Student probabilities ``(n, C)`` for any rows."""
+    #: Student penultimate features ``(n, d)`` for any rows.
     features: Callable[[Any], Tensor]
-    """Student penultimate features ``(n, d)`` for any rows."""
+    #: Out-of-fold probabilities of the calibration rows, where the student was fitted to them.
     predict_calibration: Callable[[], Tensor] | None = None
-    """Out-of-fold probabilities of the calibration rows, where the student was fitted to them."""
+    #: What the objective scores a prediction by.
     loss: Loss = cross_entropy
-    """What the objective scores a prediction by."""
+    #: Of the pool rows.
     temperature: float = 1.0
-    """Of the pool rows."""
     seed: int = 0
     epoch: int = 0
+    #: Which rows of the user's pool these are, where some had no label and were dropped; None for all.
     kept: Tensor | None = None
-    """Which rows of the user's pool these are, where some had no label and were dropped; None for all."""
+    #: How many rows that pool has; 0 for as many as this one.
     pool_size: int = 0
-    """How many rows that pool has; 0 for as many as this one."""
+    #: Numbers kept with the run.
     facts: dict[str, float] = field(default_factory=dict)
-    """Numbers kept with the run."""
+    #: The reliability curves that slots fitted and used, by their names, for the report.
     fits: dict[str, Reliability] = field(default_factory=dict)
-    """The reliability curves that slots fitted and used, by their names, for the report."""
 
     def __post_init__(self) -> None:
         self.pool_size = self.pool_size or len(self.pool)
@@ -134,12 +134,12 @@ class Slot(ABC):
     """A part of an objective. Most only compute; some first *prepare* columns, or own a trained module."""
 
     name: str
+    #: Whether the student's penultimate features must be at hand (``step.outputs.features``).
     wants_features: bool = False
-    """Whether the student's penultimate features must be at hand (``step.outputs.features``)."""
+    #: Whether ``prepare`` reads ``context.student_on_calibration`` (out of fold where the student was pretrained).
     predicts_gold: bool = False
-    """Whether ``prepare`` reads ``context.student_on_calibration`` (out of fold where the student was pretrained)."""
+    #: Whether a row's value depends on the other rows of its batch; several processes then call it with all rows.
     whole_batch: bool = False
-    """Whether a row's value depends on the other rows of its batch; several processes then call it with all rows."""
 
     @property
     def wants_progress(self) -> bool:
@@ -175,12 +175,12 @@ class Link(Slot):
 
 
 class Weight(Slot):
+    #: Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step.
     alignment_rows: int = 0
-    """Over 0: this weight reads ``step.alignment``, measured on that many gold rows per step."""
+    #: Whether a whole batch may get weight 0; such a batch makes no step.
     can_vanish: bool = False
-    """Whether a whole batch may get weight 0; such a batch makes no step."""
+    #: Whether gold rows that train are weighed as well, by ``gold_weights``; otherwise their weight is 1.
     weighs_gold: bool = False
-    """Whether gold rows that train are weighed as well, by ``gold_weights``; otherwise their weight is 1."""
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         """One weight per row, ``(B,)``; ``losses (B,)`` are the unweighted ones, detached.
@@ -244,11 +244,11 @@ class TeacherTarget(Target):
 
 class Relabelled(NamedTuple):
     pool: Pool
+    #: Per row: what the labels were made from.
     columns: Columns
-    """Per row: what the labels were made from."""
     facts: dict[str, float]
+    #: scikit-learn's C for a linear student on them, where the options leave it open.
     c: float | None = None
-    """scikit-learn's C for a linear student on them, where the options leave it open."""
 
 
 _SLOTS: tuple[tuple[str, Any, str], ...] = (
@@ -286,20 +286,20 @@ class Objective:
     loss: Loss = cross_entropy
     weight: Weight | None = None
     terms: tuple[Term, ...] = ()
+    #: One number, or (gold, pool). Divides the student's logits and, for soft labels, the teacher's.
     temperature: float | tuple[float, float] = 1.0
-    """One number, or (gold, pool). Divides the student's logits and, for soft labels, the teacher's."""
+    #: Multiply the pool loss by T² (Hinton's convention, which the papers here leave out); None means no.
     temperature_scale: bool | None = None
-    """Multiply the pool loss by T² (Hinton's convention, which the papers here leave out); None means no."""
+    #: Prepare the columns again every so many epochs, with the student as it then is.
     refresh_every: int | None = None
-    """Prepare the columns again every so many epochs, with the student as it then is."""
+    #: Whether gold rows join the batches (learning to reweight only steers by them).
     gold_trains: bool = True
-    """Whether gold rows join the batches (learning to reweight only steers by them)."""
+    #: For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` of ``training/batch_types``.
     scorer: Callable[[Any], Any] | None = None
-    """For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` of ``training/batch_types``."""
+    #: For labels of a method's own: ``(student, gold, pool, options, *, classes, folder, progress)``, called first.
     relabel: Callable[..., Relabelled] | None = None
-    """For labels of a method's own: ``(student, gold, pool, options, *, classes, folder, progress)``, called first."""
+    #: Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal".
     traits: frozenset[str] = frozenset()
-    """Contract properties this objective has: "noise_free_is_vanilla", "perfect_is_minimal"."""
 
     def __post_init__(self) -> None:
         _check_temperature(self.temperature)

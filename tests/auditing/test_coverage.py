@@ -44,11 +44,11 @@ def test_errors_of_the_llm_lean_to_neg(reviews: tuple[np.ndarray, np.ndarray]) -
         class_names=["neg", "pos"],
         rows_wrong=0,
     )
-    assert any("Errors lean pos→neg" in sentence for sentence in found.verdict)
-    flow = found.confusion.flows[0]
-    assert (flow.truth, flow.named) == (1, 0)
+    assert any("Asymmetric confusion: 49 gold rows pos→neg vs 14" in sentence for sentence in found.verdict)
+    pair = found.confusion.pairs[0]
+    assert (pair.truth, pair.predicted) == (1, 0)
     wrong = ((truth == 1) & (named == 0))[pool].sum()
-    assert flow.pool_wrong is not None and flow.pool_wrong[1] <= wrong <= flow.pool_wrong[2]
+    assert pair.pool_wrong is not None and pair.pool_wrong.low <= wrong <= pair.pool_wrong.high
 
 
 @pytest.mark.parametrize(("noise", "gold_rows"), [(0.02, 60), (0.2, 150)])

@@ -14,16 +14,16 @@ from understudy.maths.factored import Factored, squared_distances
 from understudy.maths.random_order import draw_key, random_keys
 from understudy.maths.spread import kmeans_plus_plus
 
+#: What strategies look at, one row per pool example, under the names that ``us.select`` takes.
 Arrays = Mapping[str, Tensor]
-"""What strategies look at, one row per pool example, under the names that ``us.select`` takes."""
 
+#: A number and a phrase for each pick: what the strategy saw in the row.
 Reasons = tuple[list[float], list[str]]
-"""A number and a phrase for each pick: what the strategy saw in the row."""
 
 
 class Strategy(ABC):
+    #: Which arrays must be there: "probs", "hidden", "probs_ema", "hidden_ema".
     needs: tuple[str, ...] = ()
-    """Which arrays must be there: "probs", "hidden", "probs_ema", "hidden_ema"."""
 
     @abstractmethod
     def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
@@ -55,8 +55,8 @@ class Ranked(Strategy):
 class Spread(Strategy):
     """k-means++ on one vector per row; the first pick has the longest."""
 
+    #: What the vectors are, in a word or two.
     vector: str
-    """What the vectors are, in a word or two."""
 
     @abstractmethod
     def vectors(self, arrays: Arrays) -> Factored: ...

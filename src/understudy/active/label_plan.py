@@ -48,16 +48,16 @@ from understudy.maths.label_value import (
 )
 from understudy.store.display import from_report
 
+#: Gold rows of a source's trial, and the most that all trials take of the budget.
 TRIAL_ROWS, TRIAL_SHARE = 50, 0.2
-"""Gold rows of a source's trial, and the most that all trials take of the budget."""
 DRAWS, REGRET_ROWS = 16, 2_000
 SPLITS = 12
 # Two sources label one row together up to so many classes; beyond, their joint answers are too many.
 MOST_CLASSES = 16
 
 
+#: Row numbers by source.
 Rows = dict[str, Tensor]
-"""Row numbers by source."""
 
 
 @dataclass(frozen=True)
@@ -65,24 +65,24 @@ class LabelPlan:
     budget: float
     cost: float
     sources: tuple[SourceValue, ...]
+    #: Pool rows by source, those whose answers add most first; new gold is not among them.
     asks: Rows
-    """Pool rows by source, those whose answers add most first; new gold is not among them."""
+    #: Pool rows drawn at random, to be labelled by the trusted source.
     gold: Tensor
-    """Pool rows drawn at random, to be labelled by the trusted source."""
+    #: Those of them that the other sources have yet to label too, so that gold measures these sources.
     gold_asks: Rows
-    """Those of them that the other sources have yet to label too, so that gold measures these sources."""
+    #: Gold rows by source, to measure its accuracy.
     trials: Rows
-    """Gold rows by source, to measure its accuracy."""
+    #: Clean labels that the answers to each pool row are expected to add, ``(N,)``.
     gain: Tensor
-    """Clean labels that the answers to each pool row are expected to add, ``(N,)``."""
+    #: Class probabilities before, ``(N, C)``.
     known: Tensor
-    """Class probabilities before, ``(N, C)``."""
+    #: Expected share of pool rows whose most likely class is wrong: now, and with the answers.
     errors: tuple[float, float]
-    """Expected share of pool rows whose most likely class is wrong: now, and with the answers."""
+    #: Effective clean labels of the pool: now, and with the answers.
     clean: tuple[float, float]
-    """Effective clean labels of the pool: now, and with the answers."""
+    #: Pairs compared: how many labels are new gold, and the clean labels gained with the rest of the budget.
     splits: tuple[tuple[int, float], ...]
-    """Pairs compared: how many labels are new gold, and the clean labels gained with the rest of the budget."""
     trusted: str | None = None
 
     @property
@@ -210,8 +210,8 @@ class _Offers:
         usable = [at for at, one in enumerate(sources) if one.askable]
         estimated = [at for at in usable if sources[at].is_estimated]
         pairs = combinations(estimated, 2) if probs.shape[1] <= MOST_CLASSES else ()
+        #: Sources that label one row; two together only where both are estimated.
         self.options: list[tuple[int, ...]] = [*((at,) for at in usable), *pairs]
-        """Sources that label one row; two together only where both are estimated."""
         self.confusions = [self._joint([one.confusion for one in sources], option) for option in self.options]
         self.gains = torch.stack([self._gain(*each) for each in zip(self.options, self.confusions, strict=True)] or
                                  [torch.full((len(votes),), -math.inf, dtype=torch.float64)], 1)  # fmt: skip

@@ -53,27 +53,27 @@ Next = Literal["select", "label", "train"]
 @dataclass
 class LoopState:
     settings: dict[str, Any]
+    #: The round under way; 0 is the random start.
     round: int = 0
-    """The round under way; 0 is the random start."""
     step: Next = "select"
+    #: Rows of the round under way that wait for answers.
     batch: list[int] = field(default_factory=list)
-    """Rows of the round under way that wait for answers."""
+    #: Answers of the batch so far, by row: written before they are used, and not requested again.
     answers: dict[str, int] = field(default_factory=dict)
-    """Answers of the batch so far, by row: written before they are used, and not requested again."""
+    #: Of the batch: scores, reasons, the noise watch.
     notes: dict[str, Any] = field(default_factory=dict)
-    """Of the batch: scores, reasons, the noise watch."""
+    #: Every requested row, in order.
     rows: list[int] = field(default_factory=list)
-    """Every requested row, in order."""
+    #: The answers; −1 where skipped.
     labels: list[int] = field(default_factory=list)
-    """The answers; −1 where skipped."""
+    #: The round of each.
     rounds: list[int] = field(default_factory=list)
-    """The round of each."""
+    #: One per finished round.
     records: list[dict[str, Any]] = field(default_factory=list)
-    """One per finished round."""
+    #: The checksum of ``labelled.csv`` after the last finished round.
     labelled: str = ""
-    """The checksum of ``labelled.csv`` after the last finished round."""
+    #: The checksum of the last line of the label history.
     history: str = ""
-    """The checksum of the last line of the label history."""
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any]) -> "LoopState":
@@ -142,22 +142,22 @@ def student_settings(student: nn.Module) -> str:
 class Result:
     """The outcome of a loop so far."""
 
+    #: budget, stable (predictions no longer change), exhausted (no row is left) or waiting (for answers).
     stopped: str
-    """budget, stable (predictions no longer change), exhausted (no row is left) or waiting (for answers)."""
+    #: The same as a sentence.
     message: str
-    """The same as a sentence."""
+    #: One per round: labels so far, metrics on the test rows, the noise watch, the share of changed predictions.
     records: list[dict[str, Any]]
-    """One per round: labels so far, metrics on the test rows, the noise watch, the share of changed predictions."""
+    #: Every requested row, in order.
     rows: Tensor
-    """Every requested row, in order."""
+    #: The answers; −1 where skipped.
     labels: Tensor
-    """The answers; −1 where skipped."""
+    #: The round of each; 0 is the random start.
     rounds: Tensor
-    """The round of each; 0 is the random start."""
+    #: All labelled rows; those a strategy picked are marked as chosen.
     gold: Gold | None
-    """All labelled rows; those a strategy picked are marked as chosen."""
+    #: The last round's training.
     run: Run | None
-    """The last round's training."""
 
 
 def round_folder(folder: Path, number: int) -> Path:
@@ -171,8 +171,8 @@ def drop_rounds_before(folder: Path, number: int) -> None:
             shutil.rmtree(old)
 
 
+#: Keys of a record: the correct rows, and the fingerprint of the test rows.
 CORRECT, TEST_ROWS = "correct", "test_rows"
-"""Keys of a record: the correct rows, and the fingerprint of the test rows."""
 
 
 def correct_rows(student: nn.Module, test: Gold) -> str:
@@ -189,16 +189,16 @@ class RoundGain:
     """One round."""
 
     round: int
+    #: Requested so far.
     labels: int
-    """Requested so far."""
+    #: Paid so far.
     cost: float
-    """Paid so far."""
+    #: None: no rows to measure it on.
     accuracy: Share | None
-    """None: no rows to measure it on."""
+    #: Of accuracy since the round before; None in the first, and where it was measured on other rows.
     gain: Interval | None
-    """Of accuracy since the round before; None in the first, and where it was measured on other rows."""
+    #: On this round alone.
     spent: float
-    """On this round alone."""
 
     @property
     def per_point(self) -> float | None:

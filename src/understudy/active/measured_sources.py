@@ -15,8 +15,8 @@ from torch import Tensor
 from understudy.maths.proportions import Share, exact
 from understudy.maths.source_confusion import SHARPNESS, cross_likelihood, fit_sources, fit_votes
 
+#: Fewest gold rows that measure a source.
 LEAST_GOLD = 10
-"""Fewest gold rows that measure a source."""
 # A trusted source errs too: no probability may become 0.
 _FLOOR = 1e-6
 
@@ -26,16 +26,16 @@ class SourceValue:
     """A source as measured on gold."""
 
     name: str
+    #: Of an answer; None: it gives no new ones.
     price: float | None
-    """Of an answer; None: it gives no new ones."""
+    #: On the gold rows it labelled.
     accuracy: Share
-    """On the gold rows it labelled."""
+    #: P(answer | truth), ``(C, C)``.
     confusion: Tensor
-    """P(answer | truth), ``(C, C)``."""
+    #: The Dirichlet's ``(C, C)`` behind it; None where it is trusted, or unknown.
     weights: Tensor | None
-    """The Dirichlet's ``(C, C)`` behind it; None where it is trusted, or unknown."""
+    #: Why its answers do not count; empty where they do.
     left_out: str = ""
-    """Why its answers do not count; empty where they do."""
 
     @property
     def usable(self) -> bool:

@@ -39,8 +39,8 @@ class LabelRequest:
     round: int
     rows: Tensor
     classes: int
+    #: Of these rows, not of the whole pool.
     ids: np.ndarray[Any, Any] | None = None
-    """Of these rows, not of the whole pool."""
     scores: list[float] = field(default_factory=list)
     why: list[str] = field(default_factory=list)
 
@@ -83,8 +83,8 @@ class LabelPage:
     them, also while nothing here runs."""
 
     book: AnswerBook
+    #: Seconds to wait for a round's answers; then ``run()`` returns.
     wait: float = 0.0
-    """Seconds to wait for a round's answers; then ``run()`` returns."""
     kind: str = "the label page"
 
     def answers(self, request: LabelRequest) -> Tensor | None:
@@ -113,10 +113,10 @@ class AnswerFiles:
     """A batch file per round, written once, then read until every row has an answer there or in ``given``."""
 
     folder: Path
+    #: Of the classes; None: they are numbers.
     names: tuple[str, ...] | None = None
-    """Of the classes; None: they are numbers."""
+    #: A file of ``id`` and ``label``.
     given: Path | None = None
-    """A file of ``id`` and ``label``."""
     stem: str = "batch"
     suffix: str = ".csv"
     again: str = "call run() again"

@@ -26,25 +26,25 @@ from understudy.store.display import from_report
 from understudy.store.files import folder_appearing_whole, write_json
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"
+#: The source of a single ``teacher_label``.
 TEACHER = "teacher"
-"""The source of a single ``teacher_label``."""
 
 
 @dataclass(frozen=True)
 class GivenSources:
+    #: Of all sources: those with a price, then the others of the files.
     names: list[str]
-    """Of all sources: those with a price, then the others of the files."""
     classes: int
     class_names: Sequence[str]
+    #: Of the pool's rows that are not gold; those of gold are ``gold_ids``.
     ids: np.ndarray[Any, Any]
-    """Of the pool's rows that are not gold; those of gold are ``gold_ids``."""
     gold_ids: np.ndarray[Any, Any]
+    #: ``(N, A)``, −1: none.
     answers: Tensor
-    """``(N, A)``, −1: none."""
     gold_answers: Tensor
     gold_y: Tensor
+    #: Class probabilities ``(N, C)``.
     known: Tensor | None
-    """Class probabilities ``(N, C)``."""
 
 
 def read_sources(

@@ -37,10 +37,10 @@ REFERENCE_ROWS = 1000  # keeps the standard error of the random share below 1.6 
 
 
 class NoiseWatch(NamedTuple):
+    #: Of the batch: rows in places where labels look random.
     share: float
-    """Of the batch: rows in places where labels look random."""
+    #: The same of unlabelled rows drawn at random.
     random_share: float
-    """The same of unlabelled rows drawn at random."""
     p_value: float
 
     @property

@@ -45,8 +45,8 @@ class AccuracyCurve:
     accuracy: Floats
     low: Floats
     high: Floats
+    #: Of every gold row, and whether its label is wrong.
     gold_confidence: Floats
-    """Of every gold row, and whether its label is wrong."""
     wrong: NDArray[np.bool_]
 
 
@@ -55,13 +55,13 @@ class GoldSize:
     """Whether gold is large enough for these estimates."""
 
     rows: int
+    #: The fewest rows for a stable estimate.
     wanted: int
-    """The fewest rows for a stable estimate."""
+    #: Of the noise's 95% interval.
     half_width: float
-    """Of the noise's 95% interval."""
     target: float
+    #: About how many more rows bring it to ± ``target``.
     more: int
-    """About how many more rows bring it to ± ``target``."""
 
     @property
     def enough(self) -> bool:
@@ -74,25 +74,25 @@ class Audit(Shown):
 
     class_names: list[str]
     form: str
+    #: Rows that measure the teacher.
     gold_rows: int
-    """Rows that measure the teacher."""
+    #: With a label.
     pool_rows: int | None
-    """With a label."""
     unlabelled: int
     accuracy: Accuracy
     noise: Noise
     confusion: Confusion
     calibration: Calibration | None
+    #: ROC-AUC of the teacher's confidence for its correct labels; None without a confidence.
     confidence_auc: Share | None
-    """ROC-AUC of the teacher's confidence for its correct labels; None without a confidence."""
     curve: AccuracyCurve | None
     shift: ClassShift | None
     size: GoldSize
     suspects: Suspects | None
+    #: Each annotator or rule, where the labels are votes of several.
     sources: AuditedSources | None = None
-    """Each annotator or rule, where the labels are votes of several."""
+    #: Whether the votes on gold and pool are weighted by the same model.
     same_vote_model: bool = True
-    """Whether the votes on gold and pool are weighted by the same model."""
 
     @property
     def verdict(self) -> list[str]:

@@ -36,13 +36,13 @@ FEWEST, PER_BIN, MOST_BINS = 5, 15, 4
 
 @dataclass(frozen=True)
 class Noise:
+    #: The teacher's error rate on gold.
     gold: Share
-    """The teacher's error rate on gold."""
+    #: Its error rate on the pool, post-stratified; without a pool the same as ``gold``.
     pool: Share
-    """Its error rate on the pool, post-stratified; without a pool the same as ``gold``."""
     strata: int
+    #: Share of the pool in classes with too few gold rows for a stratum of their own.
     uncovered: float
-    """Share of the pool in classes with too few gold rows for a stratum of their own."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Strata:
     gold: Ints
     pool: Ints
     count: int
+    #: Classes with fewer than FEWEST gold rows predicted so.
     rare: list[int]
-    """Classes with fewer than FEWEST gold rows predicted so."""
 
     def tally(self, hit: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
         """Hits and rows of gold, and the pool's share, per stratum."""
@@ -128,23 +128,23 @@ class ClassAccuracy:
     name: str
     precision: Share
     recall: Share
+    #: Gold rows that the teacher labelled with this class.
     predicted: int
-    """Gold rows that the teacher labelled with this class."""
+    #: Gold rows of this class.
     actual: int
-    """Gold rows of this class."""
+    #: Share of the pool that the teacher labelled with this class.
     pool_share: float | None
-    """Share of the pool that the teacher labelled with this class."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
     overall: Share
     macro_precision: Share
+    #: Means over the classes that occur.
     macro_recall: Share
-    """Means over the classes that occur."""
     per_class: list[ClassAccuracy]
+    #: Top-1, top-2, … accuracy; empty where the teacher does not rank the classes.
     top_k: list[Share]
-    """Top-1, top-2, … accuracy; empty where the teacher does not rank the classes."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ class ConfusedPair:
     truth: int
     predicted: int
     gold_rows: int
+    #: P(truth | predicted).
     rate: Share
-    """P(truth | predicted)."""
+    #: Pool rows with this predicted class.
     pool_rows: int | None
-    """Pool rows with this predicted class."""
 
     @property
     def size(self) -> float:
@@ -192,12 +192,12 @@ class Asymmetry:
 
 @dataclass(frozen=True)
 class Confusion:
+    #: Gold rows, ``[truth, predicted]``.
     matrix: Ints
-    """Gold rows, ``[truth, predicted]``."""
+    #: The most frequent first.
     pairs: list[ConfusedPair]
-    """The most frequent first."""
+    #: Every pair with errors, the smallest p-value first.
     asymmetries: list[Asymmetry]
-    """Every pair with errors, the smallest p-value first."""
 
 
 def accuracy_of(data: AuditData) -> Accuracy:
@@ -281,16 +281,16 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Calibration:
+    #: Expected calibration error.
     error: float
-    """Expected calibration error."""
+    #: Of a calibrated teacher on as many rows: the median of the draws.
     expected: float
-    """Of a calibrated teacher on as many rows: the median of the draws."""
+    #: The share of calibrated teachers with an error as large.
     p_value: float
-    """The share of calibrated teachers with an error as large."""
     gap: float
     low: float
+    #: Mean probability minus accuracy, with its 95% interval: above 0 the teacher is overconfident.
     high: float
-    """Mean probability minus accuracy, with its 95% interval: above 0 the teacher is overconfident."""
 
     @property
     def miscalibrated(self) -> bool:

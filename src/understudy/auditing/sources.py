@@ -27,20 +27,20 @@ from understudy.maths.source_confusion import without_each
 @dataclass(frozen=True)
 class AuditedSource:
     name: str
+    #: On the gold rows it votes on.
     accuracy: Share
-    """On the gold rows it votes on."""
+    #: Share of the pool (of gold, without a pool) that it votes on.
     coverage: float
-    """Share of the pool (of gold, without a pool) that it votes on."""
+    #: Of those rows, the share on which another source votes too; 0 where it never votes.
     overlap: float
-    """Of those rows, the share on which another source votes too; 0 where it never votes."""
+    #: Of those rows, the share on which another source votes for another class.
     conflict: float
-    """Of those rows, the share on which another source votes for another class."""
+    #: Log-loss of a gold row (nats) without it minus with it.
     gain: Interval
-    """Log-loss of a gold row (nats) without it minus with it."""
+    #: Gold rows that are right because of it, minus those that are wrong because of it.
     net_correct: int
-    """Gold rows that are right because of it, minus those that are wrong because of it."""
+    #: Of a gain of 0, corrected for the number of sources.
     p_value: float
-    """Of a gain of 0, corrected for the number of sources."""
 
     @property
     def harms(self) -> bool:
@@ -53,22 +53,22 @@ class VoteModel:
     """Votes combined otherwise than by majority, on gold."""
 
     by: str
+    #: Rows that only this model has right.
     better: int
-    """Rows that only this model has right."""
+    #: Rows that only the majority has right.
     worse: int
-    """Rows that only the majority has right."""
 
 
 @dataclass(frozen=True)
 class AuditedSources:
+    #: The largest gain first.
     each: Sequence[AuditedSource]
-    """The largest gain first."""
+    #: Of the votes weighted by gold, cross-fitted, on the gold rows with a vote.
     accuracy: Share
-    """Of the votes weighted by gold, cross-fitted, on the gold rows with a vote."""
+    #: Of their majority.
     majority: Share
-    """Of their majority."""
+    #: Against the majority, where that is how the pool's votes are combined.
     models: Sequence[VoteModel] = ()
-    """Against the majority, where that is how the pool's votes are combined."""
 
 
 def audit_sources(data: AuditData, pool: Pool | None) -> AuditedSources | None:

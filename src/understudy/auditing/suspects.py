@@ -108,11 +108,11 @@ def _dense(rows: Rows, index: Tensor) -> NDArray[np.float32] | None:
 
 @dataclass(frozen=True)
 class CrossFittedModels:
+    #: Fitted logistic regressions.
     models: list[Any]
-    """Fitted logistic regressions."""
     features: FeatureReader
+    #: Positions in ``index``, ascending, and the fold of each.
     sample: Ints
-    """Positions in ``index``, ascending, and the fold of each."""
     fold: Ints
     threshold: Floats
 
@@ -192,24 +192,24 @@ _ENOUGH = 200_000
 
 @dataclass(frozen=True)
 class Suspect:
+    #: In the pool as given.
     row: int
-    """In the pool as given."""
     id: Any
     label: int
+    #: The most likely other class by the features; None without features.
     suggestion: int | None
-    """The most likely other class by the features; None without features."""
+    #: That the label is wrong.
     probability: float
-    """That the label is wrong."""
     confidence: float | None
 
 
 @dataclass(frozen=True)
 class Suspects:
     top: list[Suspect]
+    #: For every pool row, that its label is wrong; NaN without a label.
     probability: Floats
-    """For every pool row, that its label is wrong; NaN without a label."""
+    #: ROC-AUC of the same ranking on gold.
     roc: Share
-    """ROC-AUC of the same ranking on gold."""
     by_features: bool
 
 

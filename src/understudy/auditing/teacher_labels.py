@@ -21,10 +21,10 @@ class TeacherLabels:
     """The teacher's labels of some rows."""
 
     labels: Labels
+    #: The most probable class per row.
     predicted: Ints
-    """The most probable class per row."""
+    #: The margin, or the confidence given; None for bare hard labels.
     confidence: Floats | None
-    """The margin, or the confidence given; None for bare hard labels."""
 
     @classmethod
     def of(cls, labels: Labels) -> "TeacherLabels":
@@ -39,14 +39,14 @@ class TeacherLabels:
 class AuditData:
     gold: TeacherLabels
     truth: Ints
+    #: Only rows with a label.
     pool: TeacherLabels | None
-    """Only rows with a label."""
+    #: Where these lie in the pool; None: they are all of it.
     pool_rows: Tensor | None
-    """Where these lie in the pool; None: they are all of it."""
     names: list[str]
     form: str
+    #: How many further rows the pool has.
     unlabelled: int = 0
-    """How many further rows the pool has."""
 
     @property
     def classes(self) -> int:

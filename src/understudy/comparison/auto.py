@@ -53,10 +53,10 @@ from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.run import Run, usable_folder
 
+#: Options of the final training.
 FINAL = ("seed", "ema", "checkpoint_every")
-"""Options of the final training."""
+#: In the run's folder, until the run is finished.
 FOLDER = "pilot"
-"""In the run's folder, until the run is finished."""
 SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
 
 
@@ -68,11 +68,11 @@ class Pilot:
     objectives: dict[str, Objective]
     recipe: TrainingOptions
     folds: int
+    #: How many pool rows train the candidates.
     rows: int
-    """How many pool rows train the candidates."""
     reconcile: bool = True
+    #: The run's folder.
     out: Path | None = None
-    """The run's folder."""
 
     def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], Reconcile]:
         """Every candidate compared with the reference, and the reconciled labels; no candidate if gold is too small."""

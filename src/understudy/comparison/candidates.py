@@ -18,8 +18,8 @@ from understudy.objective import Objective
 
 TEACHER, GOLD_ONLY, VANILLA, RECONCILED = "teacher", "gold only", "vanilla", "reconciled"
 CONFIDENT = "confident"
+#: With fewer gold rows no method is chosen, no label source weighted and no teacher estimated in folds.
 FEWEST_ROWS = 20
-"""With fewer gold rows no method is chosen, no label source weighted and no teacher estimated in folds."""
 
 
 def named_methods(methods: Methods, pool: Pool) -> tuple[dict[str, Objective], list[str]]:

@@ -44,8 +44,8 @@ FOLDS = 5
 class Cell:
     method: str
     seed: int
+    #: The pretrained student of this seed, where there is one, as the bytes of a file.
     start: bytes | None = field(default=None, repr=False)
-    """The pretrained student of this seed, where there is one, as the bytes of a file."""
 
     def __str__(self) -> str:
         return f"{self.method}, seed {self.seed}"
@@ -58,8 +58,8 @@ class SeedSplit:
     gold: Gold
     select: Gold | None
     test: Gold
+    #: The numbers of the test rows in the user's test set (or in gold, where that is split into folds).
     rows: Array
-    """The numbers of the test rows in the user's test set (or in gold, where that is split into folds)."""
 
 
 def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed: int) -> SeedSplit:
@@ -118,8 +118,8 @@ class Job:
         if isinstance(self.select, float) and not 0 <= self.select < 1:
             raise UnderstudyError(f"select={select} is a share of gold, at least 0 and below 1; or pass us.Gold(…)")
         self.gold = copy.copy(gold)  # it will hold a ``cache``, which the user's shall not
+        #: Estimates from the gold of each seed; under None where all seeds have all of gold.
         self.cached_estimates: dict[int | None, dict[Hashable, Any]] = {}
-        """Estimates from the gold of each seed; under None where all seeds have all of gold."""
         self.student, self.pool, self.recipe, self.callbacks = student, pool, recipe, callbacks
 
     def settings(self) -> dict[str, Any]:

@@ -51,8 +51,8 @@ MOST_SEEDS = 10_000
 class CompareFolder:
     def __init__(self, path: Path) -> None:
         self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"))
+        #: Which comparison this is: what its settings come to.
         self.of = ""
-        """Which comparison this is: what its settings come to."""
 
     @contextmanager
     def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:

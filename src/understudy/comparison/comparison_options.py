@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from understudy.store.option_fields import check_options, option
 
 Table = TypeVar("Table")
+#: Names, or names with what a method returns, or a function without arguments that returns it.
 Methods = Sequence[str] | Mapping[str, Any]
-"""Names, or names with what a method returns, or a function without arguments that returns it."""
 WORKERS = "Processes of one thread each. Default: one per core."
 
 

@@ -29,12 +29,12 @@ class Interval:
     mean: float
     low: float
     high: float
+    #: How many seeds.
     count: int
-    """How many seeds."""
+    #: The standard error of the mean.
     error: float = math.nan
-    """The standard error of the mean."""
+    #: Its degrees of freedom.
     freedom: float = 0.0
-    """Its degrees of freedom."""
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Interval":

@@ -63,38 +63,38 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Recommendation:
+    #: A method; "gold only"; "teacher": use its own labels; or "nothing".
     choice: str
-    """A method; "gold only"; "teacher": use its own labels; or "nothing"."""
+    #: Each method's p-value against the reference, corrected for how many were compared (Holm).
     adjusted: dict[str, float]
-    """Each method's p-value against the reference, corrected for how many were compared (Holm)."""
+    #: The best method to train a student with; None: none of them is above chance level.
     student: str | None = None
-    """The best method to train a student with; None: none of them is above chance level."""
+    #: Each option's expected accuracy, given the measurements.
     expected: dict[str, float] = field(default_factory=dict)
-    """Each option's expected accuracy, given the measurements."""
+    #: The 95% interval of each.
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """The 95% interval of each."""
+    #: Each option's probability of being the best of them.
     chances: dict[str, float] = field(default_factory=dict)
-    """Each option's probability of being the best of them."""
+    #: What is not better than the majority-class baseline.
     at_chance: list[str] = field(default_factory=list)
-    """What is not better than the majority-class baseline."""
+    #: The ``OptionEstimates`` that these come from.
     posterior: Any = field(default=None, repr=False, compare=False)
-    """The ``OptionEstimates`` that these come from."""
 
 
 @dataclass
 class Comparison(Shown):
     reference: str
+    #: method -> seed -> outcome.
     outcomes: dict[str, dict[int, Outcome]] = field(default_factory=dict)
-    """method -> seed -> outcome."""
+    #: seed -> the majority-class baseline; empty where it is unknown.
     majority: dict[int, Outcome] = field(default_factory=dict)
-    """seed -> the majority-class baseline; empty where it is unknown."""
+    #: method -> seed -> why it could not be run.
     failed: dict[str, dict[int, str]] = field(default_factory=dict)
-    """method -> seed -> why it could not be run."""
     recommendation: Recommendation | None = None
+    #: On how to read the table: a baseline that was not possible, where the test rows come from.
     notes: list[str] = field(default_factory=list)
-    """On how to read the table: a baseline that was not possible, where the test rows come from."""
+    #: Warnings of the trainings, each once.
     warnings: list[str] = field(default_factory=list)
-    """Warnings of the trainings, each once."""
 
     def add(self, method: str, seed: int, outcome: Outcome) -> None:
         self.outcomes.setdefault(method, {})[seed] = outcome
@@ -183,8 +183,8 @@ class Comparison(Shown):
         return self.outcomes[method]
 
 
+#: seed -> method -> a function that trains and returns a Run, or measures and returns an accuracy.
 Trainings = Callable[[int], Mapping[str, Callable[[], Any]]]
-"""seed -> method -> a function that trains and returns a Run, or measures and returns an accuracy."""
 
 
 def run_cells(

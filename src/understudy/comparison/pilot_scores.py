@@ -25,12 +25,12 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+#: How many standard errors a candidate must be ahead of vanilla, and of reconciled labels.
 CAUTION, RECONCILED_CAUTION = 1.0, 2.0
-"""How many standard errors a candidate must be ahead of vanilla, and of reconciled labels."""
+#: The share of the true class's probability in a row's score; the rest is accuracy.
 SOFT = 0.75
-"""The share of the true class's probability in a row's score; the rest is accuracy."""
+#: A candidate is dropped this many standard errors behind the best.
 BEHIND = 1.5
-"""A candidate is dropped this many standard errors behind the best."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Candidate:
     rows: int
     accuracy: float
     accuracy_gain: float
+    #: Mean difference of the rows' scores to the reference.
     gain: float
-    """Mean difference of the rows' scores to the reference."""
+    #: Its standard error.
     error: float
-    """Its standard error."""
 
     def lower_bound(self, caution: float = CAUTION) -> float:
         return self.gain - caution * self.error

@@ -16,8 +16,8 @@ from understudy.comparison.uncertainty import estimate_options
 from understudy.maths.proportions import holm
 
 NOTHING = "nothing"
+#: A student so far above the majority class is not at chance level, even where few rows leave it uncertain.
 AT_CHANCE = 0.05
-"""A student so far above the majority class is not at chance level, even where few rows leave it uncertain."""
 
 
 def recommend(comparison: Comparison) -> Recommendation:

@@ -26,27 +26,27 @@ from understudy.comparison.interval import Array
 from understudy.comparison.outcome import Comparison, Correct, Outcome
 
 DRAWS = 4_000
+#: The order of τ: half of all settings have options further apart than that, half closer.
 SPREAD = 0.05
-"""The order of τ: half of all settings have options further apart than that, half closer."""
 TAUS = np.geomspace(0.001, 0.5, 40)
+#: What another start is taken to change where a single seed shows nothing of it.
 ONE_START = 0.01
-"""What another start is taken to change where a single seed shows nothing of it."""
 
 
 @dataclass(frozen=True)
 class OptionEstimates:
     names: list[str]
+    #: ``(O,)``.
     mean: Array
-    """``(O,)``."""
+    #: ``(O, O)``: the covariance of the means that other seeds would show.
     of_seeds: Array
-    """``(O, O)``: the covariance of the means that other seeds would show."""
+    #: ``(O, O)``: the same of other test rows, beyond what the seeds show of it.
     of_rows: Array
-    """``(O, O)``: the same of other test rows, beyond what the seeds show of it."""
     seeds: int
+    #: How many different test rows; 0 where it is not known which were right.
     rows: int
-    """How many different test rows; 0 where it is not known which were right."""
+    #: Whether every seed had test rows of its own.
     folds: bool
-    """Whether every seed had test rows of its own."""
 
     @property
     def freedom(self) -> int:

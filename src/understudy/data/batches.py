@@ -40,11 +40,11 @@ class EpochPlan(Sequence[tuple[Tensor, Tensor]]):
     ) -> None:
         self.order, self.golds, self.batch_size = order, golds, batch_size
         self.gold_rows, self.from_gold = gold_rows, from_gold
+        #: Where in the order a new set of blocks begins (block shuffle).
         self.windows = windows
-        """Where in the order a new set of blocks begins (block shuffle)."""
         self.batches = range(len(golds))
+        #: Of every batch the rows r, r + W, … where W processes share it.
         self.part = (0, 1)
-        """Of every batch the rows r, r + W, … where W processes share it."""
 
     def __len__(self) -> int:
         return len(self.batches)

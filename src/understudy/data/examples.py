@@ -37,8 +37,8 @@ class ExampleSet:
     rows: Rows
     teacher: Labels | None
     ids: Ids | None
+    #: The names of the classes; None in a set that was built from class numbers internally.
     class_order: ClassNames | None = None
-    """The names of the classes; None in a set that was built from class numbers internally."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,10 +70,10 @@ class Gold(ExampleSet):
     same one, because gold and pool rows of a batch are collated together.
     """
 
+    #: Attributes that follow from the rest: not part of a fingerprint.
     derived = ("cache", "class_order")
-    """Attributes that follow from the rest: not part of a fingerprint."""
+    #: Estimates from these rows that trainings share; None: every training estimates anew.
     cache: dict[Hashable, Any] | None = None
-    """Estimates from these rows that trainings share; None: every training estimates anew."""
     # Set only where there are such rows, so that it enters the fingerprint only then.
     _estimate_only: Tensor | None = None
 

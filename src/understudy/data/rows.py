@@ -37,22 +37,22 @@ from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, l
 if TYPE_CHECKING:
     from scipy import sparse
 
+#: What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments.
 Batch = Any
-"""What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments."""
 Collate = Callable[[list[Any]], Batch]
+#: A source, positions in the requested index, and the source's rows there.
 Piece = tuple["Rows", Tensor, Tensor]
-"""A source, positions in the requested index, and the source's rows there."""
 
 
 class Rows(ABC):
+    #: Makes a batch of items, where the user gave a collator.
     collate: Collate | None = None
-    """Makes a batch of items, where the user gave a collator."""
+    #: Whether rows are fetched one at a time, so that worker processes pay off.
     per_row: bool = False
-    """Whether rows are fetched one at a time, so that worker processes pay off."""
+    #: Names of a frame's columns that form these rows, to detect another order.
     names: tuple[str, ...] | None = None
-    """Names of a frame's columns that form these rows, to detect another order."""
+    #: How many neighbouring rows are best read together; None where every row is as near as any other.
     preferred_block: int | None = None
-    """How many neighbouring rows are best read together; None where every row is as near as any other."""
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -134,11 +134,11 @@ def _inside(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Encoder:
+    #: As messages name it: a folder, or a name of the hub.
     name: str
-    """As messages name it: a folder, or a name of the hub."""
     folder: Path
+    #: The hub's commit, where it came from there.
     revision: str | None = None
-    """The hub's commit, where it came from there."""
     max_tokens: int | None = None
 
     @classmethod

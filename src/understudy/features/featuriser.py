@@ -35,41 +35,41 @@ from understudy.store.files import read_json, write_bytes, write_json
 
 MISSING = ("error", "mean")
 IMAGE_MODES = ("L", "RGB")
+#: The student tokenizes the texts itself.
 NO_ENCODER = "none"
-"""The student tokenizes the texts itself."""
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
     """Which columns become features, and how they become numbers."""
 
+    #: The column of texts.
     text: str | None = None
-    """The column of texts."""
+    #: The column of images: paths, or the bytes of image files.
     image: str | None = None
-    """The column of images: paths, or the bytes of image files."""
+    #: ``tfidf``, or a Hugging Face encoder by name or folder; ``none``: the student reads texts (``us.text``).
     encoder: str = "tfidf"
-    """``tfidf``, or a Hugging Face encoder by name or folder; ``none``: the student reads texts (``us.text``)."""
+    #: Bring columns of numbers to mean 0 and deviation 1 over the training rows.
     scale: bool = True
-    """Bring columns of numbers to mean 0 and deviation 1 over the training rows."""
+    #: The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
+    #: because a column that merely lies beside a text (a rating beside a review) often gives the label away.
     columns: tuple[str, ...] | None = None
-    """The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
-    because a column that merely lies beside a text (a rating beside a review) often gives the label away."""
+    #: What a missing number means: ``error``, or ``mean``, the mean of the training rows.
     missing: str = "error"
-    """What a missing number means: ``error``, or ``mean``, the mean of the training rows."""
+    #: A column with more distinct texts is no category.
     max_categories: int = 100
-    """A column with more distinct texts is no category."""
+    #: TF-IDF keeps the most frequent terms.
     max_terms: int = 20_000
-    """TF-IDF keeps the most frequent terms."""
+    #: TF-IDF counts runs of up to so many words.
     ngrams: int = 2
-    """TF-IDF counts runs of up to so many words."""
+    #: An encoder reads so many tokens of a text. None: as many as it was made for.
     max_tokens: int | None = None
-    """An encoder reads so many tokens of a text. None: as many as it was made for."""
+    #: Height and width. None: those of the first training image.
     image_size: tuple[int, int] | None = None
-    """Height and width. None: those of the first training image."""
+    #: ``L`` (grey) or ``RGB``. None: that of the first training image.
     image_mode: str | None = None
-    """``L`` (grey) or ``RGB``. None: that of the first training image."""
+    #: What columns hold, text or number, where the files do not say it or say it wrongly: ``{"zip": "text"}``.
     types: Mapping[str, str] = field(default_factory=dict)
-    """What columns hold, text or number, where the files do not say it or say it wrongly: ``{"zip": "text"}``."""
 
     def __post_init__(self) -> None:
         if self.text is not None and self.image is not None:
@@ -199,12 +199,12 @@ PARTS: dict[str, type[Part]] = {
 
 class Featuriser:
     def __init__(self, parts: list[Part], types: Mapping[str, str]) -> None:
+        #: What each raw column held in training (``part.column_kind``, or what the user declared).
         self.parts, self.types = parts, dict(types)
-        """What each raw column held in training (``part.column_kind``, or what the user declared)."""
+        #: The raw columns it needs.
         self.names = tuple(name for part in parts for name in part.names)
-        """The raw columns it needs."""
+        #: Of one row.
         self.shape = parts[0].shape if len(parts) == 1 else (sum(int(np.prod(part.shape)) for part in parts),)
-        """Of one row."""
 
     @classmethod
     def fit(

@@ -157,8 +157,8 @@ class ImageRows(Rows):
 class Images(Part):
     kind = "image"
     name: str
+    #: Height and width.
     size: tuple[int, int]
-    """Height and width."""
     mode: str
 
     def __post_init__(self) -> None:

@@ -28,10 +28,10 @@ class RawColumns:
     """Columns as they come from a file, and where they came from, for the messages."""
 
     columns: Mapping[str, Array]
+    #: The file, as messages name it.
     where: str
-    """The file, as messages name it."""
+    #: What relative paths of images are relative to.
     folder: Path = Path()
-    """What relative paths of images are relative to."""
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.columns:
@@ -82,18 +82,18 @@ def column_kind(column: Array) -> str:
     return {"b": "flags", "i": "numbers", "u": "numbers", "f": "numbers", "U": "texts", "T": "texts"}.get(kind, "other")
 
 
+#: A part's numbers for some rows. Sparse blocks and arrays of two axes can stand side by side.
 Block: TypeAlias = "Array | sparse.csr_matrix[Any] | Rows"
-"""A part's numbers for some rows. Sparse blocks and arrays of two axes can stand side by side."""
 
 
 class Part(ABC):
     """A dataclass whose fields are what was learned: plain values, and arrays that are stored apart from them."""
 
     kind: ClassVar[str]
+    #: The columns it reads.
     names: tuple[str, ...]
-    """The columns it reads."""
+    #: Of one row.
     shape: tuple[int, ...]
-    """Of one row."""
 
     @abstractmethod
     def __call__(self, raw: RawColumns) -> Block: ...
@@ -209,8 +209,8 @@ class Categories(Part):
     """
 
     kind = "categories"
+    #: Per column the values seen in training.
     known: list[tuple[str, list[str]]]
-    """Per column the values seen in training."""
 
     def __post_init__(self) -> None:
         self.names = tuple(name for name, _ in self.known)

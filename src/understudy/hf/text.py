@@ -42,8 +42,8 @@ from understudy.training.options import StudentBuilder
 
 __all__ = ["text"]
 
+#: ``freeze`` this: all but the last layer.
 EVERYTHING = "encoder"
-"""``freeze`` this: all but the last layer."""
 NEEDS = "students that read texts"
 
 

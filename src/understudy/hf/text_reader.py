@@ -34,14 +34,14 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "
 
 @dataclass(frozen=True)
 class TextReader:
+    #: Where the tokenizer's files are.
     folder: Path
-    """Where the tokenizer's files are."""
+    #: Longer texts are cut.
     max_tokens: int
-    """Longer texts are cut."""
+    #: Of those files and that length.
     key: str
-    """Of those files and that length."""
+    #: What the net is called that it reads for.
     base: str
-    """What the net is called that it reads for."""
     pad_id: int = 0
 
     @classmethod

@@ -61,8 +61,8 @@ class Format:
     suffix: str
     write: Callable[[Probabilities, Inputs, dict[str, str]], bytes]
     load: Callable[[Path, Probabilities], Loaded]
+    #: Whether writing needs example rows.
     traced: bool = True
-    """Whether writing needs example rows."""
 
 
 def reason(error: BaseException) -> str:

@@ -121,12 +121,12 @@ class _CacheFile:
 class Passes(NamedTuple):
     """What several looks at the teacher came to."""
 
+    #: Class probabilities ``(N, C)``.
     mean: Tensor
-    """Class probabilities ``(N, C)``."""
+    #: Their standard deviation per class (sample form, m − 1), ``(N, C)``; 0 for a single pass.
     std: Tensor
-    """Their standard deviation per class (sample form, m − 1), ``(N, C)``; 0 for a single pass."""
+    #: The mean of the classes' variances, ``(N,)``.
     variance: Tensor
-    """The mean of the classes' variances, ``(N,)``."""
 
 
 @checked

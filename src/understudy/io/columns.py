@@ -76,8 +76,8 @@ class Misspelt:
     row: int
     mine: str
     theirs: str
+    #: How many ids differ so.
     count: int
-    """How many ids differ so."""
 
     def __str__(self) -> str:
         why = (

@@ -43,8 +43,8 @@ from understudy.labels.class_names import (
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array, text_array
 
+#: True or false: whether the teacher was shown the row's own label. No label itself.
 SAW = "teacher_saw"
-"""True or false: whether the teacher was shown the row's own label. No label itself."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Labelling:
     """How labels are read: the classes, and how votes are weighed."""
 
     names: ClassNames | None = None
+    #: How many, where the form needs to know.
     classes: int | None = None
-    """How many, where the form needs to know."""
     votes: str | VoteModel = "majority"
+    #: The columns of the pool's annotators, whose order a model of them goes by.
     sources: tuple[str, ...] = ()
-    """The columns of the pool's annotators, whose order a model of them goes by."""
 
     def numbers(self, table: Table, column: str, *, missing: bool = False) -> Array:
         """A column of labels as class numbers."""
@@ -257,8 +257,8 @@ def _field_names(table: Table) -> list[str]:
 
 def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
     how = how or Labelling()
+    #: Our columns, and those of the file that hold them: one, or several where it is spread.
     given: dict[str, list[str]] = {}
-    """Our columns, and those of the file that hold them: one, or several where it is spread."""
     for name in table.names:
         if name in table.teacher:
             given.setdefault(table.teacher[name].name, []).append(name)

@@ -46,12 +46,12 @@ class Examples:
     test: Gold | None
     select: Gold | None
     featuriser: Featuriser
+    #: In the order of the class numbers; None where the files have numbers.
     class_names: tuple[str, ...] | None = None
-    """In the order of the class numbers; None where the files have numbers."""
+    #: The sets' texts as they were written, where texts are the features.
     texts: "Mapping[str, RowSet] | None" = None
-    """The sets' texts as they were written, where texts are the features."""
+    #: The column of texts: the one the user named, or the only candidate.
     text: str | None = None
-    """The column of texts: the one the user named, or the only candidate."""
 
     def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""

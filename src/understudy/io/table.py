@@ -44,25 +44,25 @@ READERS: dict[str, Callable[[Path], TableSource]] = {
     ".npy": npy_source,
 }
 
+#: A column as an array, or as Arrow has it (``pa.ChunkedArray``).
 Stored = Any
-"""A column as an array, or as Arrow has it (``pa.ChunkedArray``)."""
 
 
 class Table:
     def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
+        #: The file (of a table in memory, what messages call it), and its columns in their order: at least one, all of
+        #: the same length.
         self.path, self.columns = path, columns
-        """The file (of a table in memory, what messages call it), and its columns in their order: at least one, all of
-        the same length."""
+        #: What a column is called in the file, where that differs.
         self.theirs = theirs or {}
-        """What a column is called in the file, where that differs."""
         self.names = tuple(columns)
+        #: What paths in this file are relative to.
         self.folder = path if path.is_dir() else path.parent
-        """What paths in this file are relative to."""
+        #: The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``).
         self.declared: dict[str, tuple[str, ...]] = {}
-        """The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``)."""
         self._lazy = columns if isinstance(columns, LazyColumns) else None
+        #: Whether the file holds letters alone, so that what is a number is a guess (CSV).
         self.by_letter = self._lazy is not None and self._lazy.by_letter
-        """Whether the file holds letters alone, so that what is a number is a guess (CSV)."""
 
     def with_columns(self, columns: Mapping[str, Array]) -> "Table":
         """Other columns, made of those of the same file."""

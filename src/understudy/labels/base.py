@@ -19,8 +19,8 @@ from understudy.maths.source_confusion import Sources
 from understudy.store.arrow import Array
 
 Columns = dict[str, Array]
+#: Weighs several annotators' votes: fitted without gold, or on it.
 VoteModel = DawidSkene | Sources
-"""Weighs several annotators' votes: fitted without gold, or on it."""
 
 
 @dataclass(frozen=True)
@@ -28,55 +28,55 @@ class Column:
     """A column of files and label stores that hold a teacher's labels; each form lists its own, once."""
 
     name: str
+    #: As the label store writes it.
     dtype: str
-    """As the label store writes it."""
+    #: What a row without a label holds: −1, 0 or NaN.
     missing: float
-    """What a row without a label holds: −1, 0 or NaN."""
+    #: Class numbers may stand in files as names; "number per class" as a record by class name.
     holds: Literal["class", "number", "number per class"] = "number"
-    """Class numbers may stand in files as names; "number per class" as a record by class name."""
+    #: Several per row.
     lists: bool = False
-    """Several per row."""
+    #: Lists in a file may differ in length; the shorter ones are filled up with ``missing``.
     uneven: bool = False
-    """Lists in a file may differ in length; the shorter ones are filled up with ``missing``."""
+    #: An empty cell of a file stands for ``missing``; elsewhere it is an error.
     may_be_empty: bool = False
-    """An empty cell of a file stands for ``missing``; elsewhere it is an error."""
+    #: Whether the form cannot do without it.
     required: bool = True
-    """Whether the form cannot do without it."""
+    #: A file may also spread it over several columns, whose names begin so.
     prefix: str | None = None
-    """A file may also spread it over several columns, whose names begin so."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     """What a form is read with, beside its columns."""
 
+    #: How many there are; None where it is not known and the form does not need it.
     classes: int | None
-    """How many there are; None where it is not known and the form does not need it."""
+    #: How messages name the labels.
     where: str = "teacher"
-    """How messages name the labels."""
+    #: How several annotators' votes are weighed.
     votes: str | VoteModel = "majority"
-    """How several annotators' votes are weighed."""
+    #: The annotators' names, where a file has a column for each.
     sources: tuple[str, ...] | None = None
-    """The annotators' names, where a file has a column for each."""
+    #: Whether rows of ``Column.missing`` alone are rows without a label; else they are errors.
     gaps: bool = False
-    """Whether rows of ``Column.missing`` alone are rows without a label; else they are errors."""
 
 
 class Labels(ABC):
     """A teacher's labels of N examples."""
 
+    #: Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint.
     derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names")
-    """Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint."""
+    #: The columns these labels are stored in; the first one marks the form.
     columns: ClassVar[tuple[Column, ...]]
-    """The columns these labels are stored in; the first one marks the form."""
+    #: Whether the classes are scored, so that "the teacher's top k" means something; ``ranking`` has the scores.
     ranks: ClassVar[bool] = False
-    """Whether the classes are scored, so that "the teacher's top k" means something; ``ranking`` has the scores."""
+    #: Whether the number of classes is not known from the columns alone.
     needs_classes: ClassVar[bool] = False
-    """Whether the number of classes is not known from the columns alone."""
+    #: How many classes there are; None where it does not follow from the labels (bare hard labels).
     classes: int | None
-    """How many classes there are; None where it does not follow from the labels (bare hard labels)."""
+    #: The names of the classes in their order, where they were listed (``classes=("neg", "pos")``).
     names: tuple[str, ...] | None = None
-    """The names of the classes in their order, where they were listed (``classes=("neg", "pos")``)."""
 
     @property
     @abstractmethod
@@ -185,8 +185,8 @@ class Ranking(Labels):
 
     ranks = True
     classes: int
+    #: How many classes a row scores one by one: all of them, or the K of a top-k list.
     listed: int
-    """How many classes a row scores one by one: all of them, or the K of a top-k list."""
 
     def ranking(self) -> "Ranking":
         return self

@@ -36,8 +36,8 @@ class ClassNames:
     """Names in the order of the class numbers; none where the classes are known by number alone."""
 
     names: tuple[str, ...] = ()
+    #: Whether the user gave the order, which bare numbers then follow; else it is alphabetical.
     ordered: bool = False
-    """Whether the user gave the order, which bare numbers then follow; else it is alphabetical."""
 
     def __post_init__(self) -> None:
         if len(self.names) == 1:

@@ -25,11 +25,11 @@ _EXPECTED = 5.0
 
 @dataclass(frozen=True)
 class ClassShift:
+    #: Total variation: the share of rows that would have to change class.
     distance: float
-    """Total variation: the share of rows that would have to change class."""
     p_value: float
+    #: The class whose share differs most, and its shares.
     most: int
-    """The class whose share differs most, and its shares."""
     gold_share: float
     pool_share: float
 

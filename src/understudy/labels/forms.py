@@ -28,10 +28,10 @@ from understudy.store.arrow import Array, as_frame
 
 __all__ = ["COLUMNS", "FORMS", "Hard", "Labels", "Ranking", "ReadOptions", "Soft", "TopK", "Votes", "as_labels"]
 
+#: By the name a label store knows the form by.
 FORMS: dict[str, type[Labels]] = {"dense": Soft, "hard": Hard, "hard_confidence": Hard, "topk": TopK, "votes": Votes}
-"""By the name a label store knows the form by."""
+#: Every column of every form, by its name.
 COLUMNS = {column.name: column for form in FORMS.values() for column in form.columns}
-"""Every column of every form, by its name."""
 PREFIX = Soft.columns[0].prefix or ""
 
 

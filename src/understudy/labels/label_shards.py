@@ -46,8 +46,8 @@ class LabelShard:
     path: Path
     first: int
     last: int
+    #: Set aside: its rows count as never labelled.
     damaged: bool = False
-    """Set aside: its rows count as never labelled."""
 
 
 def list_label_shards(folder: Path) -> tuple[list[LabelShard], int]:
@@ -181,14 +181,14 @@ class Contents:
         self.rows: dict[Any, int] = {}
         self._ends: list[int] = []
         self._total = 0
+        #: The number of the next shard.
         self._next = 1
-        """The number of the next shard."""
         self._ids: list[Any] = []
         self._waiting: list[Columns] = []
         self._oldest = 0.0
         self._history = LabelHistory(folder / HISTORY)
+        #: Sources and labels of the rows that wait, for the label history.
         self._new: list[tuple[str, dict[Any, str | None]]] = []
-        """Sources and labels of the rows that wait, for the label history."""
         self._lock = ExitStack()
         self._process: int | None = None
 

@@ -42,21 +42,21 @@ class Reliability(Shown):
     classes: int
     lower_bound: float
     threshold: float
+    #: What alpha depends on: "margin" or "entropy" of labels that rank, the "confidence" given, the "class" named.
     covariate: str
-    """What alpha depends on: "margin" or "entropy" of labels that rank, the "confidence" given, the "class" named."""
     estimator: str
+    #: ``curves[k − 1]`` is top-k accuracy against the top-k covariate; only the first where labels do not rank.
     curves: list[StepCurve]
-    """``curves[k − 1]`` is top-k accuracy against the top-k covariate; only the first where labels do not rank."""
+    #: alpha against ``covariate_of``: the first curve, or a mean over neighbours; None where it goes by the class.
     alpha_curve: Callable[[Tensor], Tensor] | None
-    """alpha against ``covariate_of``: the first curve, or a mean over neighbours; None where it goes by the class."""
+    #: alpha by the class the teacher named, where it goes by that.
     per_class: Tensor | None
-    """alpha by the class the teacher named, where it goes by that."""
+    #: Share of the gold rows whose label is among the teacher's top k, for k = 1, 2, …
     top_k_accuracy_on_gold: Tensor
-    """Share of the gold rows whose label is among the teacher's top k, for k = 1, 2, …"""
     gold_covariate: Tensor
     gold_named: Tensor
+    #: Of the gold rows: the covariate, the class named and whether it was right; what the bands redraw.
     gold_right: Tensor
-    """Of the gold rows: the covariate, the class named and whether it was right; what the bands redraw."""
 
     @staticmethod
     @checked

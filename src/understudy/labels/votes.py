@@ -75,11 +75,11 @@ class Votes(Distribution):
         if sources is not None and len(sources) != self.votes.shape[1]:
             raise UnderstudyError(f"{where} holds {self.votes.shape[1]} annotators, but sources= names {len(sources)}")
         self.by = by
+        #: The annotators' names.
         self.sources = None if sources is None else tuple(map(str, sources))
-        """The annotators' names."""
         self._fit = by if isinstance(by, VoteModel) else None
+        #: Posteriors ``(N, C)`` of gold rows, each by a model of other rows.
         self._crossed: Tensor | None = None
-        """Posteriors ``(N, C)`` of gold rows, each by a model of other rows."""
 
     def __len__(self) -> int:
         return len(self.votes)

@@ -72,22 +72,22 @@ _CURE = {
 }
 
 
+#: Rows of one set, and for each the row of the other that matches.
 Pairs = tuple[Array, Array]
-"""Rows of one set, and for each the row of the other that matches."""
 
 
 @dataclass(frozen=True)
 class RowSet:
     """One set: what its rows hold, and how they are called."""
 
+    #: Numbers (an array, a memory map, a tensor, ``Rows``; one row per example), texts, or the bytes of image files.
+    #: None: compare ids alone.
     content: Any = None
-    """Numbers (an array, a memory map, a tensor, ``Rows``; one row per example), texts, or the bytes of image files.
-    None: compare ids alone."""
     ids: Any = None
+    #: Class numbers; −1 for none.
     labels: Any = None
-    """Class numbers; −1 for none."""
+    #: Whether an array of numbers holds images.
     images: bool = False
-    """Whether an array of numbers holds images."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Leak:
     sets: tuple[str, str]
     rows: int
     of: int
+    #: Up to five pairs of ids (row numbers where there are none), in the order of ``sets``.
     examples: tuple[tuple[Any, Any], ...]
-    """Up to five pairs of ids (row numbers where there are none), in the order of ``sets``."""
 
     def line(self) -> str:
         a, b = self.sets
@@ -111,10 +111,10 @@ class Leak:
 
 @dataclass(frozen=True)
 class Leaks:
+    #: The most severe first.
     found: tuple[Leak, ...]
-    """The most severe first."""
+    #: What could not be searched, and why.
     notes: tuple[str, ...] = ()
-    """What could not be searched, and why."""
 
     def __bool__(self) -> bool:
         return bool(self.found)

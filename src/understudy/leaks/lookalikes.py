@@ -150,10 +150,10 @@ _AT_ONCE = 1 << 21
 class Lookalike(ABC):
     """The rows of one set, entered in tables."""
 
+    #: ``(rows, tables)`` keys.
     tables: Array
-    """``(rows, tables)`` keys."""
+    #: Which rows can be like others at all.
     entered: Array
-    """Which rows can be like others at all."""
 
     def plausible(self, other: Any, mine: Array, theirs: Array) -> Array:
         """Which candidate pairs a cheap test leaves over."""

@@ -149,19 +149,19 @@ class Labelled:
     labels: Labels
     classes: tuple[str, ...]
     sources: tuple[str, ...]
+    #: By model, how many answers were usable, and why others were not.
     reports: dict[str, AnswerReport]
-    """By model, how many answers were usable, and why others were not."""
+    #: Rows that at least one model has not answered yet.
     unanswered: int
-    """Rows that at least one model has not answered yet."""
+    #: Failed requests of this run that were repeated, by reason.
     lost: Counter[str] = field(default_factory=Counter)
-    """Failed requests of this run that were repeated, by reason."""
     requests: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    #: Of all runs; requests without an answer that may have been charged count in full.
     cost: float = 0.0
-    """Of all runs; requests without an answer that may have been charged count in full."""
+    #: Why rows are left; None: all are done.
     stopped: str | None = None
-    """Why rows are left; None: all are done."""
 
     def __len__(self) -> int:
         return len(self.ids)

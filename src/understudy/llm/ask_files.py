@@ -29,15 +29,15 @@ class AskFiles:
     pool: Table
     gold: Table | None
     classes: Sequence[str]
+    #: The column of texts; None where the user's prompt shows other columns.
     text: str | None
-    """The column of texts; None where the user's prompt shows other columns."""
+    #: Of the pool's rows, then of the gold rows that are not in the pool.
     ids: list[Any]
-    """Of the pool's rows, then of the gold rows that are not in the pool."""
     rows: list[Row]
+    #: The label of every gold row, by its index in ``rows``; in the order of gold.
     truth: dict[int, str] = field(default_factory=dict)
-    """The label of every gold row, by its index in ``rows``; in the order of gold."""
+    #: The gold rows that are not in the pool, by their index in gold.
     own: Sequence[int] = ()
-    """The gold rows that are not in the pool, by their index in gold."""
 
     @classmethod
     def read(

@@ -36,8 +36,8 @@ from understudy.llm.ledger import Price
 
 Row = str | Mapping[str, Any]
 Message = dict[str, str]
+#: The entry of a structured answer that names the class.
 FIELD = "label"
-"""The entry of a structured answer that names the class."""
 
 
 @dataclass(frozen=True)
@@ -147,25 +147,25 @@ class RequestOptions:
     temperature: float = 0.0
     max_tokens: int = 32
     retries: int = 8
+    #: Seconds before the first retry.
     pause: float = 0.5
-    """Seconds before the first retry."""
 
 
 @dataclass(frozen=True)
 class ServerFeatures:
     """The optional fields of the protocol that a server accepts."""
 
+    #: Answers constrained to a JSON schema that lists the classes.
     structured: bool = True
-    """Answers constrained to a JSON schema that lists the classes."""
+    #: Alternatives per token; 0: none.
     logprobs: int = 5
-    """Alternatives per token; 0: none."""
+    #: Several choices per request (``n``).
     several: bool = True
-    """Several choices per request (``n``)."""
     temperature: bool = True
+    #: A role for instructions.
     system: bool = True
-    """A role for instructions."""
+    #: The name of the token limit; newer models of OpenAI's have another.
     limit: str = "max_tokens"
-    """The name of the token limit; newer models of OpenAI's have another."""
 
     def without_refused(self, message: str, body: Mapping[str, Any]) -> "ServerFeatures | None":
         """What is left after a server refused this body with this message; None where nothing can be left out."""
@@ -194,8 +194,8 @@ class AskPlan:
     prompt: Prompt
     models: tuple[LabelModel, ...]
     request: RequestOptions
+    #: The fields to send first, before a server refuses any.
     features: ServerFeatures
-    """The fields to send first, before a server refuses any."""
     form: str
     aliases: Mapping[str, str]
 
@@ -217,8 +217,8 @@ class AskPlan:
         }
 
 
+#: How to name a change of settings whose values would fill a screen.
 HINTS = {"prompt": "its text", "examples": "other rows", "descriptions": "other texts"}
-"""How to name a change of settings whose values would fill a screen."""
 
 
 def make_plan(classes: Sequence[str], options: AskOptions) -> AskPlan:

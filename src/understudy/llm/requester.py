@@ -33,8 +33,8 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Overload: refused before any work was done, so free.
 _FREE = {503, 529}
 _LONGEST_WAIT = 3600.0
+#: Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers.
 _SECRET = 8
-"""Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers."""
 
 
 @dataclass(eq=False)
@@ -43,8 +43,8 @@ class RefusedError(Exception):
 
     status: int
     message: str
+    #: Seconds until the next try, where the server gives them.
     wait: float | None = None
-    """Seconds until the next try, where the server gives them."""
 
     @property
     def passes(self) -> bool:
@@ -193,8 +193,8 @@ class PendingRow:
 
     name: str | int
     row: Row
+    #: A fingerprint of the row, stored with its answers.
     pin: str
-    """A fingerprint of the row, stored with its answers."""
     wanted: int
 
 
@@ -210,15 +210,15 @@ class Requester:
     ledger: Ledger
     answers: Path
     features: ServerFeatures
+    #: Whether it is known which fields the server accepts.
     known: bool = False
-    """Whether it is known which fields the server accepts."""
     stopping: Callable[[], bool] = lambda: False
+    #: Called with the fields that the server accepts, for the next run.
     remember: Callable[[ServerFeatures], None] = lambda features: None
-    """Called with the fields that the server accepts, for the next run."""
+    #: Failed requests, by reason.
     lost: Counter[str] = field(default_factory=Counter)
-    """Failed requests, by reason."""
+    #: Monotonic time before which nothing is sent.
     waiting: float = 0.0
-    """Monotonic time before which nothing is sent."""
     _in_a_row: int = 0
     _first: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -207,8 +207,8 @@ class Bands:
     upper: Tensor
     level: float
     gold_rows: int
+    #: The width is taken to fall as gold_rows^(−rate).
     rate: float
-    """The width is taken to fall as gold_rows^(−rate)."""
 
     @property
     def width(self) -> float:

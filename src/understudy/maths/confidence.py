@@ -45,5 +45,5 @@ def calibration_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> fl
     return float(gaps.abs().sum() / len(right))
 
 
+#: How confidence can be measured, by name.
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"margin": margin, "entropy": entropy}
-"""How confidence can be measured, by name."""

@@ -30,14 +30,14 @@ from understudy.errors import UnderstudyError
 class DawidSkene:
     """The fitted model. Apply it to further rows of the same annotators with ``posterior_of``."""
 
+    #: π, ``(C,)``.
     prior: Tensor
-    """π, ``(C,)``."""
+    #: Θ, ``(A, C, C)``: annotator, truth, answer (one more answer where abstentions count).
     confusion: Tensor
-    """Θ, ``(A, C, C)``: annotator, truth, answer (one more answer where abstentions count)."""
+    #: ``(N, C)`` of the rows it was fitted on; rows without a vote hold the prior.
     posterior: Tensor
-    """``(N, C)`` of the rows it was fitted on; rows without a vote hold the prior."""
+    #: After every E-step, with the smoothing's share; never decreases.
     log_likelihood: list[float]
-    """After every E-step, with the smoothing's share; never decreases."""
     converged: bool
 
     @property
@@ -97,16 +97,16 @@ def fit_dawid_skene(
 class VoteCounts:
     """What EM needs to know of some rows: sums, which those of other rows are added to."""
 
+    #: Σ_i T_ij, ``(C,)``.
     prior: Tensor
-    """Σ_i T_ij, ``(C,)``."""
+    #: Σ_i T_ij [v_ia = l], ``(A, C + 1, C)``: annotator, answer (the last: abstaining), truth.
     counts: Tensor
-    """Σ_i T_ij [v_ia = l], ``(A, C + 1, C)``: annotator, answer (the last: abstaining), truth."""
+    #: The log-likelihood of the rows, by the model that T is of.
     evidence: float
-    """The log-likelihood of the rows, by the model that T is of."""
+    #: With a vote.
     rows: int
-    """With a vote."""
+    #: Votes of each annotator, ``(A,)``, and the lowest and highest class it named.
     answered: Tensor
-    """Votes of each annotator, ``(A,)``, and the lowest and highest class it named."""
     lowest: Tensor
     highest: Tensor
 

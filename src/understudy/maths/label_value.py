@@ -81,10 +81,10 @@ class Steps(NamedTuple):
     """Purchasable steps, the best first."""
 
     row: Tensor
+    #: What the row has after the step.
     option: Tensor
-    """What the row has after the step."""
+    #: By the step alone; so is ``price``.
     gain: Tensor
-    """By the step alone; so is ``price``."""
     price: Tensor
 
 

@@ -29,16 +29,16 @@ MOST_NUMBERS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class OpinionPool:
+    #: b, ``(M,)``.
     weights: Tensor
-    """b, ``(M,)``."""
+    #: a, ``(C,)``.
     bias: Tensor
-    """a, ``(C,)``."""
+    #: D, ``(M, C, C)``; None in a scalar pool.
     mixing: Tensor | None = None
-    """D, ``(M, C, C)``; None in a scalar pool."""
+    #: log q ``(n, C)`` of the rows it was fitted on, each by a pool fitted without it (``held_out``).
     unseen: Tensor | None = None
-    """log q ``(n, C)`` of the rows it was fitted on, each by a pool fitted without it (``held_out``)."""
+    #: Of ``unseen``.
     log_loss: float = float("nan")
-    """Of ``unseen``."""
 
     def __call__(self, scores: Tensor) -> Tensor:
         """log q, ``(n, C)`` float64, of scores ``(M, n, C)``."""

@@ -40,15 +40,15 @@ _BUDGET = 1 << 20
 class Sources:
     """The fitted sources. Apply them to any votes of the same sources, in the same order."""
 
+    #: π, ``(C,)``: the classes' shares on gold, one pseudo-row each.
     prior: Tensor
-    """π, ``(C,)``: the classes' shares on gold, one pseudo-row each."""
+    #: P(answer | truth), ``(A, C, C + 1)``: source, truth, answer; the last answer is abstaining, 1 where it says
+    #: nothing.
     confusion: Tensor
-    """P(answer | truth), ``(A, C, C + 1)``: source, truth, answer; the last answer is abstaining, 1 where it says
-    nothing."""
+    #: m.
     strength: float
-    """m."""
+    #: b.
     sharpness: float = 1.0
-    """b."""
 
     @property
     def classes(self) -> int:

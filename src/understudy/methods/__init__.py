@@ -15,11 +15,11 @@ from typing import Any
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
+#: name -> factory of an Objective.
 METHODS: dict[str, Callable[..., Any]]
-"""name -> factory of an Objective."""
 
+#: Every name the method modules export.
 PUBLIC: dict[str, Any]
-"""Every name the method modules export."""
 
 
 def __getattr__(name: str) -> Any:

@@ -30,8 +30,8 @@ from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line
 
 Shape = int | Sequence[int]
+#: How an image enters: as published, for 224×224, or so that a small one keeps its size.
 Stem = Literal["imagenet", "small"]
-"""How an image enters: as published, for 224×224, or so that a small one keeps its size."""
 Student = nn.Module | Callable[[], nn.Module]
 P = ParamSpec("P")
 

@@ -39,8 +39,8 @@ from understudy.errors import UnderstudyError, first_line
 Cell = TypeVar("Cell")
 Result = TypeVar("Result")
 Results = Generator[tuple[int, Result], None, None]
+#: Seconds that a worker has to clean up after SIGTERM.
 GRACE = 5.0
-"""Seconds that a worker has to clean up after SIGTERM."""
 
 
 class Executor(Protocol):
@@ -62,10 +62,10 @@ def executor_for(workers: int | None, executor: Executor | None) -> Executor:
 class Failure:
     """Why a cell has no result."""
 
+    #: In one line.
     reason: str
-    """In one line."""
+    #: A traceback; empty for an ``UnderstudyError``, which a second attempt would raise again.
     details: str = ""
-    """A traceback; empty for an ``UnderstudyError``, which a second attempt would raise again."""
 
     def raise_error(self) -> NoReturn:
         raise RuntimeError(f"{self.reason}\n{self.details}") if self.details else UnderstudyError(self.reason)

@@ -47,8 +47,8 @@ class ShardResult(NamedTuple):
     """What a function makes of a shard, where it has more to say than columns."""
 
     columns: Columns
+    #: Kept with the shard's record, as JSON.
     summary: Mapping[str, Any]
-    """Kept with the shard's record, as JSON."""
 
 
 ShardFunction = Callable[[Table], Columns | ShardResult]

@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 class PoolShard:
     number: int
     path: File
+    #: The number of its first row among all rows.
     first: int
-    """The number of its first row among all rows."""
     rows: int
 
     def __str__(self) -> str:
@@ -49,8 +49,8 @@ class PoolShard:
 class PoolShards(Sequence[PoolShard]):
     path: Path
     shards: tuple[PoolShard, ...]
+    #: Of the columns.
     names: tuple[str, ...]
-    """Of the columns."""
 
     def __len__(self) -> int:
         return len(self.shards)

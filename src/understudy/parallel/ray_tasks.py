@@ -170,8 +170,8 @@ def _name(function: Any) -> str:
     return getattr(inner, "__qualname__", type(inner).__name__)
 
 
+#: In a worker: the function of its last task. Only one: a student and its data are large.
 _FETCHED: dict[str, Any] = {}
-"""In a worker: the function of its last task. Only one: a student and its data are large."""
 
 
 def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:

@@ -32,8 +32,8 @@ class ScoreTable:
 
     student: StudentOnTables
     ema: EMA | None
+    #: Which of them are kept.
     names: tuple[str, ...]
-    """Which of them are kept."""
 
     def __call__(self, table: Table) -> ShardResult:
         found = score(self.student.student, self.student.rows(table), ema=self.ema).arrays()
@@ -45,8 +45,8 @@ class ScoreTable:
 
 @dataclass(frozen=True)
 class ShardScores:
+    #: With the files of the scores as their paths.
     shards: tuple[PoolShard, ...]
-    """With the files of the scores as their paths."""
     summaries: Sequence[Mapping[str, Any]]
 
     @property

@@ -34,12 +34,12 @@ class SelectedBatch:
     numbers: list[float]
     reasons: list[str]
     probs: Tensor
+    #: Where rows with a label tell which places look random.
     watch: NoiseWatch | None
-    """Where rows with a label tell which places look random."""
+    #: How many of the picks have a label in the pool itself.
     known: int
-    """How many of the picks have a label in the pool itself."""
+    #: Whether every row of the pool has.
     all_known: bool
-    """Whether every row of the pool has."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class FindRows:
 
     named: Table
     columns: Mapping[str, str]
+    #: Instead: refuse an id that is there in another spelling.
     spelling: bool = False
-    """Instead: refuse an id that is there in another spelling."""
 
     def __call__(self, shard: PoolShard) -> tuple[Array, Array]:
         table = shard.read(self.columns)

@@ -130,8 +130,8 @@ class ShardedPicking(Picking):
         self.file = scratch / "_bounds"
         self.bound: Any = np.memmap(self.file, dtype=np.float32, mode="w+", shape=(scored.rows,))
         self.totals = torch.zeros(0, dtype=torch.float64)
+        #: Of the picks, whose vectors every candidate is measured against, what was read.
         self._kept: dict[int, dict[str, Tensor]] = {}
-        """Of the picks, whose vectors every candidate is measured against, what was read."""
 
     def close(self) -> None:
         del self.bound

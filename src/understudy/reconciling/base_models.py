@@ -50,15 +50,15 @@ class Fold:
     number: int
     student: Student
     recipe: TrainingOptions
+    #: Without the held-out rows.
     gold: Gold
-    """Without the held-out rows."""
     held_out: Gold
+    #: Every row; only ``training_rows`` of it may be trained on.
     pool: Pool
-    """Every row; only ``training_rows`` of it may be trained on."""
     training_rows: Tensor
     classes: int
+    #: scikit-learn's C for a linear student, on gold only and with the pool, where the penalty is chosen on gold.
     c: tuple[float, float] | None = None
-    """scikit-learn's C for a linear student, on gold only and with the pool, where the penalty is chosen on gold."""
 
     @property
     def training_pool(self) -> Pool:
@@ -77,12 +77,12 @@ class TrainedModel:
 
     objective: Objective
     gold_only: bool = False
+    #: None: the user's own.
     student: Student | None = None
-    """None: the user's own."""
+    #: Training options in place of the user's.
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Training options in place of the user's."""
+    #: scikit-learn's C where the penalty is chosen; None: the fold's.
     c: float | None = None
-    """scikit-learn's C where the penalty is chosen; None: the fold's."""
 
     def predict_out_of_fold(self, fold: Fold) -> Tensor:
         recipe = fold.recipe.replace(seed=fold.recipe.seed + fold.number, **self.options)
@@ -112,8 +112,8 @@ class RelabelledModel:
 
     objective: Objective
     labels: list[Tensor]
+    #: As ``TrainedModel.c``.
     c: float | None = None
-    """As ``TrainedModel.c``."""
 
     def predict_out_of_fold(self, fold: Fold) -> Tensor:
         pool = Pool.of(fold.pool.rows, Soft(self.labels[fold.number]), fold.pool.ids)

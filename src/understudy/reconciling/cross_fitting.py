@@ -43,10 +43,10 @@ from understudy.training.automatic_options import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions
 from understudy.training.train import train_resolved
 
+#: (base model, fold).
 Part = tuple[str, int]
-"""(base model, fold)."""
+#: From the predictions of gold so far: the base models to go on with.
 Elimination = Callable[[dict[str, Tensor]], list[str]]
-"""From the predictions of gold so far: the base models to go on with."""
 SETTINGS, CHOSEN = "settings.json", "c.json"
 CROSS_FIT = FolderKind("cross-fit", SETTINGS)
 
@@ -55,12 +55,12 @@ CROSS_FIT = FolderKind("cross-fit", SETTINGS)
 class OutOfFold:
     """Predictions of rows that the base models were not trained on."""
 
+    #: ``(n, C)`` each; NaN on rows without a prediction.
     gold: dict[str, Tensor] = field(default_factory=dict)
-    """``(n, C)`` each; NaN on rows without a prediction."""
+    #: ``(N, C)`` each, of the base models that were trained in every fold.
     pool: dict[str, Tensor] = field(default_factory=dict)
-    """``(N, C)`` each, of the base models that were trained in every fold."""
+    #: The pool's predictions by the model of each fold, ``(N, C)`` each, also of its training rows. Memory-mapped.
     by_fold: dict[str, list[Array]] = field(default_factory=dict)
-    """The pool's predictions by the model of each fold, ``(N, C)`` each, also of its training rows. Memory-mapped."""
 
 
 @dataclass
@@ -72,14 +72,14 @@ class CrossFit:
     recipe: TrainingOptions
     classes: int
     folds: int = 4
+    #: How many pool rows train base models; None: all that have a label.
     rows: int | None = None
-    """How many pool rows train base models; None: all that have a label."""
     seed: int = 0
     folder: Path | None = None
+    #: Base models whose failure is an error; any other is left out with a warning.
     needed: tuple[str, ...] = ("gold only", "vanilla")
-    """Base models whose failure is an error; any other is left out with a warning."""
+    #: As ``Fold.c``; chosen on gold where the penalty is left open.
     c: tuple[float, float] | None = None
-    """As ``Fold.c``; chosen on gold where the penalty is left open."""
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < 1:

@@ -37,23 +37,23 @@ from understudy.training.automatic_options import mean_square
 # A source that was never wrong about a class on gold may still be wrong: no label counts for more than 10,000 to 1.
 LEAST = 1e-4
 TEACHER, TEACHER_CONFUSION = "teacher", "teacher confusion"
+#: A run's facts about each label source.
 NUMBERS = ("weight", "accuracy", "rows", "log_loss")
-"""A run's facts about each label source."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelSource:
     name: str
+    #: b; 0: without influence.
     weight: float
-    """b; 0: without influence."""
+    #: Of its best class, on gold rows it has an out-of-fold prediction for.
     accuracy: float
-    """Of its best class, on gold rows it has an out-of-fold prediction for."""
+    #: How many these are.
     rows: int
-    """How many these are."""
+    #: Of its predictions alone, with temperature and bias fitted on gold, cross-validated.
     log_loss: float
-    """Of its predictions alone, with temperature and bias fitted on gold, cross-validated."""
+    #: Its predictions of the pool, ``(N, C)``.
     probs: Tensor
-    """Its predictions of the pool, ``(N, C)``."""
 
 
 class ReconciledPool(Pool):
@@ -62,10 +62,10 @@ class ReconciledPool(Pool):
     derived = ("class_order", "sources", "opinion", "on_gold", "accuracy_on_gold")
     sources: list[LabelSource]
     opinion: OpinionPool
+    #: q of each gold row ``(n, C)``, from predictions and weights fitted without its label; NaN on chosen rows.
     on_gold: Tensor
-    """q of each gold row ``(n, C)``, from predictions and weights fitted without its label; NaN on chosen rows."""
+    #: The accuracy of its best class, and on how many rows.
     accuracy_on_gold: tuple[float, int]
-    """The accuracy of its best class, and on how many rows."""
 
     @classmethod
     def of_sources(
@@ -184,11 +184,11 @@ class SourceScores:
     """Log-scores of all label sources on some gold rows and on the pool."""
 
     names: list[str]
+    #: ``(M, n, C)``.
     gold: Tensor
-    """``(M, n, C)``."""
     y: Tensor
+    #: ``(N, C)`` each, float32.
     pool: list[Tensor]
-    """``(N, C)`` each, float32."""
 
     @classmethod
     def of(

@@ -83,8 +83,8 @@ class Reconcile:
 
     folds: int = 4
     rows: int | None = 20_000
+    #: Where they exist already.
     labels: ReconciledPool | None = None
-    """Where they exist already."""
     derived: ClassVar[tuple[str, ...]] = ("labels",)
 
     def __call__(

@@ -139,8 +139,8 @@ SEPARATES = 0.55
 
 class Expectation(NamedTuple):
     method: str
+    #: Better than vanilla ("baseline")? "likely", "possible", "unlikely" or "not possible".
     outlook: str
-    """Better than vanilla ("baseline")? "likely", "possible", "unlikely" or "not possible"."""
     reason: str
 
 

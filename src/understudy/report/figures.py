@@ -33,11 +33,11 @@ class MeasuredTeacher:
     """The teacher's estimated accuracy, and the gold rows it comes from."""
 
     estimate: Reliability
+    #: Of each calibration row: the covariate of alpha, e.g. the margin or the given confidence.
     confidence: Tensor
-    """Of each calibration row: the covariate of alpha, e.g. the margin or the given confidence."""
     right: Tensor
+    #: The teacher's class.
     predicted: Tensor
-    """The teacher's class."""
     pool_confidence: Tensor | None = None
     class_names: Sequence[str] | None = None
 

@@ -19,13 +19,13 @@ from understudy.comparison.outcome import LEVEL, Comparison, ComparisonRow, Outc
 from understudy.comparison.uncertainty import OptionEstimates
 
 SURE = 0.95
+#: Differences below half a point are not worth more experiments.
 NEGLIGIBLE = 0.005
-"""Differences below half a point are not worth more experiments."""
 MOST_SEEDS = 50
+#: A loss that fell by less than this share has hardly moved.
 HARDLY_MOVED = 0.1
-"""A loss that fell by less than this share has hardly moved."""
+#: A loss that falls by more than this share per epoch at the end would fall further.
 FALLING = 0.02
-"""A loss that falls by more than this share per epoch at the end would fall further."""
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -18,8 +18,8 @@ from understudy.training.options import LBFGS
 from understudy.training.run import Run
 from understudy.training.students import reads_texts
 
+#: The half-width of an interval that is narrow enough to decide by, and the level of McNemar's test.
 NARROW, SIGNIFICANT = 0.03, 0.05
-"""The half-width of an interval that is narrow enough to decide by, and the level of McNemar's test."""
 SET_NAMES = {"test": "test set", "select": "validation set"}
 
 
@@ -252,6 +252,7 @@ SHARES = (
     "slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy", "class_shift",
     "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "transition.mean_accuracy",
 )  # fmt: skip
+#: Facts that several slots have, each of itself: ``debias.mean_weight``.
 OF_SLOTS = {
     "mean_weight": "Mean weight of a pool row by {}",
     "share_weight_1": "Share of pool rows with weight exactly 1 by {}",
@@ -259,9 +260,8 @@ OF_SLOTS = {
     "mean_alpha": "Estimated teacher accuracy on the pool by {}",
     "mean_k": "Candidate classes per pool row by {}",
 }
-"""Facts that several slots have, each of itself: ``debias.mean_weight``."""
+#: The method's own figure again, and what the table of results has.
 SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
-"""The method's own figure again, and what the table of results has."""
 
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:

@@ -86,14 +86,14 @@ RESERVED_INDEX = ("id", "label")
 
 @dataclass(frozen=True)
 class Frame:
+    #: How messages call it: "pandas DataFrame".
     kind: str
-    """How messages call it: "pandas DataFrame"."""
     names: Sequence[str]
     rows: int
+    #: A column as one of Arrow's.
     read: Callable[[str], Any]
-    """A column as one of Arrow's."""
+    #: The classes that a column declares in their order (``datasets.ClassLabel``), whose numbers it then holds.
     classes: Callable[[str], tuple[str, ...] | None] = lambda name: None
-    """The classes that a column declares in their order (``datasets.ClassLabel``), whose numbers it then holds."""
 
     def column(self, name: str) -> Any:
         """A ``ChunkedArray``; numbers of declared classes as their names."""

@@ -29,8 +29,8 @@ Manifest = dict[str, Any]
 
 class Finding(NamedTuple):
     path: Path
+    #: None: the file is unchanged.
     problem: str | None
-    """None: the file is unchanged."""
 
 
 def write_checked(
@@ -77,8 +77,8 @@ class FolderKind:
 
     name: str
     manifest: str
+    #: Checks more of a folder whose manifest is unchanged.
     also: Callable[[Path, Manifest], Iterable[Finding]] = lambda folder, manifest: ()
-    """Checks more of a folder whose manifest is unchanged."""
     cure: str = "restore it"
 
     def write(

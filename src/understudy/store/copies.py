@@ -94,10 +94,10 @@ class RemoteCopy:
 
         scratch = Path(tempfile.mkdtemp(prefix="understudy-")).resolve()
         self.folder = scratch / self.root.rpartition("/")[2]
+        #: What is there, as far as it is known here.
         self._tags: dict[str, str] = {}
-        """What is there, as far as it is known here."""
+        #: Of the same files here, when each was fetched or put.
         self._stamps: dict[str, Stamp] = {}
-        """Of the same files here, when each was fetched or put."""
         weakref.finalize(self, _remove, scratch, self.process)
 
     def address_in(self, path: Path) -> str:

@@ -30,8 +30,8 @@ class ProgressBar:
         self.started = time.monotonic()
         self._bar = None
         self._display = notebook_display() if shown else None
+        #: The place in a notebook's output that is written anew.
         self._cell: Any = None
-        """The place in a notebook's output that is written anew."""
         if self._display is None and shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

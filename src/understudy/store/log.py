@@ -35,8 +35,8 @@ from understudy.store.remote import current_user, timestamp
 class Log:
     def __init__(self, path: Path) -> None:
         self.path = local_path(path)
+        #: The file's size and the checksum of its last line, once it was read.
         self._end: tuple[int, str] | None = None
-        """The file's size and the checksum of its last line, once it was read."""
 
     def append(self, entries: Iterable[Mapping[str, Any]]) -> str:
         """Add a line for each entry, all or none; the checksum of the last. What is there must be unchanged."""

@@ -21,8 +21,8 @@ from typing import Any, TypeVar, get_type_hints
 from understudy.errors import UnderstudyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: Upper limit of every count.
 MOST = (1 << 31) - 1
-"""Upper limit of every count."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,24 @@ class Option:
     """What is known of an option beside its type and default."""
 
     help: str
+    #: Its type on a command line; None: Python only.
     typed: Any = None
-    """Its type on a command line; None: Python only."""
+    #: Its name on a command line where that differs: ``pretrain`` for ``--pretrain``.
     flag: str | None = None
-    """Its name on a command line where that differs: ``pretrain`` for ``--pretrain``."""
+    #: Makes the value from what was typed.
     read: Callable[[Any], Any] | None = None
-    """Makes the value from what was typed."""
     metavar: str | None = None
     panel: str | None = None
     least: float | None = None
     above: float | None = None
     most: float | None = None
     integer: bool = False
+    #: What it may be instead of a number.
     word: str | None = None
-    """What it may be instead of a number."""
+    #: Its type in the signature of a function that resolves it; None: that of the field.
     shown: Any = None
-    """Its type in the signature of a function that resolves it; None: that of the field."""
+    #: Whether resumed work may have another value: it changes no result.
     may_differ: bool = False
-    """Whether resumed work may have another value: it changes no result."""
 
 
 def option(default: Any = MISSING, **known: Any) -> Any:

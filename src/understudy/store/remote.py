@@ -209,8 +209,8 @@ LOCK = ".lock"
 class RemoteLock:
     def __init__(self, fs: Any, root: str, address: str) -> None:
         self.fs, self.path, self.address = fs, f"{root}/{LOCK}", address
+        #: What the object holds while it is ours.
         self._content = b""
-        """What the object holds while it is ours."""
 
     @property
     def held(self) -> bool:

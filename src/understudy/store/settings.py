@@ -31,8 +31,8 @@ from understudy.errors import UnderstudyError
 
 WHOLE_BYTES, SAMPLED_ROWS = 64 << 20, 1000
 Hash = Any
+#: What a thing is a part of, by id: an object may hold itself.
 Above = tuple[int, ...]
-"""What a thing is a part of, by id: an object may hold itself."""
 # Would change from run to run; NumPy writes it in capitals.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")

@@ -103,11 +103,11 @@ class StudentLearner:
         self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
+        #: The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
+        #: the student to it as much as training on it does: rows that calibrate only are not among them.
         self.steering = torch.empty(0, dtype=torch.long) if gold is None else gold.training_rows()
-        """The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
-        the student to it as much as training on it does: rows that calibrate only are not among them."""
+        #: Which gold rows measure the alignment of a step.
         self.draws = torch.Generator()
-        """Which gold rows measure the alignment of a step."""
         self.augmentation = torch.Generator()
         self.processes = current()
         self._own(student)
@@ -119,11 +119,11 @@ class StudentLearner:
         self.modules: dict[str, nn.Module] = {}
         self.facts: dict[str, float] = {}
         self.fits: dict[str, Reliability] = {}
+        #: Makes a copy of the student, pretrained as it was on other gold rows; None where it was not pretrained.
         self.pretrained_on: Callable[[Gold], nn.Module] | None = None
-        """Makes a copy of the student, pretrained as it was on other gold rows; None where it was not pretrained."""
         self._cache: dict[str, Tensor] = {}
+        #: The full batch that is being scored, and what was computed of it the first time.
         self._cached_batch: Batch | None = None
-        """The full batch that is being scored, and what was computed of it the first time."""
         self.weighs_gold = self.objective.weighs_gold
         wants_features = any(slot.wants_features for slot in self.objective.slots())
         self.tap = FeatureTap(student, self.options.feature_layer) if wants_features else None

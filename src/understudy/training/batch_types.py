@@ -23,19 +23,19 @@ class Batch:
     gold_rows: Tensor
     pool_rows: Tensor
     gold_count: int
+    #: Gold and pool rows of all processes.
     pool_count: int
-    """Gold and pool rows of all processes."""
+    #: Rows of the step this batch belongs to: its own, unless several batches make one step.
     step_rows: int
-    """Rows of the step this batch belongs to: its own, unless several batches make one step."""
     epoch: int = 0
+    #: Which batch of its epoch this is, counted from 0.
     number: int = 0
-    """Which batch of its epoch this is, counted from 0."""
+    #: The share of training that is done, 0 … 1; NaN where the length of training is unknown.
     progress: float = float("nan")
-    """The share of training that is done, 0 … 1; NaN where the length of training is unknown."""
     ends_step: bool = True
     ends_epoch: bool = False
+    #: Whether it holds all rows and is scored many times while one function is minimised (L-BFGS).
     full: bool = False
-    """Whether it holds all rows and is scored many times while one function is minimised (L-BFGS)."""
 
     def __len__(self) -> int:
         return len(self.gold_rows) + len(self.pool_rows)
@@ -44,11 +44,11 @@ class Batch:
 class Losses(NamedTuple):
     """The losses of a net on a batch, per example, before anything is weighed or summed."""
 
+    #: Of all rows, gold rows first.
     every: Tensor
-    """Of all rows, gold rows first."""
     golds: int
+    #: What the slots see; None where the batch has no pool rows.
     step: Step | None
-    """What the slots see; None where the batch has no pool rows."""
     alignment: Tensor | None = None
     gold_alignment: Tensor | None = None
 
@@ -64,10 +64,10 @@ class Losses(NamedTuple):
 class Scored(NamedTuple):
     """A batch's loss, and the logits and weights of its pool rows."""
 
+    #: Summed weighted loss, with its graph.
     total: Tensor
-    """Summed weighted loss, with its graph."""
+    #: False where every weight is zero and no gold row is in the batch: the student must stay as it is.
     moves: bool = True
-    """False where every weight is zero and no gold row is in the batch: the student must stay as it is."""
     logits: Tensor | None = None
     weights: Tensor | None = None
 

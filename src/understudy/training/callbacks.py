@@ -46,8 +46,8 @@ class TrainingView:
         self._student, self.folder = student, folder
         self.config: Mapping[str, Any] = MappingProxyType(copy.deepcopy(config))
         self.facts: Mapping[str, float] = MappingProxyType(dict(facts))
+        #: One record per epoch that is done, as ``run.history``.
         self.history = tuple(MappingProxyType(dict(record)) for record in history)
-        """One record per epoch that is done, as ``run.history``."""
         self.epoch, self.epochs = len(history), int(config["epochs"])
 
     def predict(self, x: Any) -> Tensor:

@@ -50,12 +50,12 @@ class FitProgress:
     """Where a training stands."""
 
     phase: str = PHASES[0]
+    #: Epochs of this phase that are finished.
     epoch: int = 0
-    """Epochs of this phase that are finished."""
+    #: Batches of the epoch under way that are done.
     batch: int = 0
-    """Batches of the epoch under way that are done."""
+    #: Their summed loss.
     total: Tensor = field(default_factory=partial(torch.zeros, ()))
-    """Their summed loss."""
     history: list[dict[str, float]] = field(default_factory=list)
     selected_epoch: int = 0
     best: float = -1.0
@@ -175,8 +175,8 @@ class Checkpoints:
         self.run, self.settings, self.every = run, settings, every
         self.processes = current()
         self.files = None if run is None or not is_first() else CheckpointFiles(run / FOLDER)
+        #: The columns' file, how often they had been prepared then, and the batch of the last checkpoint.
         self._columns, self._prepared, self._batch = "", 0, 0
-        """The columns' file, how often they had been prepared then, and the batch of the last checkpoint."""
         self._stored: tuple[dict[str, Tensor], dict[str, Any], Columns] | None = None
 
     def find(self) -> str | None:

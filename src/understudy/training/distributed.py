@@ -44,8 +44,8 @@ P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
+#: The processes that train together; True in what one of them does for all, False where none have met.
 _CURRENT: ContextVar[Processes | bool] = ContextVar("_CURRENT", default=False)
-"""The processes that train together; True in what one of them does for all, False where none have met."""
 
 
 def current() -> Processes | None:

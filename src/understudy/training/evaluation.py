@@ -28,28 +28,28 @@ from understudy.objective import Objective
 from understudy.training.options import TrainingOptions
 
 FOLDS = 4
+#: Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more.
 LEAST_ROWS, MOST_ROWS = 20, 20_000
-"""Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more."""
 TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
 
+#: ``(gold, pool, objective, options) -> student``.
 Fit = Callable[[Gold, Pool | None, Objective, TrainingOptions], nn.Module]
-"""``(gold, pool, objective, options) -> student``."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
     accuracy: Share
+    #: ``"test"``: the test set; ``"gold"``: cross-validated on gold.
     rows: str
-    """``"test"``: the test set; ``"gold"``: cross-validated on gold."""
     majority_class: int
+    #: The share of the majority class among these rows: the accuracy of always predicting it.
     majority: float
-    """The share of the majority class among these rows: the accuracy of always predicting it."""
     teacher: Share | None = None
     teacher_rows: str = ""
+    #: Training on gold alone; on the same rows, or on a pilot's gold rows.
     gold_only: Share | None = None
-    """Training on gold alone; on the same rows, or on a pilot's gold rows."""
+    #: Rows that only the student has right, and that only training on gold alone has (McNemar's test).
     discordant: tuple[int, int] | None = None
-    """Rows that only the student has right, and that only training on gold alone has (McNemar's test)."""
 
     @property
     def on_test(self) -> bool:

@@ -46,8 +46,8 @@ class ExternalLoop:
         session.random.restores = False
         self.history: list[dict[str, float]] = []
         self._batches: Iterator[Batch] | None = None
+        #: The random state of the epoch under way, or left in its middle, between two steps.
         self._inside: list[Tensor] | None = None
-        """The random state of the epoch under way, or left in its middle, between two steps."""
         self._total = torch.zeros(())
 
     @property

@@ -51,18 +51,18 @@ class TrainRequest:
     """
 
     out: Path
+    #: A file with the labels of a chosen batch begins with +.
     gold: list[str]
-    """A file with the labels of a chosen batch begins with +."""
+    #: pool, test and select, where they were named.
     files: dict[str, str]
-    """pool, test and select, where they were named."""
     data: DataOptions
     method: str
     method_options: list[str]
     student: str
+    #: Options of ``us.train``; ``ema`` is whether one is wanted.
     training: dict[str, Any]
-    """Options of ``us.train``; ``ema`` is whether one is wanted."""
+    #: Names of trackers.
     track: list[str] = field(default_factory=list)
-    """Names of trackers."""
 
     def save(self) -> None:
         gold = [f"+{known_as(name[1:])}" if name.startswith("+") else known_as(name) for name in self.gold]
@@ -89,8 +89,8 @@ class TrainedJob(NamedTuple):
     request: TrainRequest
     run: Run
     examples: Examples
+    #: Of the method.
     options: dict[str, Any]
-    """Of the method."""
     warnings: list[str]
 
 

@@ -102,14 +102,14 @@ def make_optimizer(
 
 
 TOLERANCE = 1e-4
+#: Of one epoch: enough for most trainings, and few enough for weights that follow the student.
 ITERATIONS = 20
-"""Of one epoch: enough for most trainings, and few enough for weights that follow the student."""
 MEMORY = 10
 _SUFFICIENT, _CURVATURE = 1e-4, 0.9
 _TRIALS = 25
 
+#: Parameters and gradient, flat; the loss in float64: sums of neighbours differ in their eighth digit.
 Point = tuple[Tensor, Tensor, Tensor]
-"""Parameters and gradient, flat; the loss in float64: sums of neighbours differ in their eighth digit."""
 
 
 class LBFGS:
@@ -123,12 +123,12 @@ class LBFGS:
         under_penalty = {id(parameter) for parameter in penalised}
         self.decays = [weight_decay if id(parameter) in under_penalty else 0.0 for parameter in self.parameters]
         self.sizes = [parameter.numel() for parameter in self.parameters]
+        #: Whether the last call began where there was nothing to gain.
         self.idle = False
-        """Whether the last call began where there was nothing to gain."""
+        #: The last steps, what each changed of the gradient, and the product of the two.
         self.memory: list[tuple[Tensor, Tensor, float]] = []
-        """The last steps, what each changed of the gradient, and the product of the two."""
+        #: Loss and gradient where the last call ended.
         self._last: tuple[Tensor, Tensor] | None = None
-        """Loss and gradient where the last call ended."""
 
     def minimise(self, loss: Callable[[], Tensor], iterations: int = ITERATIONS) -> float:
         """At most so many steps; the loss where they end, without the penalty."""

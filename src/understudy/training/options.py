@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from understudy.data.augment import Augment
     from understudy.training.ema import EMA
 
+#: A function of training progress (0 … 1) that multiplies the learning rate: one serves any number of epochs.
 Schedule = Callable[[float], float]
-"""A function of training progress (0 … 1) that multiplies the learning rate: one serves any number of epochs."""
 
 
 def piecewise(steps: Sequence[tuple[float, float]]) -> Schedule:
@@ -75,25 +75,25 @@ def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> S
 
 
 LBFGS, AUTO = "lbfgs", "auto"
+#: Options of a command whose default depends on the student and the number of rows.
 CHOSEN_AUTOMATICALLY = (
     "epochs", "batch_size", "lr", "optimizer", "weight_decay", "schedule", "warmup", "clip", "autocast",
 )  # fmt: skip
-"""Options of a command whose default depends on the student and the number of rows."""
 OPTIMIZERS = ("adam", "adamw", "sgd", LBFGS)
 Schedules = str | Schedule | Sequence[tuple[float, float]]
+#: Patterns of parameter names (``"classifier.*"``) and the learning rate and decay of each: see ``optimizers.py``.
 Groups = Mapping[str, Mapping[str, float]]
-"""Patterns of parameter names (``"classifier.*"``) and the learning rate and decay of each: see ``optimizers.py``."""
 
 TRAINING = "Training"
 
 
+#: What ``us.Session`` takes: the options that say what a batch is and costs.
 SESSION = (
     "batch_size", "gold_repeat", "gold_weight", "accumulate", "augment", "feature_layer", "autocast", "pass_batch_size",
     "group_by_length", "sync_batchnorm", "seed", "workers", "refine",
 )  # fmt: skip
-"""What ``us.Session`` takes: the options that say what a batch is and costs."""
+#: What differs between the trainings of a comparison, a pilot or an active-learning loop.
 NOT_SHARED = ("seed", "workers", "refine", "ema", "checkpoint_every")
-"""What differs between the trainings of a comparison, a pilot or an active-learning loop."""
 
 
 def _option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> Any:
@@ -102,11 +102,11 @@ def _option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> A
 
 @dataclass(frozen=True)
 class TrainingOptions:
+    #: Always a number here: ``resolve_options`` replaces "auto".
     epochs: int = _option(
         AUTO, help="Passes over gold and pool; auto: chosen on gold rows left out.", typed=int, panel=None, least=1,
         integer=True, shown=int | str | None,
     )  # fmt: skip
-    """Always a number here: ``resolve_options`` replaces "auto"."""
     batch_size: int = _option(128, help="Rows per step.", typed=int, least=1, integer=True)
     lr: float = _option(1e-3, help="Learning rate.", typed=float, above=0)
     seed: int = _option(0, help="Same seed, same result.", typed=int, panel=None)

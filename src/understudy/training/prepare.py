@@ -33,12 +33,12 @@ from understudy.labels.evidence import check_calibration
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns, Context, Objective, Slot, Weight
 
+#: Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all.
 FOLDS = 5
-"""Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all."""
+#: The least accuracy on gold at which a student is suspected of having memorised it.
 MEMORISED = 0.95
-"""The least accuracy on gold at which a student is suspected of having memorised it."""
+#: Pool rows on which the student's predictions are compared with those of gold.
 POOL_SAMPLE = 2000
-"""Pool rows on which the student's predictions are compared with those of gold."""
 
 
 class Prepared(NamedTuple):

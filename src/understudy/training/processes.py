@@ -46,8 +46,8 @@ class Processes:
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        #: Whether one of them was to stop when the last step was summed: known to all, or to none.
         self.stopping = False
-        """Whether one of them was to stop when the last step was summed: known to all, or to none."""
         self._group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     @property

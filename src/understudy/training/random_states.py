@@ -31,8 +31,8 @@ class RandomStates:
     def __init__(self, draws: torch.Generator, augment: torch.Generator, processes: Processes | None = None) -> None:
         self.draws, self.augment, self.processes = draws, augment, processes
         self.device = torch.device("cpu")
+        #: Whether the caller's state is put back when an epoch ends, or is left before its end.
         self.restores = True
-        """Whether the caller's state is put back when an epoch ends, or is left before its end."""
         self._loaded: dict[str, Tensor] = {}
 
     @contextmanager

@@ -46,8 +46,8 @@ from understudy.training.evaluation import Evaluation
 CONFIG, REQUEST = "config.json", "request.json"
 EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
+#: Where a student that reads texts lies, and what ``config.json`` calls it.
 MODEL, TEXT = "model", "text"
-"""Where a student that reads texts lies, and what ``config.json`` calls it."""
 # Written into a run's folder before training starts.
 BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 # What trackers write beside it, from the first epoch on.
@@ -80,30 +80,30 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
 
 @dataclass(repr=False)
 class Run(Shown):
+    #: The trained student: after the last epoch, or after fine-tuning where there was any.
     student: nn.Module
-    """The trained student: after the last epoch, or after fine-tuning where there was any."""
+    #: One dict per epoch.
     history: list[dict[str, float]]
-    """One dict per epoch."""
+    #: Per-example values in pool order; NaN (or −1) where the pool row had no teacher label.
     columns: Columns
-    """Per-example values in pool order; NaN (or −1) where the pool row had no teacher label."""
     config: dict[str, Any] = field(default_factory=dict)
+    #: Numbers the method or the loop found worth telling.
     facts: dict[str, float] = field(default_factory=dict)
-    """Numbers the method or the loop found worth telling."""
+    #: The epoch with the best accuracy on the ``select`` rows, counted from 1.
     selected_epoch: int | None = None
-    """The epoch with the best accuracy on the ``select`` rows, counted from 1."""
     selected_state: dict[str, Tensor] | None = None
+    #: What the method trained beside the student.
     modules: dict[str, nn.Module] = field(default_factory=dict)
-    """What the method trained beside the student."""
+    #: The weights of those modules by name; a loaded run has these alone (``us.VidHead.from_state`` rebuilds one).
     module_states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
-    """The weights of those modules by name; a loaded run has these alone (``us.VidHead.from_state`` rebuilds one)."""
+    #: The pool's ids.
     ids: np.ndarray[Any, Any] | None = None
-    """The pool's ids."""
+    #: The moving average of the student's weights, where there is one.
     ema: EMA | None = None
-    """The moving average of the student's weights, where there is one."""
+    #: The trust in the teacher that the method estimated and used, by slot; not stored.
     fits: dict[str, Reliability] = field(default_factory=dict)
-    """The trust in the teacher that the method estimated and used, by slot; not stored."""
+    #: Accuracy beside its baselines, where ``us.train(evaluate=True)`` measured it.
     evaluation: Evaluation | None = None
-    """Accuracy beside its baselines, where ``us.train(evaluate=True)`` measured it."""
     path: Path | None = None
 
     def __post_init__(self) -> None:

@@ -95,29 +95,29 @@ class Session:
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
+        #: The gold rows that students are fitted to.
         self.trains = None if gold is None else gold.training()
-        """The gold rows that students are fitted to."""
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.options, classes=self.classes, labelled=self.labelled,
             pool_size=0 if pool is None else len(pool),
         )  # fmt: skip
+        #: Numbers kept with the run.
         self.facts = self.learner.facts
-        """Numbers kept with the run."""
         own_scorer = objective.scorer if self.pool is not None else None
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
         self.refined = self._refined_labels() if options.refine else None
+        #: The processes that share its batches.
         self.processes = current()
-        """The processes that share its batches."""
         self.random = RandomStates(self.learner.draws, self.learner.augmentation, self.processes)
+        #: Whether the last loss may move the student; False where every weight of its batch was zero.
         self.moves = True
-        """Whether the last loss may move the student; False where every weight of its batch was zero."""
+        #: The epoch under way, how many of its batches are done, and all its rows.
         self.epoch, self.batch, self.epoch_rows = 0, 0, 0
-        """The epoch under way, how many of its batches are done, and all its rows."""
+        #: How often columns were prepared.
         self.prepared = 0
-        """How often columns were prepared."""
         self._resumes = False
+        #: The order of the full batch, and its features.
         self._full: tuple[Tensor, Any] | None = None
-        """The order of the full batch, and its features."""
 
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:

@@ -40,8 +40,8 @@ class Access:
     def __init__(self, secret_file: Path, annotators: Sequence[str], *, host: str, book: str) -> None:
         secret = _secret(secret_file)
         self.tokens = {name: _token(secret, name) for name in annotators}
+        #: One per book: cookies are not separate by port.
         self.cookie = f"understudy-{book}"
-        """One per book: cookies are not separate by port."""
         self._host = host
 
     def annotator(self, token: str) -> str | None:

@@ -33,10 +33,10 @@ from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
 if TYPE_CHECKING:
     from understudy.labels.votes import Votes
 
+#: Seconds that a row stays reserved for a person who does not answer.
 LEASE = 600.0
-"""Seconds that a row stays reserved for a person who does not answer."""
+#: Answers over which a person's pace is measured.
 _LAST = 30
-"""Answers over which a person's pace is measured."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class LabellingProgress:
 
     rows: int
     finished: int
+    #: Answers this person gave.
     mine: int
-    """Answers this person gave."""
+    #: Rows this person could still answer.
     left: int
-    """Rows this person could still answer."""
+    #: Seconds for a row, the median of the last ones.
     pace: float | None
-    """Seconds for a row, the median of the last ones."""
 
 
 class AnswerBook:

@@ -42,8 +42,8 @@ _LINE = "name, annotator, row, label, undoes, suggested, seconds"
 class BookFile:
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: Held while looking or writing; notified of every line.
         self.changed = threading.Condition(threading.RLock())
-        """Held while looking or writing; notified of every line."""
         self._forget()
         try:
             # Two threads never use it at once: ``changed`` sees to that.

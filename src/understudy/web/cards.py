@@ -35,10 +35,10 @@ from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 
+#: A text in pieces, and whether each is highlighted.
 Marked = list[tuple[str, bool]]
-"""A text in pieces, and whether each is highlighted."""
+#: Bytes, and their media type.
 Picture = tuple[bytes, str]
-"""Bytes, and their media type."""
 
 _TYPES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -161,25 +161,25 @@ def read_guideline(path: Path) -> str:
 _ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", SHOWN}
 # What budget writes as well; a file may have such columns of its own.
 _PLANNED = {"purpose", "gain"}
+#: Characters of a field; a text is shown whole.
 _LONGEST = 2_000
-"""Characters of a field; a text is shown whole."""
 
 Card = dict[str, Any]
 
 
 @dataclass
 class Cards:
+    #: The rows to label.
     rows: Table
-    """The rows to label."""
+    #: The file with their content: the same, or the pool.
     shown: Table
-    """The file with their content: the same, or the pool."""
+    #: Ids in the order of the rows, and where each is in ``shown``.
     places: Mapping[str, int]
-    """Ids in the order of the rows, and where each is in ``shown``."""
     text: str | None = None
     image: str | None = None
     fields: Sequence[str] = ()
+    #: To be highlighted in every text.
     words: Sequence[str] = ()
-    """To be highlighted in every text."""
     classes: Sequence[str] = ()
     _columns: dict[str, Any] = field(default_factory=dict)
 

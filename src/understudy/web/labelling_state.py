@@ -14,16 +14,16 @@ from dataclasses import dataclass
 class AnswerLine:
     """One line of the book: an answer (``label``; None: skipped), or an undo of the answer called ``undoes``."""
 
+    #: Made by the sender, so that one sent twice is one.
     name: str
-    """Made by the sender, so that one sent twice is one."""
     annotator: str
     row: int
     label: str | None = None
     undoes: str | None = None
+    #: Whether the row was ever shown to this person with a suggestion.
     suggested: bool = False
-    """Whether the row was ever shown to this person with a suggestion."""
+    #: From seeing the row to the answer.
     seconds: float | None = None
-    """From seeing the row to the answer."""
 
     def same_as(self, other: "AnswerLine") -> bool:
         return self._content() == other._content()
@@ -47,18 +47,18 @@ class LabellingState:
         self.needed: list[int] = []
         self.chosen: list[bool] = []
         self.lines: dict[str, AnswerLine] = {}
+        #: By row and person, the answers that were not undone; no empty ones.
         self.given: dict[int, dict[str, list[AnswerLine]]] = {}
-        """By row and person, the answers that were not undone; no empty ones."""
+        #: By person, the same by name, in the order given.
         self.history: dict[str, dict[str, AnswerLine]] = defaultdict(dict)
-        """By person, the same by name, in the order given."""
         self.leases: dict[int, dict[str, Lease]] = {}
         self.finished = 0
+        #: Rows that several people answered.
         self.shared: set[int] = set()
-        """Rows that several people answered."""
+        #: By person, rows they answered that still need another person.
         self._ahead: Counter[str] = Counter()
-        """By person, rows they answered that still need another person."""
+        #: By person, a row before which nothing is left to them.
         self._start: Counter[str] = Counter()
-        """By person, a row before which nothing is left to them."""
 
     def add_row(self, id: str, needed: int, chosen: bool) -> None:
         self.numbers[id] = len(self.ids)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
+#: name -> strategy.
 STRATEGIES: dict[str, "Strategy"]
-"""name -> strategy."""
 
 
 def __getattr__(name: str) -> Any:

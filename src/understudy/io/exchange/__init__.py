@@ -21,17 +21,17 @@ TOOLS = {
     "argilla": "argilla.Argilla",
     "datasets": "hf_datasets.HFDatasets",
 }
+#: What the annotations of several people can become.
 FORMS = ("answers", "agreed", "votes")
-"""What the annotations of several people can become."""
+#: The entry of a task that holds its row's id. Not ``id``: in Label Studio's small exports that is its own number.
 ROW = "row_id"
-"""The entry of a task that holds its row's id. Not ``id``: in Label Studio's small exports that is its own number."""
+#: The name of the question for the class in what we write.
 QUESTION = "label"
-"""The name of the question for the class in what we write."""
 
 
 class LabellingTool(Protocol):
+    #: Of files of tasks; empty: tasks are a folder.
     suffixes: tuple[str, ...]
-    """Of files of tasks; empty: tasks are a folder."""
 
     def write_tasks(self, path: Path, tasks: "Tasks") -> list[Path]:
         """Writes a new file or folder; returns every new path."""

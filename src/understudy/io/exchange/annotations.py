@@ -44,16 +44,16 @@ T = TypeVar("T", list[Any], dict[str, Any], str)
 
 @dataclass(frozen=True)
 class Annotation:
+    #: The row's id.
     row: str
-    """The row's id."""
     annotator: str = ""
     labels: tuple[str, ...] = ()
+    #: Why there is no label; ``OPEN`` and ``UNKNOWN``: there may be one later.
     reason: str = ""
-    """Why there is no label; ``OPEN`` and ``UNKNOWN``: there may be one later."""
+    #: Whether a suggestion was in view; None: the export does not say.
     shown: bool | None = None
-    """Whether a suggestion was in view; None: the export does not say."""
+    #: Whether a strategy picked the row; None: the task did not say.
     chosen: bool | None = None
-    """Whether a strategy picked the row; None: the task did not say."""
 
     @classmethod
     def read(
@@ -74,10 +74,10 @@ class ExportLayout:
     """Which entries of an export hold the class and the row's id."""
 
     classes: Sequence[str]
+    #: The name of the question for the class; None: the only one, or ours.
     question: str | None = None
-    """The name of the question for the class; None: the only one, or ours."""
+    #: The entry that holds the row's id; None: the one we write.
     row: str | None = None
-    """The entry that holds the row's id; None: the one we write."""
 
     def row_of(self, record: Mapping[str, Any], default: str, where: str) -> str:
         key = self.row or default
@@ -105,12 +105,12 @@ class ExportLayout:
 @dataclass
 class Annotations:
     classes: Sequence[str]
+    #: Row, annotator, class (None: skipped, or contradictory answers).
     by_row: dict[str, dict[str, str | None]] = field(default_factory=dict)
-    """Row, annotator, class (None: skipped, or contradictory answers)."""
     shown: dict[str, bool] = field(default_factory=dict)
     chosen: dict[str, bool | None] = field(default_factory=dict)
+    #: How many annotations gave no label, by reason.
     counts: Counter[str] = field(default_factory=Counter)
-    """How many annotations gave no label, by reason."""
 
     @property
     def annotators(self) -> list[str]:

@@ -21,8 +21,8 @@ from understudy.store.files import folder_appearing_whole, read_json, write_json
 
 RECORDS = "records.json"
 _RESPONSES, _SUGGESTION = ".responses", ".suggestion"
+#: User, value, status.
 Response = tuple[Any, Any, Any]
-"""User, value, status."""
 
 
 class Argilla:

@@ -26,23 +26,23 @@ _OURS = (ROW, QUESTION, SHOWN, "chosen")
 
 @dataclass(frozen=True)
 class Task:
+    #: The row's id.
     row: str
-    """The row's id."""
     shown: dict[str, str]
     suggestion: str | None
+    #: The probability of the suggestion, where the teacher gave one.
     score: float | None
-    """The probability of the suggestion, where the teacher gave one."""
+    #: ``suggestion_shown``; ``chosen``, where it is known whether a strategy picked the row.
     marks: dict[str, bool]
-    """``suggestion_shown``; ``chosen``, where it is known whether a strategy picked the row."""
 
 
 @dataclass(frozen=True)
 class Tasks:
     classes: tuple[str, ...]
+    #: The columns that people see.
     shown: tuple[str, ...]
-    """The columns that people see."""
+    #: Those of them that hold addresses of images.
     images: tuple[str, ...]
-    """Those of them that hold addresses of images."""
     items: tuple[Task, ...]
 
     def __iter__(self) -> Iterator[Task]:

@@ -31,8 +31,8 @@ from understudy.labels.forms import COLUMNS, column_of
 from understudy.store.arrow import Array
 from understudy.store.remote import READ_AT_ONCE, RemoteFile, reaching
 
+#: A local file, or one that is read by ranges where it lies.
 File = Path | RemoteFile
-"""A local file, or one that is read by ranges where it lies."""
 
 # What pyarrow, zipfile and NumPy raise on damaged files. Anything else is a bug and must be seen.
 DAMAGE = (
@@ -43,17 +43,17 @@ DAMAGE = (
 
 @dataclass(frozen=True)
 class TableSource:
+    #: In the file's order.
     names: Sequence[str]
-    """In the file's order."""
     rows: int
+    #: ``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells.
     read: Callable[[str, str], Array]
-    """``read(name, role)``: the column of this name; ``role`` is what it serves as, which decides on empty cells."""
+    #: The classes of a column in their order, where the source itself says so (``datasets.ClassLabel``).
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The classes of a column in their order, where the source itself says so (``datasets.ClassLabel``)."""
+    #: ``stored(name)``: the column as Arrow has it, to be written again as it was; None: ``read`` changes nothing.
     stored: Callable[[str], Any] | None = None
-    """``stored(name)``: the column as Arrow has it, to be written again as it was; None: ``read`` changes nothing."""
+    #: ``letters(name)``: the column as it is written, in files that do not say what type it has (CSV).
     letters: Callable[[str], Array] | None = None
-    """``letters(name)``: the column as it is written, in files that do not say what type it has (CSV)."""
 
 
 KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}

@@ -54,15 +54,15 @@ EXAMPLES = 5
 class AnswerReport:
     """How many answers fell into each category, with examples of those that could not be used."""
 
+    #: Answers that were read: one per line, or each of a line's several choices.
     lines: int = 0
-    """Answers that were read: one per line, or each of a line's several choices."""
+    #: ``answers`` where a line held several choices.
     unit: str = "lines"
-    """``answers`` where a line held several choices."""
     counts: Counter[str] = field(default_factory=Counter)
+    #: ``file:line`` and text by category; the raw text, not safe for a terminal.
     examples: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """``file:line`` and text by category; the raw text, not safe for a terminal."""
+    #: ``file:line`` of every malformed line.
     malformed: list[str] = field(default_factory=list)
-    """``file:line`` of every malformed line."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -104,11 +104,11 @@ _SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    #: −1: none.
     label: int
-    """−1: none."""
     how: str
+    #: Where in the answer the class is named.
     start: int = 0
-    """Where in the answer the class is named."""
 
 
 class AnswerMatcher:

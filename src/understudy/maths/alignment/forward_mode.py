@@ -82,8 +82,8 @@ class _Trace(TorchFunctionMode):
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         super().__init__()
         self.parameters = frozenset(parameters)
+        #: Each weight, what it was multiplied with, and where the gradient of the product comes back.
         self.calls: list[tuple[nn.Parameter, Tensor, GradientEdge]] = []
-        """Each weight, what it was multiplied with, and where the gradient of the product comes back."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
