@@ -23,7 +23,7 @@ from torch import Tensor
 from experiments.data import data_file
 from experiments.table import markdown, publish
 from understudy.comparison.interval import Interval
-from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
+from understudy.maths.annotators import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.source_confusion import fit_sources, fit_votes
 
 SETS = {"YouTube": ("weak_youtube", 2), "TREC": ("weak_trec", 6), "SMS": ("weak_sms", 2)}

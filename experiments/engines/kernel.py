@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import understudy as us
 from experiments.datasets import LOADERS, Data, load
 from experiments.sweep import Cell, Training, known, net
-from understudy.maths.kernel import empirical_kernel, information_ratio
+from experiments.theory.neural_tangent_kernel import empirical_kernel, information_ratio
 
 TRAINED, UNTRAINED, PIXELS, RANDOM = "trained net", "untrained net", "raw pixels", "five random directions"
 KERNELS = (TRAINED, UNTRAINED, PIXELS, RANDOM)

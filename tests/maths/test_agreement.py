@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from understudy.maths.agreement import krippendorff_alpha
+from understudy.maths.annotators import krippendorff_alpha
 
 GAP = -1
 # Krippendorff (2011), section C: four observers, twelve units, categories 1 to 5, gaps.

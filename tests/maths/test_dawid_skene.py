@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.dawid_skene import fit_dawid_skene, mostly_rules, vote_shares
+from understudy.maths.annotators import fit_dawid_skene, mostly_rules, vote_shares
 
 
 def _crowd(seed: int, rows: int, skills: list[float], classes: int = 3, abstain: float = 0.3) -> tuple[Tensor, Tensor]:

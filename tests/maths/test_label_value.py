@@ -8,13 +8,17 @@ from torch import Tensor
 
 from understudy.maths.label_value import (
     answered_together,
-    best_spending,
     error_after,
     purity,
     purity_after,
     regret,
     steps_by_worth,
+    taken,
 )
+
+
+def best_spending(gain: Tensor, price: Tensor, budget: float) -> Tensor:
+    return taken(steps_by_worth(gain, price), len(gain), budget)
 
 
 def symmetric(right: float, classes: int = 2) -> Tensor:

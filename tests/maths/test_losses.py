@@ -27,10 +27,8 @@ CASES = [
     (losses.truncated_gce, HARD, 0.31563441),
     (losses.truncated_gce, torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64), 0.54918256),  # (1 − 0.5^0.7) / 0.7
     (losses.truncated_gce, SOFT, 0.43240849),
-    (losses.squared_error, HARD, 0.14),  # 0.3² + 0.2² + 0.1²
-    (losses.squared_error, SOFT, 0.14),  # 0.2² + 0.3² + 0.1²
 ]
-ALL = [losses.cross_entropy, losses.taylor, losses.poly, losses.gce, losses.truncated_gce, losses.squared_error]
+ALL = [losses.cross_entropy, losses.taylor, losses.poly, losses.gce, losses.truncated_gce]
 
 
 @pytest.mark.parametrize(("loss", "target", "value"), CASES)
@@ -84,12 +82,3 @@ def test_truncation_stops_the_pull() -> None:
     losses.truncated_gce(log_f, torch.tensor([[1.0, 0.0]], dtype=torch.float64)).sum().backward()
     assert log_f.grad is not None
     assert log_f.grad.abs().sum() == 0
-
-
-def test_squared_error_of_two_classes_is_that_of_a_scalar_output() -> None:
-    """u = 2 f_1 − 1 against y = ±1: Σ (f − q)² = ½ (u − y)², at any f."""
-    f = torch.tensor([0.03, 0.4, 0.99], dtype=torch.float64)
-    log_f = torch.stack([1 - f, f], dim=1).log()
-    for label, y in ((0, -1.0), (1, 1.0)):
-        one_hot = torch.nn.functional.one_hot(torch.full((3,), label), 2).double()
-        torch.testing.assert_close(losses.squared_error(log_f, one_hot), 0.5 * (2 * f - 1 - y).square())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene
+from understudy.maths.annotators import DawidSkene, fit_dawid_skene
 from understudy.maths.source_confusion import (
     Sources,
     cross_likelihood,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.maths.accuracy_curves import Leading
-from understudy.maths.dawid_skene import DawidSkene
+from understudy.maths.annotators import DawidSkene
 from understudy.maths.source_confusion import Sources
 from understudy.store.arrow import Array
 

@@ -36,7 +36,7 @@ from understudy.labels.class_names import class_numbers
 from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
 from understudy.maths import source_confusion
-from understudy.maths.dawid_skene import DawidSkene, fit_dawid_skene, vote_shares
+from understudy.maths.annotators import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.source_confusion import Sources, cross_posterior
 
 _RULES = ("majority", "dawid_skene", "gold")

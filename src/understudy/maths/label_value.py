@@ -20,7 +20,7 @@ by gain per price. No plan of the same price has more, but for what the last ste
 
     purity(probs)                                           # (N,)
     purity_after(probs, confusion)                          # (N,), confusion (C, L)
-    best_spending(gain, price, budget)                      # (N,) option of each row, −1: none
+    taken(steps_by_worth(gain, price), rows, budget)        # (N,) option of each row, −1: none
 """
 
 import math
@@ -111,11 +111,6 @@ def steps_by_worth(gain: Tensor, price: Tensor) -> Steps:
     steps = Steps(*(torch.cat(values) for values in zip(*parts, strict=True)))
     order = (steps.gain / steps.price).argsort(descending=True, stable=True)
     return Steps(*(values[order] for values in steps))
-
-
-def best_spending(gain: Tensor, price: Tensor, budget: float) -> Tensor:
-    """The option of each row, ``(N,)``; −1: none."""
-    return taken(steps_by_worth(gain, price), len(gain), budget)
 
 
 def taken(steps: Steps, rows: int, budget: float) -> Tensor:

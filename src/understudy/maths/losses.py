@@ -7,7 +7,6 @@ are at most 1 but need not sum to 1. Soft targets give the target-weighted sum o
     losses.taylor(logits.log_softmax(-1), teacher_probs, degree=2).mean()
 """
 
-import torch
 from torch import Tensor
 
 from understudy.maths.mixing import log_one_minus
@@ -41,16 +40,6 @@ def truncated_gce(log_prediction: Tensor, target: Tensor, g: float = 0.7, thresh
     ceiling = (1 - threshold**g) / g
     per_class = (-(g * log_prediction).expm1() / g).clamp(max=ceiling)
     return (target * per_class).sum(-1)
-
-
-def squared_error(log_prediction: Tensor, target: Tensor) -> Tensor:
-    """Brier's score, Σ_c (f_c − q_c)²: the squared distance between two label vectors.
-
-    With two classes and one-hot labels it is ½ (u − y)² of the scalar u = 2 f_1 − 1 and y = ±1.
-    """
-    # As in taylor: 1 − f exact where f is close to 1, f itself where it is close to 0.
-    miss = torch.where(target > 0.5, log_prediction.expm1() + (1 - target), log_prediction.exp() - target)
-    return miss.square().sum(-1)
 
 
 def ups(log_prediction: Tensor, target: Tensor) -> Tensor:

@@ -324,7 +324,7 @@ def agreement_of(rows: Iterable[Iterable[str | None]], classes: Sequence[str]) -
     """Krippendorff's alpha of the rows with two labels or more, and how many these are."""
     import torch
 
-    from understudy.maths.agreement import krippendorff_alpha
+    from understudy.maths.annotators import krippendorff_alpha
 
     labels = [[label for label in row if label is not None] for row in rows]
     labels = [row for row in labels if len(row) > 1]

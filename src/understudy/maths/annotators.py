@@ -1,4 +1,4 @@
-"""Dawid–Skene: who of several annotators is right how often, and what the truth probably is, without any gold.
+"""Several annotators and no gold: who is right how often (Dawid–Skene), and how far they agree (Krippendorff's alpha).
 
 Dawid and Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm" (1979). Row i has a true
 class j with chance π_j; annotator a answers l with chance Θ_a[j, l], independently given the truth:
@@ -13,11 +13,22 @@ one more answer (YouTube spam rules: accuracy 82% instead of 43%). By default th
 such rules. Each cell gets a pseudo-count s (``smoothing``, a Dirichlet prior), so no answer is impossible; EM climbs
 the log-likelihood plus s · (Σ log π + Σ log Θ), and that is the trace.
 
+*Agreement* beyond what chance would bring, for nominal data with gaps: Krippendorff, "Computing Krippendorff's
+Alpha-Reliability" (2011). Row u got m_u answers, n_uc of them c. Every ordered pair of answers to one row is a
+coincidence, weighed so that a row counts as much as it has answers:
+
+    o_ck = Σ_u n_uc (n_uk − [c = k]) / (m_u − 1)      over rows with m_u ≥ 2
+    n_c = Σ_k o_ck,   n = Σ_c n_c
+    α = 1 − D_o / D_e = 1 − (n − 1) (n − Σ_c o_cc) / (n² − Σ_c n_c²)
+
+1: they always agree; 0: as if answers were dealt at random; below: worse than that. Where only one class was ever named
+there is nothing that chance could have got wrong, and alpha is not defined.
+
     fit = fit_dawid_skene(votes, classes=3)
     fit.posterior, fit.prior, fit.confusion[annotator, truth, answer]
+    krippendorff_alpha(votes, classes=5)          # (N, A) class numbers, −1: no answer
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,14 +60,31 @@ class DawidSkene:
         return _expect(votes, self.prior.log(), self.confusion.log())[0]
 
 
-def vote_shares(votes: Tensor, classes: int) -> Tensor:
-    """The share of the votes each class got, ``(n, C)`` float64; all zero where there is no vote."""
+def count_votes(votes: Tensor, classes: int) -> Tensor:
+    """How many votes each class got, ``(n, C)`` float64."""
     counts = torch.zeros(len(votes), classes + 1, dtype=torch.float64)
     # Abstentions fall into a column of their own, which is cut off.
     answers = torch.where(votes < 0, classes, votes.long())
     counts.scatter_add_(1, answers, torch.ones((), dtype=torch.float64).expand(answers.shape))
-    counts = counts[:, :classes]
+    return counts[:, :classes]
+
+
+def vote_shares(votes: Tensor, classes: int) -> Tensor:
+    """The share of the votes each class got, ``(n, C)`` float64; all zero where there is no vote."""
+    counts = count_votes(votes, classes)
     return counts / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+def krippendorff_alpha(votes: Tensor, classes: int) -> float | None:
+    """None where no row has two answers, or only one class was named."""
+    counts = count_votes(votes, classes)
+    counts = counts[counts.sum(1) >= 2]
+    size = counts.sum(1, keepdim=True)  # m_u
+    agreeing = float((counts * (counts - 1) / (size - 1)).sum())  # Σ_c o_cc
+    by_class = counts.sum(0)  # n_c: the pairs of a row add up to its answers
+    total = float(by_class.sum())
+    by_chance = total**2 - float((by_class**2).sum())
+    return 1 - (total - 1) * (total - agreeing) / by_chance if by_chance > 0 else None
 
 
 # Votes an annotator must have given before "always the same class" is taken for a rule, not for chance.
@@ -85,96 +113,34 @@ def fit_dawid_skene(
 
     ``abstentions``: whether abstaining counts as an answer; None decides by ``mostly_rules``.
     """
+    if not smoothing > 0:
+        raise UnderstudyError(f"smoothing={smoothing} must be greater than 0, or an unseen answer would be impossible")
     spoken = votes[(votes >= 0).any(1)]
-    fit = fit_counts(
-        lambda model: VoteCounts.of(spoken, classes, model), smoothing=smoothing, abstentions=abstentions,
-        tolerance=tolerance, most_steps=most_steps,
-    )  # fmt: skip
+    if not len(spoken):
+        raise UnderstudyError("no row has a vote (all are −1); Dawid–Skene needs some")
+    abstentions = mostly_rules(spoken) if abstentions is None else abstentions
+    posterior = vote_shares(spoken, classes)
+    trace: list[float] = []
+    converged = False
+    while not converged and len(trace) < most_steps:
+        log_prior, log_confusion = _maximise(spoken, posterior, smoothing, abstentions)
+        prior, confusion = log_prior.exp(), log_confusion.exp()
+        posterior, evidence = _expect(spoken, prior.log(), confusion.log())
+        trace.append(float(evidence.sum()) + smoothing * float(log_prior.sum() + log_confusion.sum()))
+        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * len(spoken)
+    fit = DawidSkene(prior, confusion, posterior, trace, converged)
     return replace(fit, posterior=fit.posterior_of(votes))
 
 
-@dataclass(frozen=True, eq=False)
-class VoteCounts:
-    """What EM needs to know of some rows: sums, which those of other rows are added to."""
-
-    #: Σ_i T_ij, ``(C,)``.
-    prior: Tensor
-    #: Σ_i T_ij [v_ia = l], ``(A, C + 1, C)``: annotator, answer (the last: abstaining), truth.
-    counts: Tensor
-    #: The log-likelihood of the rows, by the model that T is of.
-    evidence: float
-    #: With a vote.
-    rows: int
-    #: Votes of each annotator, ``(A,)``, and the lowest and highest class it named.
-    answered: Tensor
-    lowest: Tensor
-    highest: Tensor
-
-    @classmethod
-    def of(cls, votes: Tensor, classes: int, model: DawidSkene | None) -> "VoteCounts":
-        """By the posteriors of a model; None: by the vote shares that EM starts from."""
-        answered = votes >= 0
-        votes, answered = votes[answered.any(1)], answered[answered.any(1)]
-        if model is None:
-            posterior, evidence = vote_shares(votes, classes), torch.zeros(0)
-        else:
-            posterior, evidence = _expect(votes, model.prior.log(), model.confusion.log())
-        counts = posterior.new_zeros(votes.shape[1], classes + 1, classes)
-        for annotator, answers in enumerate(votes.unbind(1)):
-            counts[annotator].index_add_(0, torch.where(answers < 0, classes, answers.long()), posterior)
-        named = torch.where(answered, votes.long(), classes)
-        lowest = torch.cat([named, torch.full((1, votes.shape[1]), classes)]).amin(0)
-        highest = torch.cat([votes.long(), torch.full((1, votes.shape[1]), -1)]).amax(0)
-        return cls(posterior.sum(0), counts, float(evidence.sum()), len(votes), answered.sum(0), lowest, highest)
-
-    def __add__(self, other: "VoteCounts") -> "VoteCounts":
-        return VoteCounts(
-            self.prior + other.prior, self.counts + other.counts, self.evidence + other.evidence,
-            self.rows + other.rows, self.answered + other.answered,
-            torch.minimum(self.lowest, other.lowest), torch.maximum(self.highest, other.highest),
-        )  # fmt: skip
-
-    def mostly_rules(self) -> bool:
-        """``mostly_rules`` of all these rows."""
-        rule = (self.lowest == self.highest) & (self.answered >= _HABIT) & (self.answered < self.rows)
-        return bool(2 * self.answered[rule].sum() > self.answered.sum())
-
-    def maximised(self, smoothing: float, abstentions: bool) -> tuple[Tensor, Tensor]:
-        """log π ``(C,)`` and log Θ ``(A, C, C)``."""
-        prior = self.prior + smoothing
-        counts = self.counts if abstentions else self.counts[:, : len(prior)]
-        confusion = counts.transpose(1, 2) + smoothing
-        return (prior / prior.sum()).log(), (confusion / confusion.sum(2, keepdim=True)).log()
-
-
-def fit_counts(
-    counted: Callable[[DawidSkene | None], VoteCounts],
-    *,
-    smoothing: float = 0.01,
-    abstentions: bool | None = None,
-    tolerance: float = 1e-6,
-    most_steps: int = 1000,
-) -> DawidSkene:
-    """EM on rows that only ``counted`` sees, some of them here, others there; without their posterior.
-
-    ``counted(model)``: what the rows come to by a model (None: by the vote shares).
-    """
-    if not smoothing > 0:
-        raise UnderstudyError(f"smoothing={smoothing} must be greater than 0, or an unseen answer would be impossible")
-    known = counted(None)
-    if not known.rows:
-        raise UnderstudyError("no row has a vote (all are −1); Dawid–Skene needs some")
-    abstentions = known.mostly_rules() if abstentions is None else abstentions
-    trace: list[float] = []
-    converged = False
-    no_rows = torch.zeros(0, len(known.prior), dtype=torch.float64)
-    while not converged and len(trace) < most_steps:
-        log_prior, log_confusion = known.maximised(smoothing, abstentions)
-        model = DawidSkene(log_prior.exp(), log_confusion.exp(), no_rows, trace, False)
-        known = counted(model)
-        trace.append(known.evidence + smoothing * float(log_prior.sum() + log_confusion.sum()))
-        converged = len(trace) > 1 and trace[-1] - trace[-2] <= tolerance * known.rows
-    return replace(model, converged=converged)
+def _maximise(votes: Tensor, posterior: Tensor, smoothing: float, abstentions: bool) -> tuple[Tensor, Tensor]:
+    """log π ``(C,)`` and log Θ ``(A, C, C)``, or ``(A, C, C + 1)`` where abstaining is an answer."""
+    classes = posterior.shape[1]
+    counts = posterior.new_zeros(votes.shape[1], classes + 1, classes)  # annotator, answer, truth
+    for annotator, answers in enumerate(votes.unbind(1)):
+        counts[annotator].index_add_(0, torch.where(answers < 0, classes, answers.long()), posterior)
+    prior = posterior.sum(0) + smoothing
+    confusion = (counts if abstentions else counts[:, :classes]).transpose(1, 2) + smoothing
+    return (prior / prior.sum()).log(), (confusion / confusion.sum(2, keepdim=True)).log()
 
 
 def _expect(votes: Tensor, log_prior: Tensor, log_confusion: Tensor) -> tuple[Tensor, Tensor]:

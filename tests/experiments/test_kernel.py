@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from experiments.theory.neural_tangent_kernel import empirical_kernel, information_gain, information_ratio
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.maths.kernel import empirical_kernel, information_gain, information_ratio
 
 
 class Net(nn.Module):
