@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.io.readers import jsonl, parquet
+from understudy.io.readers import csv_jsonl, parquet
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 
@@ -66,7 +66,7 @@ def test_jsonl_with_blank_lines_and_keys_in_any_order(tmp_path: Path) -> None:
 
 
 def test_jsonl_in_small_batches_keeps_types_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "BATCH", 2)
+    monkeypatch.setattr(csv_jsonl, "BATCH", 2)
     rows: list[dict[str, Any]] = [
         {"f": 1}, {"f": 2}, {"f": 2.5, "late": "here"}, {"f": None, "late": "too"},
         {"f": 3, "late": "a", "teacher_probs": {"a": 1}}, {"f": 4, "late": "b", "teacher_probs": {"b": 1.0}},

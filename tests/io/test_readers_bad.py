@@ -74,9 +74,9 @@ def test_what_is_wrong_is_named(name: str, content: bytes, said: list[str], tmp_
 def test_shards_must_agree(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "id": [1]}), tmp_path / "a.parquet")
     for other, said in [
-        ({"x": [1.0]}, "b.parquet has no column 'id', a.parquet has"),
-        ({"x": [1.0], "id": ["1"]}, "b.parquet: column 'id' holds string, in a.parquet int64"),
-        ({"x": [1.0], "id": [2], "y": [3]}, "b.parquet has a column 'y', a.parquet has not"),
+        ({"x": [1.0]}, "b.parquet: column 'id' is missing, in a.parquet int64"),
+        ({"x": [1.0], "id": ["1"]}, "b.parquet: column 'id' is string, in a.parquet int64"),
+        ({"x": [1.0], "id": [2], "y": [3]}, "b.parquet: column 'y' is int64, in a.parquet missing"),
     ]:
         pq.write_table(pa.table(other), tmp_path / "b.parquet")
         refused(tmp_path, said)

@@ -32,6 +32,8 @@ BLOCK_BYTES = 256 << 10
 COMFORTABLE = 0.5
 # Results of a pass up to this size are ordinary memory.
 LARGE = 256 << 20
+# Bytes that any machine has: what is free is not looked up for them.
+SMALL = 1 << 16
 # What one column may take of the memory that is free; the rest is left to everything else.
 SHARE = 0.9
 
@@ -62,7 +64,7 @@ def available_memory() -> int | None:
 
 def check_memory(wanted: int, where: str, *, cure: str = "split the file, or use a machine with more memory") -> None:
     """Refuses what would not fit into the free memory."""
-    free = available_memory()
+    free = available_memory() if wanted > SMALL else None
     if free is not None and wanted > SHARE * free:
         raise UnderstudyError(f"{where} would take {format_bytes(wanted)}, {format_bytes(free)} are free; {cure}")
 

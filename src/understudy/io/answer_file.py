@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError
-from understudy.io.readers.source import object_column
+from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table
 from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.labels.class_names import ClassNames

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from understudy.data.checks import describe, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.tabular import column_kind
-from understudy.io.readers.source import object_column
+from understudy.io.readers import object_column
 from understudy.store.arrow import Array, text_array
 
 # Only such ids have other spellings: numbers, and texts with spaces around them.

@@ -24,12 +24,11 @@ import pyarrow as pa
 from understudy.data.checks import describe, looks_like
 from understudy.errors import UnderstudyError, warn
 from understudy.io.columns import as_kind, as_text, check_unique, id_array, misspelt, places
+from understudy.io.readers import DAMAGE, TableSource, damaged, object_column
 from understudy.io.readers.arrays import frame_source, mapping_source, npy_folder_source, npy_source, npz_source
-from understudy.io.readers.csv import csv_source
+from understudy.io.readers.csv_jsonl import csv_source, jsonl_source
 from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
-from understudy.io.readers.jsonl import jsonl_source
 from understudy.io.readers.parquet import parquet_source
-from understudy.io.readers.source import DAMAGE, TableSource, damaged, object_column
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array, as_frame

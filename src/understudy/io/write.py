@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
-from understudy.io.readers.source import to_array
+from understudy.io.readers import to_array
 from understudy.io.table import Stored
 from understudy.store.arrow import Array, to_arrow
 from understudy.store.copies import local_path

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from understudy.errors import UnderstudyError
+from understudy.io.readers import File
 from understudy.io.readers.parquet import read_footers
-from understudy.io.readers.source import File
 from understudy.io.table import Table, parquet_at, read_table, shards_of
 from understudy.parallel.executors import Executor
 from understudy.store.remote import RemoteFile, address_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from understudy.errors import UnderstudyError
 from understudy.io.answer_file import SHOWN
-from understudy.io.readers.source import object_column
+from understudy.io.readers import object_column
 from understudy.io.table import Stored
 from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, digest

@@ -24,7 +24,7 @@ import numpy as np
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.answer_file import SHOWN, TRUE, write_columns
 from understudy.io.exchange import FORMS, TOOLS, find_tool
-from understudy.io.readers.source import object_column
+from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames

@@ -26,7 +26,7 @@ from torch import Tensor
 from understudy.data.checks import to_tensor
 from understudy.data.memory import check_memory
 from understudy.errors import UnderstudyError, first_line
-from understudy.io.readers.source import TableSource, join_batches, reading
+from understudy.io.readers import TableSource, join_batches, reading
 from understudy.store.arrow import Array, Frame, as_column
 
 

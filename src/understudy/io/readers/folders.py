@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
 from understudy.features.images import refuse_escapes
+from understudy.io.readers import TableSource, damaged, object_column, reading
 from understudy.io.readers.arrays import frame_source
-from understudy.io.readers.source import TableSource, damaged, object_column, reading
 from understudy.store.arrow import Array, Frame
 from understudy.store.files import read_json
 

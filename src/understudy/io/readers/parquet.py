@@ -15,24 +15,25 @@ the way, with their row. The folder's ``.npy`` files may be deleted at any time.
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from understudy.data.checks import describe
 from understudy.data.memory import available_memory, check_memory, check_space
 from understudy.errors import UnderstudyError
-from understudy.io.readers.source import (
+from understudy.io.readers import (
     EMPTY_NUMBER,
     LISTS,
     PADDING,
-    SMALL,
     TEXTS,
     File,
     TableSource,
+    check_alike,
     join_batches,
     opened_parquet,
     reading,
@@ -44,7 +45,7 @@ from understudy.store.files import appearing_whole, cache_folder, digest
 
 MAPPED_BEYOND, MAPPED_SHARE = 1 << 30, 0.25
 # One batch of a column stays near this, so that the copy under way is small beside the column.
-BATCH_BYTES = 32 << 20
+BATCH_BYTES = 8 << 20
 BATCH_ROWS = 1 << 16
 
 
@@ -76,7 +77,11 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
         if twice:
             raise UnderstudyError(f"{file}: two columns are named {twice[0]!r}; rename one")
         kinds = kinds or own
-        _check_same_columns(kinds, own, files[0], file)
+        for name in {**kinds, **own}:
+            if (here := own.get(name, "missing")) != (there := kinds.get(name, "missing")):
+                raise UnderstudyError(
+                    f"{file}: column {name!r} is {here}, in {files[0].name} {there}; shards hold the same columns"
+                )
         counts.append(count)
     return counts, kinds
 
@@ -85,9 +90,8 @@ def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, wher
     size = _declared_size(files, name, kind, rows)
     if isinstance(kind, LISTS) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
         return map_column(files, name)
-    if size > SMALL:
-        check_memory(size, where)
-    at_once = max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1)))
+    check_memory(size, where)
+    at_once = _rows_at_once(size, rows)
     batches: Iterable[Any] = _batches(files, name, kind, at_once)
     if pa.types.is_map(kind):
         # Every batch may name other keys: all of them together.
@@ -97,7 +101,7 @@ def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, wher
     return join_batches(batches, rows, role=role, where=where)
 
 
-def _batches(files: list[File], name: str, kind: Any, size: int) -> Iterator[Any]:
+def _batches(files: Sequence[File], name: str, kind: Any, size: int) -> Iterator[Any]:
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
     shared = [name] if kind in TEXTS else None
     for file in files:
@@ -111,7 +115,7 @@ def _batches(files: list[File], name: str, kind: Any, size: int) -> Iterator[Any
                 yield values
 
 
-def _declared_size(files: list[File], name: str, kind: Any, rows: int) -> int:
+def _declared_size(files: Sequence[File], name: str, kind: Any, rows: int) -> int:
     """Bytes of a column of numbers or lists in memory; of text, the pointers to it (its batches tell the rest).
 
     The file's own record of sizes per column is left alone: a damaged one ends the process inside Arrow.
@@ -126,26 +130,15 @@ def _declared_size(files: list[File], name: str, kind: Any, rows: int) -> int:
     return rows * width * (max(1, int(inner.bit_width) // 8) if plain else 8)
 
 
+def _rows_at_once(size: int, rows: int) -> int:
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1)))
+
+
 def _mapped_beyond() -> float:
     free = available_memory()
     return MAPPED_BEYOND if free is None else min(MAPPED_BEYOND, MAPPED_SHARE * free)
 
 
-def _check_same_columns(first: dict[str, Any], other: dict[str, Any], first_file: File, file: File) -> None:
-    for name, kind in first.items():
-        if name not in other:
-            raise UnderstudyError(f"{file} has no column {name!r}, {first_file.name} has; shards hold the same columns")
-        if other[name] != kind:
-            raise UnderstudyError(
-                f"{file}: column {name!r} holds {other[name]}, in {first_file.name} {kind}; shards hold the same types"
-            )
-    extra = [name for name in other if name not in first]
-    if extra:
-        raise UnderstudyError(f"{file} has a column {extra[0]!r}, {first_file.name} has not; shards hold the same")
-
-
-# Rows read together hold about so many bytes.
-_PIECE = 8 << 20
 # Half-written files this old belong to processes that were killed.
 _ABANDONED = 24 * 3600
 _FORMAT = 1
@@ -155,9 +148,8 @@ def map_column(files: Sequence[File], column: str, *, cache: Path | None = None)
     """One column over all files, one after the other: ``(rows,)`` numbers or ``(rows, …)`` from lists of one length."""
     if not files:
         raise UnderstudyError(f"there are no files to read column {column!r} from; pass at least one")
-    folder = cache_folder(cache)
     before = _fingerprint(files, column)
-    target = folder / f"column-{before}.npy"
+    target = cache_folder(cache) / f"column-{before}.npy"
     if (mapped := _open(target)) is not None:
         return mapped
     _write(target, files, column)
@@ -195,85 +187,51 @@ def _open(target: Path) -> np.memmap[Any, Any] | None:
 
 
 def _write(target: Path, files: Sequence[File], column: str) -> None:
-    begin = next(_pieces(files, column), None)
-    if begin is None:
-        raise UnderstudyError(f"{files[0]}: column {column!r} holds no rows; check how it was written")
-    file, _, first = begin
-    rows = 0
-    for each in files:
-        with _opened(each, column) as opened:
-            rows += opened.metadata.num_rows
+    counts, kinds = read_footers(files)
+    if column not in kinds or not sum(counts):
+        held = "no rows" if column in kinds else f"no column {column!r}; there are {', '.join(kinds)}"
+        raise UnderstudyError(f"{files[0]} holds {held}; check how it was written")
     for left in target.parent.glob(".column-*.npy.*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED:
                 left.unlink()
+    rows = sum(counts)
+    pieces = _pieces(files, column, kinds[column], rows)
+    first = next(pieces)
     check_space(target.parent, rows * (first.nbytes // len(first)), f"column {column!r}")
     cure = "free some space or set UNDERSTUDY_CACHE to another folder"
     with appearing_whole(target, keep_suffix=False, cure=cure) as temporary, temporary.open("wb") as sink:
         header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(sink, header | {"shape": (rows, *first.shape[1:])})
-        for name, start, piece in _pieces(files, column):
-            _check(piece, first, name, start, column, file)
+        for piece in chain([first], pieces):
             sink.write(np.ascontiguousarray(piece).data)
 
 
-@contextmanager
-def _opened(file: File, column: str) -> Iterator[pq.ParquetFile]:
-    # Mapped, and without reading ahead by row groups: those may be gigabytes.
-    with reading(file), opened_parquet(file, memory_map=True, pre_buffer=False) as opened:
-        if opened.schema_arrow.names.count(column) != 1:
-            raise UnderstudyError(
-                f"{file}: there is no column {column!r}; there are {', '.join(opened.schema_arrow.names)}"
-            )
-        yield opened
-
-
-def _pieces(files: Sequence[File], column: str) -> Iterator[tuple[File, int, Array]]:
-    """``(file, first row, values)``, some megabytes at a time."""
+def _pieces(files: Sequence[File], column: str, kind: Any, rows: int) -> Iterator[Array]:
+    """The column as arrays of some megabytes: one type and one shape throughout, and nothing but finite numbers."""
+    at_once = _rows_at_once(_declared_size(files, column, kind, rows), rows)
+    first: Array | None = None
     for file in files:
-        start = 0
-        with _opened(file, column) as opened:
-            for batch in opened.iter_batches(_rows_at_once(opened, column), columns=[column], use_threads=False):
-                values = _numbers(batch.column(0), f"{file}: column {column!r}", start)
-                if len(values):
-                    yield file, start, values
-                start += len(values)
-
-
-def _rows_at_once(opened: pq.ParquetFile, column: str) -> int:
-    """From the counts of values: sizes on disk say little, as equal rows are stored once."""
-    meta, values = opened.metadata, 1
-    for group in range(meta.num_row_groups):
-        parts = (meta.row_group(group).column(number) for number in range(meta.num_columns))
-        values += sum(part.num_values for part in parts if part.path_in_schema.split(".")[0] == column)
-    return max(1, int(_PIECE * meta.num_rows // (8 * values)))
+        where, start = f"{file}: column {column!r}", 0
+        for values in _batches([file], column, kind, at_once):
+            piece = _numbers(values, where, start)
+            first = piece if first is None else first
+            check_alike(first, piece, start, where)
+            yield piece
+            start += len(piece)
 
 
 def _numbers(values: Any, where: str, start: int) -> Array:
-    """Numbers as they are, lists of one length as further axes."""
+    """Finite numbers, lists of one length as further axes."""
     if values.null_count:
         refuse_empty(values, where, start)
     array = to_array(values, role="x", where=where, start=start)
-    if 0 in array.shape[1:] and len(array):
+    if 0 in array.shape[1:]:
         raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
     if array.dtype.kind not in "biuf":
-        raise UnderstudyError(f"{where} holds {values.type} values; features are numbers, or lists of them")
+        raise UnderstudyError(f"{where} holds {describe(array)}; features are numbers, or lists of them")
+    finite = np.isfinite(array).reshape(len(array), -1).all(1)
+    if not finite.all():
+        row = start + int(finite.argmin())
+        raise UnderstudyError(f"{where} row {row} holds NaN or infinity; remove the row or fill it in")
     return array
-
-
-def _check(piece: Array, first: Array, file: File, start: int, column: str, other: File) -> None:
-    """One type and one shape throughout, and nothing but finite numbers."""
-    where = f"{file}: column {column!r}"
-    if piece.dtype != first.dtype:
-        raise UnderstudyError(f"{where} holds {piece.dtype}, {other} holds {first.dtype}; write both with one type")
-    if piece.shape[1:] != first.shape[1:]:
-        raise UnderstudyError(
-            f"{where} has rows of shape {piece.shape[1:]} from row {start} on, {other} begins with {first.shape[1:]}; "
-            "lists must all have one length"
-        )
-    if piece.dtype.kind == "f":
-        finite = np.isfinite(piece).reshape(len(piece), -1).all(1)
-        if not finite.all():
-            raise UnderstudyError(
-                f"{where} row {start + int(finite.argmin())} holds NaN or infinity; remove the row or fill it in"
-            )
