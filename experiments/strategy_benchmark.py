@@ -50,8 +50,7 @@ from understudy.comparison.interval import Interval, percent, span
 from understudy.data.examples import Gold
 from understudy.data.splits import random_rows
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.store.checked_folder import read_checked
-from understudy.store.jobs import Jobs
+from understudy.store.checked_folder import Jobs, read_checked
 
 KINDS = ("clean", "noisy_blank", "noisy_diverse", "noisy_class")
 

@@ -32,8 +32,8 @@ from experiments.data import data_file
 from experiments.frozen import MINILM, missing
 from experiments.table import markdown, paired, percent, publish
 from understudy.errors import UnderstudyError
+from understudy.store.checked_folder import Jobs
 from understudy.store.files import cache_path
-from understudy.store.jobs import Jobs
 
 GOLD, NAMES = 200, np.array(["neg", "pos"], dtype=object)
 SMALL, ALL = 2_000, 8_462

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.store.copies import RemoteCopy, known_as, local_path, work_folder
-from understudy.store.files import locked, write_bytes, write_json
+from understudy.store.copies import RemoteCopy
+from understudy.store.files import known_as, local_path, locked, work_folder, write_bytes, write_json
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_two_writers(memory: Any) -> None:
     other = RemoteCopy("memory://w")
     with locked(folder):
         with pytest.raises(us.UnderstudyError, match=r"memory://w is being written by .* since .* understudy unlock"):
-            other.lock.acquire()
+            other.lock.acquire("me", "now")
         with locked(folder / "cells"):  # what is called may lock a part
             write_json(folder / "cells" / "1.json", {})
-    other.lock.acquire()
+    other.lock.acquire("me", "now")
     with pytest.raises(us.UnderstudyError, match="being written"), locked(folder):
         pass
     assert f"process {os.getpid()}, since" in us.unlock("memory://w")
@@ -83,9 +83,9 @@ def test_a_server_without_create_only_puts_still_has_one_writer(memory: Any, mon
     real = type(memory).pipe_file
     monkeypatch.setattr(type(memory), "pipe_file", lambda self, path, value, mode="", **_: real(self, path, value))
     one, other = RemoteCopy("memory://w"), RemoteCopy("memory://w")
-    one.lock.acquire()
+    one.lock.acquire("me", "now")
     with pytest.raises(us.UnderstudyError, match="being written"):
-        other.lock.acquire()
+        other.lock.acquire("me", "now")
     one.lock.check()
 
 

@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 import understudy as us
 from kill_points import forked
 from understudy.cli import app
-from understudy.store.copies import local_path, work_folder
-from understudy.store.files import locked, write_bytes
+from understudy.store.files import local_path, locked, work_folder, write_bytes
 
 # A process of its own has its own copies; that it is a fork only saves the time to load PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -10,8 +10,9 @@ import understudy as us
 from understudy.cli import app
 from understudy.cli.verify import folder_kinds
 from understudy.io.table import read_table
-from understudy.store.copies import OURS, work_folder
-from understudy.store.remote import address_of, is_remote
+from understudy.store.copies import OURS
+from understudy.store.files import is_remote, work_folder
+from understudy.store.remote import address_of
 
 
 def test_addresses() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.store.display import EpochProgress
+from understudy.store.console import EpochProgress
 
 from ..three_blobs import FAST, student, world
 

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from understudy.store.console import OneLineErrors
+from understudy.cli import OneLineErrors
 
 
 @pytest.mark.parametrize(

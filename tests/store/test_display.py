@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.store.display import ProgressBar, time_left
+from understudy.store.console import ProgressBar, time_left
 
 
 @pytest.mark.parametrize(

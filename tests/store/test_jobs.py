@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import UnderstudyError
-from understudy.store.jobs import Jobs
+from understudy.store.checked_folder import Jobs
 
 KEYS = [("slam", 0), ("slam:k=2", 0), ("slam_k=2", 0)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from understudy.store import files
+from understudy.store.console import Stopped, deferred, ends_on_sigterm, stop_if_requested, stop_requested
 from understudy.store.files import appearing_whole, locked, write_text
-from understudy.store.stopping import Stopped, deferred, ends_on_sigterm, stop_if_requested, stop_requested
 
 
 def terminate() -> None:

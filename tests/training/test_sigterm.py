@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.store.stopping import Stopped
+from understudy.store.console import Stopped
 from understudy.training.checkpoint import CheckpointFiles
 
 Y = torch.arange(40) % 2

@@ -24,8 +24,7 @@ from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
-from understudy.store.console import collected_warnings
-from understudy.store.display import from_report
+from understudy.store.console import collected_warnings, from_report
 from understudy.training.students import resolve_student, student_builder
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards

@@ -46,7 +46,7 @@ from understudy.maths.label_value import (
     steps_by_worth,
     taken,
 )
-from understudy.store.display import from_report
+from understudy.store.console import from_report
 
 #: Gold rows of a source's trial, and the most that all trials take of the budget.
 TRIAL_ROWS, TRIAL_SHARE = 50, 0.2

@@ -51,12 +51,11 @@ from understudy.labels.forms import Labels, as_labels
 from understudy.methods.vanilla import vanilla
 from understudy.models.registry import initial_student
 from understudy.objective import Objective
-from understudy.store.copies import work_folder
-from understudy.store.files import digest, locked
+from understudy.store.console import deferred, ends_on_sigterm
+from understudy.store.files import digest, locked, work_folder
 from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.option_fields import known, spell_out
 from understudy.store.settings import fingerprint
-from understudy.store.stopping import deferred, ends_on_sigterm
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback

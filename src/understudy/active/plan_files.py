@@ -22,7 +22,7 @@ from understudy.io.label_columns import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
-from understudy.store.display import from_report
+from understudy.store.console import from_report
 from understudy.store.files import folder_appearing_whole, write_json
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"

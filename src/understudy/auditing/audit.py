@@ -34,7 +34,7 @@ from understudy.labels.class_names import joint_names
 from understudy.labels.evidence import ClassShift, class_shift, enough_calibration_rows
 from understudy.labels.reliability import Reliability
 from understudy.maths.proportions import Share, area
-from understudy.store.display import Shown, from_report
+from understudy.store.console import Shown, from_report
 
 
 @dataclass(frozen=True)

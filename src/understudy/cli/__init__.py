@@ -3,9 +3,12 @@
 A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one line and 130. A traceback is a bug.
 """
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import understudy
 from understudy.cli.ask import ask_command
@@ -29,7 +32,51 @@ from understudy.cli.teach import teach_command
 from understudy.cli.train import train_command
 from understudy.cli.unlock import unlock_command
 from understudy.cli.verify import verify_command
-from understudy.store.console import OneLineErrors
+from understudy.errors import UnderstudyError
+from understudy.store.console import Stopped, complain, ends_on_sigterm, last_words, shown_warnings
+
+# What typer raises for a misspelt option or a missing argument; it does not export the name.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class OneLineErrors(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with ends_on_sigterm(), shown_warnings():
+                return super().invoke(ctx)
+        except (UnderstudyError, KeyboardInterrupt, Stopped, MemoryError, RuntimeError, OSError) as error:
+            words = last_words(error)
+            if words is None:
+                raise
+            complain(words[0])
+            if isinstance(error, Stopped):
+                raise
+            raise typer.Exit(words[1]) from error
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except _UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "understudy"
+            message = error.format_message()
+            # "understudy" alone is a request for help, which is its own message.
+            if type(error).__name__ != "NoArgsIsHelpError":
+                message = f"error: {' '.join(message.split())} ({command} --help explains)"
+            if message.strip():
+                typer.echo(message, err=True)
+            code = 2
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
 
 app = typer.Typer(
     cls=OneLineErrors,

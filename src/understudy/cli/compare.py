@@ -11,8 +11,7 @@ from understudy.comparison.comparison_options import CompareOptions, split_names
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.store.console import collected_warnings, complain
-from understudy.store.copies import work_folder
-from understudy.store.remote import as_given
+from understudy.store.files import as_given, work_folder
 from understudy.training.options import AUTO, LBFGS
 
 if TYPE_CHECKING:

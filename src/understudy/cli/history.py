@@ -8,7 +8,7 @@ import typer
 
 from understudy.errors import UnderstudyError
 from understudy.store.checked_folder import read_checked
-from understudy.store.copies import local_path
+from understudy.store.files import local_path
 from understudy.store.log import HISTORY, LabelHistory, history_beside
 
 

@@ -62,7 +62,7 @@ def select_command(
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.selection import select_rows
-        from understudy.store.copies import local_path
+        from understudy.store.files import local_path
         from understudy.store.log import LabelHistory, history_beside
 
     shards = list_pool_shards(pool) if is_sharded(pool) else None

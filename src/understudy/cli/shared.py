@@ -25,8 +25,8 @@ from understudy.io.data_options import FILES, DataOptions
 from understudy.io.data_options import read_classes as read_classes
 from understudy.io.data_options import read_list as read_list
 from understudy.io.data_options import read_mapping as read_mapping
+from understudy.store.files import is_remote
 from understudy.store.option_fields import known
-from understudy.store.remote import is_remote
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
 
 if TYPE_CHECKING:

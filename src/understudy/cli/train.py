@@ -13,7 +13,7 @@ from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES
-from understudy.store.remote import as_given
+from understudy.store.files import as_given
 from understudy.training.options import AUTO
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def train_command(
     together, to the same result
     """
     with shared.loading():
-        from understudy.store.copies import work_folder
+        from understudy.store.files import work_folder
         from understudy.training.job import TrainRequest, begin, has_request
         from understudy.training.job import resume as resume_training
         from understudy.training.torchrun import is_restarted, process_group

@@ -16,6 +16,7 @@ def unlock_command(
 
     Example: `understudy unlock s3://bucket/runs/first`
     """
-    from understudy.store.remote import as_given, unlock
+    from understudy.store.files import as_given
+    from understudy.store.remote import unlock
 
     typer.echo(f"{as_given(folder)} is free; it was locked by {unlock(folder)}")

@@ -7,7 +7,7 @@ import typer
 
 from understudy.errors import UnderstudyError, shown
 from understudy.store.checked_folder import FolderKind
-from understudy.store.copies import work_folder
+from understudy.store.files import work_folder
 
 
 def verify_command(

@@ -32,14 +32,20 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
 from understudy.models.registry import Student
 from understudy.parallel.executors import Executor, Failure, attempts, executor_for, one_thread
-from understudy.store.checked_folder import Finding, FolderKind, Manifest, read_checked, verify_checked, write_checked
-from understudy.store.copies import work_folder
-from understudy.store.display import ProgressBar
-from understudy.store.files import locked, read_json, write_bytes
-from understudy.store.jobs import Jobs, file_name
+from understudy.store.checked_folder import (
+    Finding,
+    FolderKind,
+    Jobs,
+    Manifest,
+    file_name,
+    read_checked,
+    verify_checked,
+    write_checked,
+)
+from understudy.store.console import ProgressBar, ends_on_sigterm
+from understudy.store.files import locked, read_json, work_folder, write_bytes
 from understudy.store.option_fields import plain, spell_out
 from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.store.stopping import ends_on_sigterm
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.options import SHARED, shows_options

@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.comparison.interval import Array, Interval
 from understudy.errors import UnderstudyError
-from understudy.store.display import Shown, from_report
+from understudy.store.console import Shown, from_report
 from understudy.training.run import Run
 
 LEVEL = 0.05

@@ -33,8 +33,7 @@ from understudy.data.inputs import as_rows
 from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import logits_of
-from understudy.store.copies import local_path
-from understudy.store.files import appearing_whole
+from understudy.store.files import appearing_whole, local_path
 from understudy.training.run import Run
 
 Inputs = tuple[Tensor, ...]

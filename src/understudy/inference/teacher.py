@@ -36,8 +36,7 @@ from understudy.inference.passes import BATCH_SIZE, logits_of, over_rows, penult
 from understudy.labels.forms import Soft
 from understudy.labels.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet
-from understudy.store.copies import local_path
-from understudy.store.files import write_bytes
+from understudy.store.files import local_path, write_bytes
 
 Teacher = nn.Module | Callable[[Any], Any]
 Augment = Callable[[Any, torch.Generator], Any]

@@ -22,8 +22,7 @@ from understudy.io.table import Table, read_table
 from understudy.io.write import quoting_for, warn_of_formulas
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array, to_parquet
-from understudy.store.copies import local_path
-from understudy.store.files import write_bytes, write_text
+from understudy.store.files import local_path, write_bytes, write_text
 
 SHOWN = "suggestion_shown"
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}

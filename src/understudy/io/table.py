@@ -32,8 +32,8 @@ from understudy.io.readers.parquet import parquet_source
 from understudy.labels.base import Column
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array, as_frame
-from understudy.store.copies import local_path
-from understudy.store.remote import RemoteFile, is_remote, local_file, remote_files
+from understudy.store.files import is_remote, local_path
+from understudy.store.remote import RemoteFile, local_file, remote_files
 
 READERS: dict[str, Callable[[Path], TableSource]] = {
     ".parquet": parquet_source,

@@ -27,8 +27,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.io.readers import to_array
 from understudy.io.table import Stored
 from understudy.store.arrow import Array, to_arrow
-from understudy.store.copies import local_path
-from understudy.store.files import appearing_whole, check_new_file
+from understudy.store.files import appearing_whole, check_new_file, local_path
 
 # Rows that are Python objects at one time.
 _ROWS = 1 << 14

@@ -28,8 +28,7 @@ from understudy.labels.class_names import checked_names
 from understudy.labels.forms import COLUMNS, FORMS, ReadOptions
 from understudy.store.arrow import Array, from_parquet, to_parquet
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
-from understudy.store.copies import copy_of
-from understudy.store.files import locked, read_named, write_named
+from understudy.store.files import copy_of, locked, read_named, write_named
 from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.settings import check_same
 

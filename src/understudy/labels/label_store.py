@@ -29,9 +29,8 @@ from understudy.labels.base import Columns
 from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
 from understudy.labels.label_shards import Contents, deepened, depth_of, is_damaged, list_label_shards, take
 from understudy.store.arrow import Array
-from understudy.store.copies import work_folder
-from understudy.store.files import locked
-from understudy.store.stopping import deferred, ends_on_sigterm
+from understudy.store.console import deferred, ends_on_sigterm
+from understudy.store.files import locked, work_folder
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from understudy.errors import UnderstudyError
 from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
 from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
-from understudy.store.display import Shown
+from understudy.store.console import Shown
 
 # Scores looked at together while predicting: 16 MB as float64.
 _BUDGET = 1 << 21

@@ -37,10 +37,9 @@ from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Ledger
 from understudy.llm.request import AskPlan, Row, estimated_tokens, make_plan, most_tokens, schema
 from understudy.llm.requester import Endpoint, PendingRow, Requester, StopRequestsError
-from understudy.store.display import ProgressBar, time_left
+from understudy.store.console import ProgressBar, deferred, ends_on_sigterm, stop_requested, time_left
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
-from understudy.store.stopping import deferred, ends_on_sigterm, stop_requested
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 

@@ -31,13 +31,10 @@ from understudy.io.table import Table
 from understudy.parallel.executors import Executor, executor_for
 from understudy.parallel.pool_shards import PoolShard, PoolShards, list_pool_shards
 from understudy.store.arrow import to_parquet
-from understudy.store.checked_folder import Finding, FolderKind, Manifest
-from understudy.store.copies import work_folder
-from understudy.store.display import ProgressBar
-from understudy.store.files import digest, locked, read_json, write_bytes
-from understudy.store.jobs import Jobs
+from understudy.store.checked_folder import Finding, FolderKind, Jobs, Manifest
+from understudy.store.console import ProgressBar, ends_on_sigterm
+from understudy.store.files import digest, locked, read_json, work_folder, write_bytes
 from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.store.stopping import ends_on_sigterm
 
 PASS, UNFINISHED = "_pass.json", "_unfinished"
 Columns = Mapping[str, Any]

@@ -34,10 +34,9 @@ from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold
 from understudy.store.arrow import Array
-from understudy.store.checked_folder import FolderKind, read_checked, write_checked
-from understudy.store.display import ProgressBar
+from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
+from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
-from understudy.store.jobs import Jobs
 from understudy.store.settings import check_same, fingerprint
 from understudy.training.automatic_options import EPOCHS_TO_CHOOSE
 from understudy.training.options import AUTO, TrainingOptions

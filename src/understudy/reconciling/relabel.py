@@ -28,8 +28,7 @@ from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
-from understudy.store.copies import work_folder
-from understudy.store.files import locked
+from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import spell_out
 from understudy.training.automatic_options import resolve_options
 from understudy.training.batch_loss import check_outputs

@@ -16,8 +16,7 @@ from understudy.reconciling.label_sources import NUMBERS
 from understudy.report.figures import MeasuredTeacher, measure_teacher, reliability_figure, run_curves
 from understudy.report.label_sources_table import HEADINGS, source_table
 from understudy.report.run_text import curves_text, name_facts, result_table, summary
-from understudy.store.copies import local_path
-from understudy.store.files import write_text
+from understudy.store.files import local_path, write_text
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
 

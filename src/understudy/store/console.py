@@ -1,65 +1,107 @@
-"""How the command line speaks when something is wrong: one line on stderr, never a traceback for a user's mistake.
+"""What a person sees of long work, and how it is stopped: errors, warnings, progress, values in a notebook, SIGTERM.
 
-Exit codes: 2 for a mistake (in the arguments, the files or the data) or too little memory, 130 for Ctrl-C, 143 for
-SIGTERM.
+A user's mistake is one line on stderr, never a traceback. Exit codes: 2 for a mistake (in the arguments, the files or
+the data) or too little memory, 130 for Ctrl-C, 143 for SIGTERM.
+
+    with ProgressBar("compare", 30, shown=True) as bar: bar.advance("slam, seed 0: 91.2%")
+    class Run(Shown): ...                            # a notebook shows it as its report does
+
+A bar with the time left on a terminal (rich) or in a notebook, else a line per finished part.
+
+At SIGTERM, what is under way is put on the disk, then the program ends:
+
+    with ends_on_sigterm():                        # the command line, us.train(out=…), loops, label stores
+        with deferred():                           # a stop waits until the work is at a good place:
+            for batch in batches:
+                …
+                if stop_requested(): save()
+                stop_if_requested()                    # here, or at the end of the block
+
+Outside ``deferred`` the program ends where it stands, as it does on Ctrl-C: locks and temporary files go. A second
+SIGTERM does that everywhere. Other handlers than the system's own are left alone.
 """
 
 import errno
+import os
+import signal
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
-
-import typer
-import typer.core
+from html import escape
+from importlib import import_module
+from types import FrameType
+from typing import Any, Self
 
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
-from understudy.store.stopping import CODE, Stopped, ends_on_sigterm
 
-# What typer raises for a misspelt option or a missing argument; it does not export the name.
-_UsageError: Any = typer.BadParameter.__mro__[1]
-
+MINUTE = 60
+CODE = 128 + signal.SIGTERM
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "cannot allocate memory")
 
 
-class OneLineErrors(typer.core.TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with ends_on_sigterm(), shown_warnings():
-                return super().invoke(ctx)
-        except (UnderstudyError, KeyboardInterrupt, Stopped, MemoryError, RuntimeError, OSError) as error:
-            words = last_words(error)
-            if words is None:
-                raise
-            complain(words[0])
-            if isinstance(error, Stopped):
-                raise
-            raise typer.Exit(words[1]) from error
+class Stopped(SystemExit):
+    """Raised where a stop takes place."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
-        try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
-        except _UsageError as error:
-            command = error.ctx.command_path if error.ctx is not None else "understudy"
-            message = error.format_message()
-            # "understudy" alone is a request for help, which is its own message.
-            if type(error).__name__ != "NoArgsIsHelpError":
-                message = f"error: {' '.join(message.split())} ({command} --help explains)"
-            if message.strip():
-                typer.echo(message, err=True)
-            code = 2
-        if standalone_mode:
-            sys.exit(code if isinstance(code, int) else 0)
-        return code
+    def __init__(self) -> None:
+        super().__init__(CODE)
+
+
+class _State:
+    requested = False
+    deferrals = 0
+
+
+def stop_requested() -> bool:
+    return _State.requested
+
+
+def stop_if_requested() -> None:
+    if _State.requested:
+        raise Stopped
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """In this block a stop waits for ``stop_if_requested``, or for the end of the block."""
+    counts = _in_main_thread()  # the one that handlers run in
+    _State.deferrals += counts
+    try:
+        yield
+    finally:
+        _State.deferrals -= counts
+    if not _State.deferrals:
+        stop_if_requested()
+
+
+@contextmanager
+def ends_on_sigterm() -> Iterator[None]:
+    if not _in_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    owner = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a fork ends as if it had never heard of this
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        again, _State.requested = _State.requested, True
+        if again or not _State.deferrals:
+            raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        _State.requested = False
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def last_words(error: BaseException) -> tuple[str, int] | None:
@@ -113,4 +155,108 @@ def collected_warnings(show: Callable[[str], None] | None = None) -> Iterator[li
 
 
 def complain(line: str) -> None:
-    typer.echo(" ".join(line.splitlines()), err=True)
+    print(" ".join(line.splitlines()), file=sys.stderr, flush=True)
+
+
+class ProgressBar:
+    """``with ProgressBar("compare", 30, shown=True) as bar: bar.advance("slam, seed 0: 91.2%")``
+
+    ``total`` parts, of which ``done`` were finished by an earlier run and say nothing about the pace.
+    """
+
+    unit = ""
+
+    def __init__(self, title: str, total: int, done: int = 0, *, shown: bool) -> None:
+        self.title, self.total, self.shown = title, total, shown
+        self.done = self.earlier = done
+        self.started = time.monotonic()
+        self._bar = None
+        self._display = notebook_display() if shown else None
+        #: The place in a notebook's output that is written anew.
+        self._cell: Any = None
+        if self._display is None and shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            # Names are texts, whatever brackets and braces they hold.
+            name = TextColumn("{task.fields[title]}", style="bold", markup=False)
+            line = TextColumn("{task.description}", markup=False)
+            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), line, console=Console(stderr=True))
+            self._task = self._bar.add_task("", total=total, completed=done, title=title)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def skip(self, parts: int = 1) -> None:
+        """Parts that an earlier run had finished."""
+        self.done, self.earlier = self.done + parts, self.earlier + parts
+
+    def advance(self, line: str) -> None:
+        """One more is finished."""
+        self.done += 1
+        pace = (time.monotonic() - self.started) / (self.done - self.earlier)
+        self.show(f"{line}  {time_left(pace * (self.total - self.done))}".rstrip())
+
+    def show(self, line: str) -> None:
+        if self._display is not None:
+            self._show_in_notebook(line)
+        elif self._bar is not None:
+            self._bar.update(self._task, total=self.total, completed=self.done, description=line)
+        elif self.shown:
+            print(f"{self.title}  {self.unit}{self.done}/{self.total}  {line}", file=sys.stderr, flush=True)
+
+    def _show_in_notebook(self, line: str) -> None:
+        bar = f'<progress value="{self.done}" max="{self.total}"></progress>'
+        html = f"<b>{escape(self.title)}</b> {bar} {self.unit}{self.done}/{self.total} {escape(line)}"
+        assert self._display is not None
+        if self._cell is None:
+            self._cell = self._display.display(self._display.HTML(html), display_id=True)
+        else:
+            self._cell.update(self._display.HTML(html))
+
+
+class EpochProgress(ProgressBar):
+    unit = "epoch "
+
+    def resume(self, history: list[dict[str, float]]) -> None:
+        """A resumed training has these epochs behind it."""
+        self.skip(len(history))
+        self.show("resumed")
+
+    def epoch(self, record: dict[str, float]) -> None:
+        shown = ("loss", "select_accuracy", "test_accuracy")
+        self.advance("  ".join(f"{name} {record[name]:.4f}" for name in shown if name in record))
+
+
+def time_left(seconds: float) -> str:
+    if seconds <= 0:
+        return ""
+    if seconds < MINUTE:
+        return f"about {max(1, round(seconds))} s left"
+    minutes = seconds / MINUTE
+    return f"about {round(minutes)} min left" if minutes < 100 else f"about {minutes / MINUTE:.1f} h left"
+
+
+def from_report(module: str) -> Any:
+    """A module of ``report/``, which lies above everything it shows: found by name, when a user asks for text."""
+    return import_module(f"understudy.report.{module}")
+
+
+class Shown:
+    """A value that a notebook shows as the page of its report does."""
+
+    def _repr_html_(self) -> str:
+        html: str = from_report("html").html_of(self)
+        return html
+
+
+def notebook_display() -> Any:
+    """``IPython.display`` where a notebook's kernel runs this; None elsewhere, a terminal's IPython included."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return import_module("IPython.display") if hasattr(shell, "kernel") else None

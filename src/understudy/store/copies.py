@@ -1,7 +1,7 @@
 """Folders that are kept elsewhere: worked on in a local copy, published file by file as they appear.
 
-    folder = work_folder("s3://bucket/run")      # a local folder with what is there; of a local path, the path itself
-    with locked(folder): write_json(folder / "config.json", config)     # store/files.py: put there when it is whole
+    folder = work_folder("s3://bucket/run")      # store/files.py: a local folder with what is there
+    with locked(folder): write_json(folder / "config.json", config)     # put there when it is whole
 
 A copy belongs to one process and is gone with it. Whatever appears whole in it (``store/files.py``) is put at once,
 after everything that changed before it and after the removal of what was removed before it. So the storage goes
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from understudy import errors
 from understudy.errors import UnderstudyError
-from understudy.store.remote import RemoteLock, address_of, connect, is_remote, local_file, reaching, tag_of
+from understudy.store.remote import RemoteLock, address_of, connect, reaching, tag_of
 
 # By one of these names at its top, a folder is known as one that was written here.
 OURS = {
@@ -30,47 +30,20 @@ OURS = {
 # A writer puts a file now and then; a reader that finds another listing so often has met something else.
 _ATTEMPTS = 20
 Stamp = tuple[int, int, int]
-_COPIES: dict[Path, "RemoteCopy"] = {}
+#: By their folders.
+COPIES: dict[Path, "RemoteCopy"] = {}
 _ONE_AT_A_TIME = threading.RLock()
 
 
-def local_path(path: str | Path) -> Path:
-    """The path itself, or a local copy of what stands at an address; what is written to it is put there."""
-    if not is_remote(path):
-        return Path(path)
-    return local_file(path) or _copied(path).folder
-
-
-def work_folder(path: str | Path) -> Path:
-    """The same of a folder to be worked in: other people's files are refused, not copied."""
-    if not is_remote(path):
-        return Path(path)
-    return local_file(path) or _copied(path, ours=True).folder
-
-
-def copy_of(path: Path) -> "RemoteCopy | None":
-    """The copy that this path is in."""
-    if not _COPIES:
-        return None
-    return next((_COPIES[folder] for folder in (path, *path.parents) if folder in _COPIES), None)
-
-
-def known_as(path: str | Path) -> str:
-    """How this is to be written down: its address, or the absolute path."""
-    if is_remote(path):
-        return address_of(path)
-    copy = copy_of(Path(path))
-    return str(Path(path).absolute()) if copy is None else copy.address_in(Path(path))
-
-
-def _copied(path: str | Path, *, ours: bool = False) -> "RemoteCopy":
+def copied(path: str | Path, *, ours: bool = False) -> "RemoteCopy":
+    """What stands at an address. ``ours``: a folder to be worked in; other people's files are refused, not copied."""
     address = address_of(path)
     with _ONE_AT_A_TIME:
-        mine = (copy for copy in _COPIES.values() if copy.address == address and copy.process == os.getpid())
+        mine = (copy for copy in COPIES.values() if copy.address == address and copy.process == os.getpid())
         copy = next(mine, None) or RemoteCopy(address)
         copy.ours = copy.ours or ours
         copy.pull()
-        _COPIES[copy.folder] = copy
+        COPIES[copy.folder] = copy
         if _shown not in errors.SHOWN:
             errors.SHOWN.append(_shown)
         return copy
@@ -78,7 +51,7 @@ def _copied(path: str | Path, *, ours: bool = False) -> "RemoteCopy":
 
 def _shown(text: str) -> str:
     """Texts name what is elsewhere by its address."""
-    for folder, copy in _COPIES.items():
+    for folder, copy in COPIES.items():
         text = text.replace(str(folder), copy.address)
     return text
 
@@ -101,16 +74,15 @@ class RemoteCopy:
         weakref.finalize(self, _remove, scratch, self.process)
 
     def address_in(self, path: Path) -> str:
-        name = path.relative_to(self.folder).as_posix()
-        return self.address if name == "." else f"{self.address}/{name}"
+        return f"{self.address}/{self._name(path)}".removesuffix("/")
 
     @contextmanager
-    def owned(self) -> Iterator[None]:
+    def owned(self, who: str, since: str) -> Iterator[None]:
         """Only we write there in this block."""
         if self.lock.held:
             yield
             return
-        self.lock.acquire()
+        self.lock.acquire(who, since)
         try:
             self.pull(again=True)
             yield
@@ -154,7 +126,7 @@ class RemoteCopy:
                 self._put(final)
 
     def _put(self, name: str) -> None:
-        path, there = self._path(name), self._there(name)
+        path, there = self.folder / name, self._there(name)
         stamp = _stamp(path)
         with reaching(self.address):
             try:
@@ -195,10 +167,15 @@ class RemoteCopy:
         """Whether all of them could be had as they were listed."""
         if not names:
             return True
-        paths = [self._path(name) for name in names]
+        paths = [self.folder / name for name in names]
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-        _check_room(self.folder.parent, sum(listing[name][1] for name in names), self.address)
+        size, free = sum(listing[name][1] for name in names), shutil.disk_usage(self.folder.parent).free
+        if size > free:
+            raise UnderstudyError(
+                f"a copy of {self.address} takes {size / 1e9:.1f} GB, and {self.folder.parent} has {free / 1e9:.1f} GB "
+                "left; set TMPDIR to a larger disk"
+            )
         with reaching(self.address):
             try:
                 self.fs.get([self._there(name) for name in names], [str(path) for path in paths])
@@ -213,7 +190,7 @@ class RemoteCopy:
 
     def _remove(self, name: str) -> None:
         """Gone there, gone here, with the folders that held nothing else: storage knows none that are empty."""
-        path = self._path(name)
+        path = self.folder / name
         path.unlink(missing_ok=True)
         with suppress(OSError):
             while path != self.folder:
@@ -233,26 +210,14 @@ class RemoteCopy:
     def _name(self, path: Path) -> str:
         return "" if path == self.folder else path.relative_to(self.folder).as_posix()
 
-    def _path(self, name: str) -> Path:
-        return self.folder / name if name else self.folder
-
     def _there(self, name: str) -> str:
-        return f"{self.root}/{name}" if name else self.root
+        return f"{self.root}/{name}".removesuffix("/")
 
 
 def _stamp(path: Path) -> Stamp:
     # Clocks of file systems are coarse; a file that took another's place is another one.
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _check_room(folder: Path, size: int, address: str) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise UnderstudyError(
-            f"a copy of {address} takes {size / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB left; set TMPDIR to "
-            "a larger disk"
-        )
 
 
 def _remove(scratch: Path, process: int) -> None:

@@ -10,6 +10,7 @@ And folders: those that one process at a time writes to (``with locked(folder): 
 process did not finish is removed by the next that writes the same file, or locks its folder.
 """
 
+import getpass
 import hashlib
 import json
 import os
@@ -19,17 +20,64 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.copies import copy_of, local_path, work_folder
+from understudy.store.copies import COPIES, RemoteCopy, copied
+from understudy.store.remote import ADDRESS, address_of, local_file
 from understudy.store.remote import LOCK as LOCK
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}(\.[^.]*)?")
 # Folders whose owner lets what it calls lock them too, with the process: a fork owns nothing.
 _LENT: ContextVar[frozenset[tuple[int, Path]]] = ContextVar("_LENT", default=frozenset())
+
+
+def is_remote(path: str | Path) -> bool:
+    """Whether this is an address, and not the name of a local file."""
+    return ADDRESS.match(str(path)) is not None
+
+
+def local_path(path: str | Path, *, ours: bool = False) -> Path:
+    """The path itself, or a local copy of what stands at an address; what is written to it is put there."""
+    return (local_file(path) or copied(path, ours=ours).folder) if is_remote(path) else Path(path)
+
+
+def work_folder(path: str | Path) -> Path:
+    """The same of a folder to be worked in: other people's files are refused, not copied."""
+    return local_path(path, ours=True)
+
+
+def copy_of(path: Path) -> RemoteCopy | None:
+    """The copy that this path is in."""
+    return next((COPIES[folder] for folder in (path, *path.parents) if folder in COPIES), None) if COPIES else None
+
+
+def as_given(path: str | Path) -> str:
+    """A path as it was typed, an address with all of its slashes."""
+    return address_of(path) if is_remote(path) else str(path)
+
+
+def known_as(path: str | Path) -> str:
+    """How this is to be written down: its address, or the absolute path."""
+    if is_remote(path):
+        return address_of(path)
+    copy = copy_of(Path(path))
+    return str(Path(path).absolute()) if copy is None else copy.address_in(Path(path))
+
+
+def timestamp(when: datetime | None = None) -> str:
+    return (when or datetime.now(UTC)).isoformat(timespec="seconds")
+
+
+def current_user() -> str:
+    """$UNDERSTUDY_USER, or else the login name."""
+    try:
+        return os.environ.get("UNDERSTUDY_USER") or getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return "unknown"
 
 
 def cache_path() -> Path:
@@ -88,7 +136,7 @@ def locked(folder: Path, *, lend: bool = False) -> Iterator[None]:
     before = _LENT.get()
     try:
         copy = copy_of(folder)
-        with nullcontext() if copy is None else copy.owned():
+        with nullcontext() if copy is None else copy.owned(current_user(), timestamp()):
             if lend:
                 _LENT.set(before | {owned})
             yield

@@ -27,9 +27,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.store.checked_folder import Finding
-from understudy.store.copies import local_path
-from understudy.store.files import digest, published
-from understudy.store.remote import current_user, timestamp
+from understudy.store.files import current_user, digest, local_path, published, timestamp
 
 
 class Log:
@@ -69,10 +67,9 @@ class Log:
         if last or self.path.exists():
             try:
                 self.check(last)
+                yield Finding(self.path, None)
             except UnderstudyError as error:
                 yield Finding(self.path, f"is not as it was written ({error})")
-            else:
-                yield Finding(self.path, None)
 
     def _lines(self, last: str = "") -> Iterator[tuple[bytes, dict[str, Any]]]:
         """Lines that were written to their end, and the entries they hold."""
@@ -150,17 +147,10 @@ class LabelHistory(Log):
 
     def add(self, what: str, source: str, answers: Mapping[Any, Any], **more: Any) -> str:
         """Append lines for these labels (id -> label, None: no label), at least one; the checksum of the last."""
-        common = {
-            "what": what,
-            "when": timestamp(),
-            "who": current_user(),
-            "source": source,
-            "command": command(),
-            **more,
-        }
+        common = {"what": what, "when": timestamp(), "who": current_user(), "source": source, "command": command()}
         pairs = [(str(name), label) for name, label in answers.items()]
         parts = [dict(pairs[start : start + _ANSWERS]) for start in range(0, len(pairs), _ANSWERS)]
-        return self.append([{**common, "answers": part} for part in parts or [{}]])
+        return self.append([{**common, **more, "answers": part} for part in parts or [{}]])
 
 
 def command() -> str:
@@ -177,5 +167,5 @@ def file_version(path: Path) -> dict[str, Any]:
     path = local_path(path)
     if not path.is_file():
         return {}
-    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return {"sha256": digest(path.read_bytes()), "changed": changed}
+    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return {"sha256": digest(path.read_bytes()), "changed": timestamp(changed)}

@@ -1,8 +1,7 @@
 """Addresses: ``s3://bucket/key``, ``gs://bucket/key``, ``memory://name``, ``file:///path``, reached by fsspec.
 
-    if is_remote("s3://bucket/pool"):                   # for every path; nothing is imported for it
-        fs, root = connect("s3://bucket/pool")          # an fsspec file system, "bucket/pool"
-        with reaching("s3://bucket/pool"): fs.find(root)    # what goes wrong there, in one line
+    fs, root = connect("s3://bucket/pool")              # an fsspec file system, "bucket/pool"
+    with reaching("s3://bucket/pool"): fs.find(root)    # what goes wrong there, in one line
 
 An address may come as a ``Path``, which has only one of its slashes left. Credentials come from the environment
 (``AWS_ACCESS_KEY_ID`` …, ``AWS_PROFILE``, a role; another server than Amazon's by ``AWS_ENDPOINT_URL``) and are never
@@ -11,7 +10,7 @@ part of an address: addresses are written down.
 One writer at a time, where storage knows no locks: a small object that only one process can create.
 
     lock = RemoteLock(fs, "bucket/run", "s3://bucket/run")
-    lock.acquire()                      # refused, with who writes there and since when, where the object exists
+    lock.acquire("anna", "2026-01-01")  # refused, with who writes there and since when, where the object exists
     lock.check()                        # before every put: still ours?
     lock.release()
     unlock("s3://bucket/run")      # of a writer that is dead; ``understudy unlock``
@@ -20,7 +19,6 @@ A process that is killed leaves its object behind. A dead writer looks like a sl
 no process takes its place: a person does. A writer that was taken for dead finds that out before its next put.
 """
 
-import getpass
 import json
 import os
 import re
@@ -28,14 +26,14 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from understudy.errors import SHOWN, UnderstudyError, first_line
 
-_ADDRESS = re.compile(r"(s3|gs|memory|file):[/\\]+(.*)", re.DOTALL)
-_UNKNOWN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+#: Matches addresses, those of an unknown kind included, and no names of local files.
+ADDRESS = re.compile(r"(?:(s3|gs|memory|file):[/\\]+|[A-Za-z][A-Za-z0-9+.-]+://)(.*)", re.DOTALL)
 _SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
 _PACKAGES = {"s3": ("s3fs", "'understudy[s3]'"), "gs": ("gcsfs", "gcsfs")}
 _NO_CREDENTIALS = ("NoCredentials", "PartialCredentials", "CredentialRetrieval", "ProfileNotFound", "TokenRetrieval")
@@ -44,21 +42,10 @@ _LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "google",
 READ_AT_ONCE = 8 << 20
 
 
-def is_remote(path: str | Path) -> bool:
-    """Whether this is an address, and not the name of a local file."""
-    text = str(path)
-    return _ADDRESS.match(text) is not None or _UNKNOWN.match(text) is not None
-
-
 def address_of(path: str | Path) -> str:
     """The address as it is written everywhere, if it is one that can be reached and that holds no secret."""
     scheme, where = _parts(path)
     return f"{scheme}://{where}"
-
-
-def as_given(path: str | Path) -> str:
-    """A path as it was typed, an address with all of its slashes."""
-    return address_of(path) if is_remote(path) else str(path)
 
 
 def local_file(path: str | Path) -> Path | None:
@@ -69,8 +56,8 @@ def local_file(path: str | Path) -> Path | None:
 
 def _parts(path: str | Path) -> tuple[str, str]:
     text = str(path).replace("\\", "/") if os.name == "nt" else str(path)
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    found = ADDRESS.match(text)
+    if found is None or found[1] is None:
         raise UnderstudyError(
             f"{text.partition(':')[0]}:// is not an address that is read; use s3://, gs://, memory:// or file://"
         )
@@ -80,8 +67,7 @@ def _parts(path: str | Path) -> tuple[str, str]:
             f"the {scheme}:// address holds credentials, which would be written down with it; leave them out, and set "
             "them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)"
         )
-    parts = where.split("/")
-    if not where or any(part in ("", ".", "..") for part in parts):
+    if {"", ".", ".."} & set(where.split("/")):
         raise UnderstudyError(f"{scheme}://{where} names no place; write it like {scheme}://bucket/folder")
     return scheme, where
 
@@ -121,23 +107,19 @@ def reaching(address: str) -> Iterator[None]:
         if "bucket does not exist" not in str(error):
             raise
         raise UnderstudyError(f"there is no bucket {bucket!r} ({address}); create it, or check the name") from error
-    except PermissionError as error:
-        raise UnderstudyError(
-            f"access to {address} is denied; check the credentials in the environment and what they allow"
-        ) from error
     except Exception as error:
         name, library = type(error).__name__, type(error).__module__.partition(".")[0]
-        if name.startswith(_NO_CREDENTIALS):
-            raise UnderstudyError(
-                f"no credentials for {address}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            ) from error
-        if "Connect" in name or "Timeout" in name:
-            raise UnderstudyError(
-                f"cannot reach the storage of {address} ({name}); check the network, and AWS_ENDPOINT_URL if it is set"
-            ) from error
-        if not isinstance(error, OSError) and library not in _LIBRARIES:
+        if isinstance(error, PermissionError):
+            problem = f"access to {address} is denied; check the credentials in the environment and what they allow"
+        elif name.startswith(_NO_CREDENTIALS):
+            problem = f"no credentials for {address}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        elif "Connect" in name or "Timeout" in name:
+            problem = f"cannot reach the storage of {address} ({name}); check the network, and AWS_ENDPOINT_URL if set"
+        elif isinstance(error, OSError) or library in _LIBRARIES:
+            problem = f"cannot use {address}: {first_line(error)}; try again"
+        else:
             raise
-        raise UnderstudyError(f"cannot use {address}: {first_line(error)}; try again") from error
+        raise UnderstudyError(problem) from error
 
 
 def tag_of(info: Mapping[str, Any]) -> str:
@@ -182,8 +164,11 @@ class RemoteFile:
         """As it is now."""
         fs, where = connect(self.address)
         with reaching(self.address):
-            info = fs.info(where)
-        return RemoteFile(self.address, int(info["size"]), tag_of(info))
+            return RemoteFile.of(self.address, fs.info(where))
+
+    @classmethod
+    def of(cls, address: str, info: Mapping[str, Any]) -> "RemoteFile":
+        return cls(address, int(info["size"]), tag_of(info))
 
 
 def remote_files(path: str | Path) -> list[RemoteFile] | None:
@@ -196,7 +181,7 @@ def remote_files(path: str | Path) -> list[RemoteFile] | None:
     except FileNotFoundError:
         return None
     files = [
-        RemoteFile(f"{address}{info['name'].removeprefix(root)}", int(info["size"]), tag_of(info))
+        RemoteFile.of(f"{address}{info['name'].removeprefix(root)}", info)
         for info in infos
         if info["type"] == "file" and not info["name"].endswith("/")
     ]
@@ -209,32 +194,28 @@ LOCK = ".lock"
 class RemoteLock:
     def __init__(self, fs: Any, root: str, address: str) -> None:
         self.fs, self.path, self.address = fs, f"{root}/{LOCK}", address
-        #: What the object holds while it is ours.
-        self._content = b""
+        #: What the object holds while it is ours; else nothing.
+        self.held = b""
 
-    @property
-    def held(self) -> bool:
-        return bool(self._content)
-
-    def acquire(self) -> None:
-        owner = {"who": current_user(), "host": _machine(), "process": os.getpid(), "since": timestamp()}
+    def acquire(self, who: str, since: str) -> None:
+        owner = {"who": who, "host": _machine(), "process": os.getpid(), "since": since}
         content = json.dumps({**owner, "token": secrets.token_hex(16)}).encode()
         # Read before and after: some servers ignore create-only and overwrite.
-        there = self._read()
+        there = self.read()
         if there is None:
             with reaching(self.address), suppress(FileExistsError):
                 self.fs.pipe_file(self.path, content, mode="create")
-            there = self._read()
+            there = self.read()
         if there != content:
             raise UnderstudyError(
                 f"{self.address} is being written by another process ({_owner(there)}); wait for it, or, if that is "
                 f"dead: understudy unlock {self.address}"
             )
-        self._content = content
+        self.held = content
 
     def check(self) -> None:
-        if self.held and (there := self._read()) != self._content:
-            self._content = b""
+        if self.held and (there := self.read()) != self.held:
+            self.held = b""
             raise UnderstudyError(
                 f"{self.address} was taken from this process ({_owner(there)}), and is left to it; start again from "
                 "what is there"
@@ -242,12 +223,12 @@ class RemoteLock:
 
     def release(self) -> None:
         """Nothing where it is another's by now."""
-        mine, self._content = self._content, b""
-        if mine and self._read() == mine:
+        mine, self.held = self.held, b""
+        if mine and self.read() == mine:
             with reaching(self.address):
                 self.fs.rm_file(self.path)
 
-    def _read(self) -> bytes | None:
+    def read(self) -> bytes | None:
         try:
             with reaching(self.address):
                 return bytes(self.fs.cat_file(self.path))
@@ -257,12 +238,12 @@ class RemoteLock:
 
 def unlock(path: str | Path) -> str:
     """Let others write to an address whose writer is dead; who that was."""
-    if not is_remote(path) or local_file(path) is not None:
+    if ADDRESS.match(str(path)) is None or local_file(path) is not None:
         raise UnderstudyError(f"{path} is a local folder, whose lock goes with its process; nothing to do")
     address = address_of(path)
     fs, root = connect(address)
     lock = RemoteLock(fs, root, address)
-    there = lock._read()
+    there = lock.read()
     if there is None:
         raise UnderstudyError(f"{address} is not locked; nothing to do")
     with reaching(address):
@@ -270,23 +251,11 @@ def unlock(path: str | Path) -> str:
     return _owner(there)
 
 
-def timestamp() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def current_user() -> str:
-    """$UNDERSTUDY_USER, or else the login name."""
-    try:
-        return os.environ.get("UNDERSTUDY_USER") or getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        return "unknown"
-
-
 def _owner(content: bytes | None) -> str:
     try:
         owner = json.loads(content or b"")
         text = f"{owner['who']} on {owner['host']}, process {owner['process']}, since {owner['since']}"
-        return text + (", which runs no more" if _is_gone(owner) else "")
+        return text + (", which runs no more" if _is_gone(owner["host"], int(owner["process"])) else "")
     except (ValueError, KeyError, TypeError):
         return "unknown, perhaps the lock of a local folder that was copied there"
 
@@ -297,14 +266,11 @@ def _machine() -> str:
     return socket.gethostname()
 
 
-def _is_gone(owner: dict[str, Any]) -> bool:
+def _is_gone(host: str, process: int) -> bool:
     """Whether it was a process of this machine, and there is none of this number any more."""
-    if owner["host"] != _machine() or os.name != "posix":
-        return False
     try:
-        os.kill(int(owner["process"]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+        if host == _machine() and os.name == "posix":
+            os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False

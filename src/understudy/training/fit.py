@@ -23,7 +23,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of, evaluate, predicted, usable_device
 from understudy.models.registry import fresh_student
 from understudy.objective import Columns, Objective
-from understudy.store.display import EpochProgress
+from understudy.store.console import EpochProgress
 from understudy.training.batch_types import Batch
 from understudy.training.callbacks import CallbackRunner
 from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerState

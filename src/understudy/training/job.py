@@ -27,8 +27,7 @@ from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
-from understudy.store.copies import known_as, local_path
-from understudy.store.files import locked
+from understudy.store.files import known_as, local_path, locked
 from understudy.store.log import HISTORY, LabelHistory, file_version, history_beside
 from understudy.training.callbacks import tracker
 from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero

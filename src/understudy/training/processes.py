@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.objective import Outputs, Step
-from understudy.store.stopping import stop_requested
+from understudy.store.console import stop_requested
 
 Result = TypeVar("Result")
 

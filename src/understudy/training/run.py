@@ -36,9 +36,8 @@ from understudy.labels.reliability import Reliability
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked
-from understudy.store.copies import work_folder
-from understudy.store.display import Shown
-from understudy.store.files import LOCK, read_json, write_bytes
+from understudy.store.console import Shown
+from understudy.store.files import LOCK, read_json, work_folder, write_bytes
 from understudy.store.log import HISTORY
 from understudy.training.ema import EMA
 from understudy.training.evaluation import Evaluation

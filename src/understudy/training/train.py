@@ -20,8 +20,8 @@ from understudy.data.examples import Gold, Pool, check_compatible, check_sets
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.objective import Objective, Relabelled
+from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
-from understudy.store.stopping import ends_on_sigterm
 from understudy.training.automatic_options import penalty_on_gold, resolve_options
 from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.store.remote import timestamp
+from understudy.store.files import timestamp
 from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
 
 FORMAT = 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from understudy.errors import UnderstudyError, warn
-from understudy.store.remote import current_user
+from understudy.store.files import current_user
 from understudy.web.access import LOOPBACK, Access
 from understudy.web.answer_book import AnswerBook
 from understudy.web.answer_export import check_export, write_answers, write_votes

@@ -30,10 +30,8 @@ from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, named_columns
 from understudy.labels.llm.answer_labels import Answers, read_answers
-from understudy.store.copies import known_as
-from understudy.store.files import check_new_file
+from understudy.store.files import as_given, check_new_file, known_as
 from understudy.store.log import LabelHistory, file_version, history_beside
-from understudy.store.remote import as_given
 
 SKIP = "skip"
 OPEN = "not answered"

@@ -30,7 +30,7 @@ from understudy.labels.llm.answer_matching import AnswerMatcher
 from understudy.labels.llm.lines import LONGEST_LINE, Reply, UnusableError, answer_in, read_line
 from understudy.labels.llm.logprobs import TokenReader, spread
 from understudy.store.arrow import Array
-from understudy.store.copies import local_path
+from understudy.store.files import local_path
 
 # Share of the ids with equally many answers from which on these are votes.
 _ON_PURPOSE = 0.9

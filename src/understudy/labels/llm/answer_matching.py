@@ -20,7 +20,7 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import checked_names
-from understudy.store.display import from_report
+from understudy.store.console import from_report
 
 EXACT = "exactly a class name"
 NORMALISED = "other case, spaces or punctuation"
