@@ -29,7 +29,7 @@ _HOMES = {
     "inference.teacher": "Passes stochastic_passes teach teacher_features",
     "io.read": "read_examples",
     "labels.forms": "Hard Soft",
-    "labels.llm.answer_labels": "read_answers",
+    "labels.answer_labels": "read_answers",
     "labels.reliability": "Reliability",
     "labels.label_store": "LabelStore label_missing",
     "labels.soft": "TopK",

@@ -28,11 +28,11 @@ from understudy.inference.teacher import stochastic_passes as stochastic_passes
 from understudy.inference.teacher import teach as teach
 from understudy.inference.teacher import teacher_features as teacher_features
 from understudy.io.read import read_examples as read_examples
+from understudy.labels.answer_labels import read_answers as read_answers
 from understudy.labels.forms import Hard as Hard
 from understudy.labels.forms import Soft as Soft
 from understudy.labels.label_store import LabelStore as LabelStore
 from understudy.labels.label_store import label_missing as label_missing
-from understudy.labels.llm.answer_labels import read_answers as read_answers
 from understudy.labels.reliability import Reliability as Reliability
 from understudy.labels.soft import TopK as TopK
 from understudy.labels.votes import Votes as Votes

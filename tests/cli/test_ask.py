@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """pool.csv and gold.csv of id and label; own.csv has texts of its own, half of them not in the pool."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr("understudy.llm.request.RequestOptions.pause", 0.01)
+    monkeypatch.setattr("understudy.llm.requester.PAUSE", 0.01)
     texts = np.array([f"message number {row}, of some length" for row in range(ROWS)], dtype=object)
     labels = np.array(CLASSES, dtype=object)[np.arange(ROWS) % 3]
     write_table("pool.csv", {"id": np.arange(ROWS), "message": texts, "stars": np.arange(ROWS) % 5})

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.labels.llm import answer_matching
-from understudy.labels.llm.answer_labels import Answers
+from understudy.labels import answer_matching
+from understudy.labels.answer_labels import Answers
 from understudy.report.llm_labels import printable
 
 CLASSES = ["neg", "pos"]
@@ -209,8 +209,8 @@ def test_aligned_with_a_pool_by_id(tmp_path: Path) -> None:
     labels = soft.aligned(np.array([1, 2, 3]))
     assert labels.top1().tolist() == [0, -1, 1] and labels.labelled().tolist() == [True, False, True]
     dense = read(tmp_path, chat("3", "pos", logprobs("pos", pos=0.9)), form="probs")
-    with pytest.raises(us.UnderstudyError, match="topk"):
-        dense.aligned([1, 3])
+    # Dense probabilities know no row without a label; top-k lists of all classes do.
+    assert dense.aligned([1, 3]).top1().tolist() == [-1, 1] and isinstance(dense.aligned([1, 3]), us.TopK)
 
 
 def test_several_files_and_a_missing_one(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ def test_several_files_and_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_a_line_longer_than_memory_should_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lines", "answer_labels"):
-        monkeypatch.setattr(f"understudy.labels.llm.{module}.LONGEST_LINE", 60)
+    for module in ("answer_lines", "answer_labels"):
+        monkeypatch.setattr(f"understudy.labels.{module}.LONGEST_LINE", 60)
     long = {"id": 1, "answer": "x" * 500}
     found = read(tmp_path, {"id": 0, "answer": "pos"}, long, {"id": 2, "answer": "neg"})
     assert found.ids.tolist() == [0, 2] and found.report.malformed == ["answers.jsonl:2"]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import UnderstudyError
-from understudy.labels.llm import answer_matching
-from understudy.labels.llm.answer_matching import AnswerMatcher, edit_distance
-from understudy.labels.llm.lines import answer_in
+from understudy.labels import answer_matching
+from understudy.labels.answer_lines import answer_in
+from understudy.labels.answer_matching import AnswerMatcher, edit_distance
 
 SENTIMENT = AnswerMatcher(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
 SPAM = AnswerMatcher(["spam", "not spam"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from understudy.labels.llm.logprobs import TokenReader, spread
+from understudy.labels.answer_labels import TokenReader, spread
 
 NAMES = {"negative": 0, "neutral": 1, "positive": 2}
 

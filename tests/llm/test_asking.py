@@ -15,18 +15,9 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.labels.llm import answer_matching
+from understudy.labels import answer_matching
 from understudy.llm.ledger import Journal, Ledger, Price
-from understudy.llm.request import (
-    OPENAI,
-    Class,
-    Example,
-    Prompt,
-    ServerFeatures,
-    default_prompt,
-    delimited,
-    most_tokens,
-)
+from understudy.llm.request import OPENAI, Prompt, ServerFeatures, default_prompt, delimited, most_tokens
 from understudy.llm.requester import read_key
 from understudy.store.log import Log
 
@@ -39,7 +30,7 @@ TEXTS = [f"text number {row}" for row in range(60)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of milliseconds; and no key but those that a test sets."""
-    monkeypatch.setattr("understudy.llm.request.RequestOptions.pause", 0.01)
+    monkeypatch.setattr("understudy.llm.requester.PAUSE", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
@@ -57,7 +48,7 @@ def test_every_row_is_answered_by_what_the_model_says(tmp_path: Path) -> None:
         labelled = ask(server, tmp_path)
         bodies = {body["messages"][-1]["content"]: body for body in server.stats.bodies}
     assert server.stats.requests == len(TEXTS) == labelled.requests and labelled.unanswered == 0
-    prompt = Prompt(default_prompt(), [Class(name) for name in CLASSES])
+    prompt = Prompt(default_prompt(), CLASSES)
     sent = [bodies[delimited(text)] for text in TEXTS]
     assert [body["messages"] for body in sent] == [prompt.messages(text, structured=True) for text in TEXTS]
     assert named(labelled) == [class_of(body["messages"]) for body in sent]
@@ -110,7 +101,7 @@ def test_newer_names_and_no_system_role() -> None:
     silent = ServerFeatures().without_refused("System role not supported", body)
     assert silent is not None and not silent.system
     assert ServerFeatures().without_refused("maximum context length is 64 tokens", body) is None
-    prompt = Prompt(default_prompt(), [Class("neg"), Class("pos", "praise")], [Example("fine", "pos")])
+    prompt = Prompt(default_prompt(), ["neg", "pos"], {"pos": "praise"}, [("fine", "pos")])
     merged = prompt.messages("bad", structured=False, system=False)
     assert [turn["role"] for turn in merged] == ["user", "assistant", "user"]
     assert "- pos: praise" in merged[0]["content"] and merged[0]["content"].endswith("fine\n</text>")
@@ -132,7 +123,7 @@ def test_votes_keep_their_shares(tmp_path: Path, several: bool, heeds: bool) -> 
         assert server.stats.requests == len(TEXTS)
         by_text = {str(each): each for each in messages}
         assert len(by_text) == len(TEXTS)
-        prompt = Prompt(default_prompt(), [Class(name) for name in CLASSES])
+        prompt = Prompt(default_prompt(), CLASSES)
         for row, text in enumerate(TEXTS):
             message = [class_of(prompt.messages(text, structured=True), draw) for draw in range(5)]
             by_hand = torch.tensor([message.count(name) / 5 for name in CLASSES])
@@ -231,8 +222,8 @@ def test_a_budget_counts_what_was_under_way_when_a_process_was_killed(tmp_path: 
 KILLED = """
 import sys
 import understudy as us
-import understudy.llm.request as request
-request.RequestOptions.pause = 0.01
+import understudy.llm.requester as requester
+requester.PAUSE = 0.01
 url, out, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 us.ask([f"text number {row}" for row in range(rows)], ["neg", "neutral", "pos"], model="tiny", base_url=url, out=out,
        concurrency=4, progress=False, price_in=1.0, price_out=1.0, budget=10.0)
@@ -318,7 +309,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "other"}, "another models"),
+        ({"model": "other"}, "another model"),
         ({"prompt": "What is {{ text }}?"}, "another prompt"),
         ({"votes": 3}, "another votes"),
         ({"descriptions": {"neg": "bad"}}, "another descriptions"),
@@ -359,7 +350,7 @@ def test_a_server_that_is_gone_or_refuses_ends_it_in_one_line(tmp_path: Path) ->
 )
 def test_impossible_prompts_name_the_mistake(template: str, message: str) -> None:
     with pytest.raises(us.UnderstudyError, match=message):
-        Prompt(template, [Class("a"), Class("b")]).messages("row", structured=False)
+        Prompt(template, ["a", "b"]).messages("row", structured=False)
 
 
 def test_a_stop_waits_for_what_is_under_way(tmp_path: Path) -> None:

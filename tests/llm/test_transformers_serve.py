@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.llm.request import Class, Prompt, default_prompt
+from understudy.llm.request import Prompt, default_prompt
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_llama import some_texts, write_tiny_llama
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Its address, and the model's name."""
     folder = tmp_path_factory.mktemp("served")
-    model = write_tiny_llama(folder / "tiny", Prompt(default_prompt(), [Class("neg"), Class("pos")]))
+    model = write_tiny_llama(folder / "tiny", Prompt(default_prompt(), ["neg", "pos"]))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import understudy as us
-from understudy.llm import request
+from understudy.llm import requester
 from understudy.store.log import Log
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -116,7 +116,7 @@ def hostile(folder: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    request.RequestOptions.pause = 0.05  # type: ignore[misc]
+    requester.PAUSE = 0.05
     for part in (faults, kills, budgets, budget_over_kills, hostile):
         if not sys.argv[2:] or part.__name__ in sys.argv[2:]:
             part(folder)

@@ -68,9 +68,8 @@ def ask_command(
     if batch and (batch_output or dry_run or options.again):
         raise UnderstudyError("--batch writes request files and does nothing else; leave the other options for later")
     with shared.loading():
-        from understudy.llm.ask_files import AskFiles
+        from understudy.llm.ask_files import AskFiles, read_output, rows_under_way, write_batches
         from understudy.llm.asking import check_stopped
-        from understudy.llm.batch_files import read_output, rows_under_way, write_batches
         from understudy.llm.request import make_plan
         from understudy.report import ask_text
         from understudy.store.files import locked
@@ -96,7 +95,7 @@ def ask_command(
             if batch_output:
                 typer.echo(ask_text.output_line(read_output(run, batch_output)))
             else:
-                run.run(options, without=rows_under_way(run))
+                run.run(without=rows_under_way(run))
         finally:
             found = run.labelled()
             files.write(out, found, shown)

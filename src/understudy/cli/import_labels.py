@@ -9,7 +9,7 @@ from understudy.cli import shared
 from understudy.cli.shared import flag
 from understudy.io.exchange import FORMS as PEOPLES_FORMS
 from understudy.io.exchange import TOOLS
-from understudy.labels.llm import FORMS
+from understudy.labels import ANSWER_FORMS
 from understudy.llm.ask_options import read_aliases
 
 PEOPLE = "People's answers"
@@ -24,7 +24,7 @@ def import_command(
     pool: Annotated[Path | None, flag("The file the ids come from, to write with its labels.")] = None,
     alias: Annotated[list[str] | None, flag("Another word for a class; repeat for more.", metavar="WORD=CLASS")] = None,
     field: Annotated[str | None, flag("The entry of structured answers that names the class.")] = None,
-    form: Annotated[str, typer.Option(help=f"One of {', '.join(FORMS)}.")] = "auto",
+    form: Annotated[str, typer.Option(help=f"One of {', '.join(ANSWER_FORMS)}.")] = "auto",
     source: Annotated[
         str, typer.Option("--from", help=f"llm, or a labelling tool: {', '.join(TOOLS)}.", rich_help_panel=PEOPLE)
     ] = "llm",

@@ -111,10 +111,6 @@ class Labels(ABC):
     @abstractmethod
     def take(self, rows: Tensor) -> Self: ...
 
-    @abstractmethod
-    def without(self, rows: Tensor) -> Self:
-        """The same labels, none on the rows marked ``(N,)``."""
-
     @classmethod
     @abstractmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self: ...

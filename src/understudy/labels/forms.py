@@ -66,6 +66,18 @@ def as_labels(teacher: Any, where: str = "teacher") -> Labels:
     return Hard(tensor, where=where) if tensor.dim() == 1 else Soft(tensor, where=where)
 
 
+def aligned(labels: Labels, known: Array, ids: Any) -> Labels:
+    """Labels of the rows ``known`` for these ids, in their order; none where an id is not among them."""
+    # Numbers and their texts are alike.
+    row_of = {str(name): row for row, name in enumerate(known.tolist())}
+    rows = np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
+    columns = {name: column[rows] for name, column in labels.to_columns().items()}
+    for name, column in columns.items():
+        column[rows < 0] = COLUMNS[name].missing
+    sources = labels.sources if isinstance(labels, Votes) else None
+    return FORMS[labels.form].from_columns(columns, ReadOptions(labels.classes, sources=sources, gaps=True))
+
+
 def read_labels(y: Any, teacher: Any, classes: Any, name: str) -> tuple[Any, Labels | None, ClassNames]:
     """A set's labels ``y`` (None in a pool) and its teacher's over class numbers, and the names of the classes.
 

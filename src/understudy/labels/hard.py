@@ -80,10 +80,6 @@ class Hard(Labels):
     def take(self, rows: Tensor) -> "Hard":
         return Hard(self.labels[rows], None if self.given is None else self.given[rows], classes=self.classes)
 
-    def without(self, rows: Tensor) -> "Hard":
-        given = None if self.given is None else torch.where(rows, torch.nan, self.given)
-        return Hard(torch.where(rows, -1, self.labels), given, classes=self.classes)
-
     def with_classes(self, classes: int) -> "Hard":
         return Hard(self.labels, self.given, classes=classes, where="the labels")
 

@@ -103,14 +103,6 @@ class Soft(Distribution):
     def take(self, rows: Tensor) -> "Soft":
         return Soft(self.probs[rows], trusted=True)
 
-    def without(self, rows: Tensor) -> "Soft":
-        if bool(rows.any()):
-            raise UnderstudyError(
-                f"{int(rows.sum())} of {len(rows)} rows have no answer, which dense probabilities do not allow; "
-                "use form='topk'"
-            )
-        return self
-
     @classmethod
     def concatenate(cls, parts: Sequence["Soft"]) -> "Soft":
         same_classes(parts)
@@ -196,11 +188,6 @@ class TopK(Ranking):
     def take(self, rows: Tensor) -> "TopK":
         indices, probs = (part.T.index_select(1, rows).T for part in (self.indices, self.probs))
         return TopK(indices, probs, self.classes, self.rest[rows], trusted=True)
-
-    def without(self, rows: Tensor) -> "TopK":
-        keep = ~rows.unsqueeze(1)
-        indices = torch.where(keep, self.indices, -1)
-        return TopK(indices, self.probs * keep, self.classes, self.rest * keep.squeeze(1), trusted=True)
 
     @classmethod
     def concatenate(cls, parts: Sequence["TopK"]) -> "TopK":

@@ -104,9 +104,6 @@ class Votes(Distribution):
     def take(self, rows: Tensor) -> "Votes":
         return self._like(self.votes[rows], None if self._crossed is None else self._crossed[rows])
 
-    def without(self, rows: Tensor) -> "Votes":
-        return self._like(torch.where(rows.unsqueeze(1), -1, self.votes), self._crossed)
-
     def _like(self, votes: Tensor, crossed: Tensor | None = None) -> "Votes":
         """Other votes of the same annotators, weighed in the same way."""
         other = Votes(votes, self.classes, by=self.vote_model() or self.by, sources=self.sources)

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 
 from understudy.errors import UnderstudyError
+from understudy.labels.answer_labels import Answers, read_answers
+from understudy.labels.answer_matching import AnswerReport
 from understudy.labels.forms import Labels, Votes
 from understudy.labels.label_store import LabelStore
-from understudy.labels.llm.answer_labels import Answers, read_answers
-from understudy.labels.llm.answer_matching import AnswerReport
 from understudy.llm.request import HINTS, AskPlan, LabelModel, Row, ServerFeatures
 from understudy.store.arrow import Array
-from understudy.store.checked_folder import Finding, FolderKind, Manifest
-from understudy.store.files import digest, read_json, write_json
+from understudy.store.checked_folder import Finding, FolderKind, Manifest, read_checked, write_checked
+from understudy.store.files import digest
 from understudy.store.log import HISTORY, LabelHistory, Log
 from understudy.store.settings import as_json, check_same
 
@@ -47,20 +47,10 @@ class RowAnswers:
 class AskFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def requests(self) -> Path:
-        return self.path / REQUESTS
-
-    @property
-    def batch(self) -> Path:
-        return self.path / BATCH
+        self.requests, self.batch, self._servers = (self.path / name for name in (REQUESTS, BATCH, SERVERS))
 
     def answers(self, number: int) -> Path:
         return self.path / f"answers-{number + 1}.jsonl"
-
-    def store(self, form: str) -> Path:
-        return self.path / "labels" / form
 
     def begin(self, plan: AskPlan) -> None:
         """Write the request down; refuse another one than the folder was begun with."""
@@ -93,18 +83,14 @@ class AskFolder:
 
     def features(self, model: LabelModel) -> ServerFeatures | None:
         """The fields that this server accepted last time; None: not known."""
-        file = self.path / SERVERS
-        known = read_json(file) if file.exists() else {}
-        found = known.get(_server(model)) if isinstance(known, dict) else None
-        try:
-            return None if found is None else ServerFeatures(**found)
-        except TypeError:
-            return None
+        found = self._known_servers().get(str(model))
+        return None if found is None else ServerFeatures(**found)
 
     def remember(self, model: LabelModel, features: ServerFeatures) -> None:
-        file = self.path / SERVERS
-        known = read_json(file) if file.exists() else {}
-        write_json(file, {**known, _server(model): asdict(features)})
+        write_checked(self._servers, {**self._known_servers(), str(model): asdict(features)})
+
+    def _known_servers(self) -> Manifest:
+        return read_checked(self._servers, cure="delete it") if self._servers.exists() else {}
 
 
 def _also(path: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -116,29 +102,16 @@ def _also(path: Path, manifest: Manifest) -> Iterator[Finding]:
 ASK = FolderKind("ask folder", REQUEST, _also)
 
 
-def _server(model: LabelModel) -> str:
-    return f"{model.name} at {model.base_url}"
+def answer_line(name: Any, pin: str, model: str, body: Mapping[str, Any], status: int | None = 200) -> dict[str, Any]:
+    """A line of a file of answers, as batch services write it; ``pin``: the row's fingerprint."""
+    response = {"status_code": status, "body": body}
+    return {"custom_id": name, "row": pin, "model": model, "response": response, "error": None}
 
 
 def pin_of(row: Row) -> str:
     """A fingerprint of the row."""
-    plain = row if isinstance(row, str) else json.dumps(_sorted(row), ensure_ascii=False, default=str)
+    plain = row if isinstance(row, str) else json.dumps(sorted(row.items()), ensure_ascii=False, default=str)
     return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-def _sorted(row: Mapping[str, Any]) -> list[list[Any]]:
-    return [[name, row[name]] for name in sorted(row)]
-
-
-def check_pins(names: Sequence[str | int], pins: Sequence[str], kept: Mapping[str, RowAnswers], where: Path) -> None:
-    """Refuses a row that changed since its answer, under the same id."""
-    for name, pin in zip(names, pins, strict=True):
-        known = kept.get(str(name))
-        if known is not None and known.pin and known.pin != pin:
-            raise UnderstudyError(
-                f"{where} holds an answer about another text of id {name!r}; choose a new folder, or give changed rows "
-                "new ids"
-            )
 
 
 @dataclass(frozen=True)
@@ -174,13 +147,13 @@ def label_answers(
     read: list[Answers] = []
     for number in range(len(plan.models)):
         files = [path] if (path := folder.answers(number)).exists() else []
-        form = plan.form if len(plan.models) == 1 or plan.form == "shares" else "hard"
-        read.append(read_answers(files, plan.classes, aliases=plan.aliases, form=form))
+        form = plan.options.form if len(plan.models) == 1 or plan.options.form == "shares" else "hard"
+        read.append(read_answers(files, plan.prompt.classes, aliases=plan.options.aliases, form=form))
     reports = {model.name: answers.report for model, answers in zip(plan.models, read, strict=True)}
     if len(read) == 1:
         return read[0].aligned(ids), reports, read
-    votes = torch.stack([_vote(answers.aligned(ids), len(plan.classes)) for answers in read], 1)
-    return Votes(votes, len(plan.classes), sources=[model.name for model in plan.models]), reports, read
+    votes = torch.stack([_vote(answers.aligned(ids), len(plan.prompt.classes)) for answers in read], 1)
+    return Votes(votes, len(plan.prompt.classes), sources=[model.name for model in plan.models]), reports, read
 
 
 def _vote(labels: Labels, classes: int) -> torch.Tensor:
@@ -199,15 +172,15 @@ def store_labels(folder: AskFolder, plan: AskPlan, ids: Sequence[Any], labels: L
         return
     names = np.asarray([ids[row] for row in rows])
     some = labels.take(torch.tensor(rows))
-    source = ", ".join(_server(model) for model in plan.models)
-    with LabelStore(folder.store(labels.form), plan.classes, labels.form) as store:
+    source = ", ".join(str(model) for model in plan.models)
+    with LabelStore(folder.path / "labels" / labels.form, plan.prompt.classes, labels.form) as store:
         new = {str(name) for name in store.missing(names).tolist()}
         store.append(names, some, replace=True, source=source)
     added = {
-        name: None if label < 0 else plan.classes[label]
+        name: None if label < 0 else plan.prompt.classes[label]
         for name, label in zip(names.tolist(), some.top1().tolist(), strict=True)
         if str(name) in new
     }
     if added:
-        prompt = digest(plan.prompt.source.encode())
-        LabelHistory(folder.path / HISTORY).add("answered", source, added, prompt=prompt, votes=plan.request.votes)
+        prompt = digest(str(plan.options.prompt).encode())
+        LabelHistory(folder.path / HISTORY).add("answered", source, added, prompt=prompt, votes=plan.options.votes)

@@ -1,7 +1,18 @@
-"""The files of ``understudy ask``: the rows to label, the gold rows to show as examples, and the labels."""
+"""The files of ``understudy ask``: the rows to label, the gold rows to show as examples, and the labels.
 
+And request files for a batch service, and its output files as answers:
+
+    written = write_batches(run)               # out/batch/requests-0001.jsonl …, for one model each
+    read_output(run, ["output.jsonl"])         # its lines into the answers
+
+A row in a request file is under way: no other batch or request holds it until its line of the output is read, which
+takes it out of the file. A file that is deleted counts as never sent, and its rows are free again.
+"""
+
+import json
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -15,12 +26,17 @@ from understudy.io.gold_pool import is_one_file, split_gold_pool
 from understudy.io.label_columns import SAW
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import WRITERS
-from understudy.labels.forms import Labels, Votes, named_columns
-from understudy.llm.answer_folder import Labelled
+from understudy.labels.forms import Labels, Votes, aligned, named_columns
+from understudy.llm.answer_folder import Labelled, answer_line
 from understudy.llm.asking import AskRun
-from understudy.llm.request import AskPlan, Row
-from understudy.store.files import appearing_whole
+from understudy.llm.ledger import usage_of
+from understudy.llm.request import AskPlan, Row, most_tokens, request_body
+from understudy.store.files import appearing_whole, write_bytes
+from understudy.store.log import Log
 
+# Just below OpenAI's limits of one file.
+MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
+URL = "/v1/chat/completions"
 POOL, GOLD = "pool.parquet", "gold.parquet"
 
 
@@ -115,9 +131,7 @@ class AskFiles:
         """Writes the pool with its labels, and gold where it has rows that are not in the pool."""
         if not bool(found.labels.labelled().any()):
             return
-        row_of = {str(name): row for row, name in enumerate(found.ids.tolist())}
-        at = torch.tensor([row_of.get(str(name), -1) for name in self.ids])
-        labels = found.labels.take(at.clamp(min=0)).without(at < 0)
+        labels = aligned(found.labels, found.ids, self.ids)
         saw = np.zeros(len(self.rows), dtype=bool)
         saw[list(shown)] = True
         rows = len(self.pool)
@@ -185,3 +199,118 @@ def _rows(table: Table, text: str | None, as_rows: bool) -> list[Row]:
     if text is not None:
         columns["text"] = columns[text]
     return [{name: column[row] for name, column in columns.items()} for row in range(len(table))]
+
+
+def _places(run: AskRun) -> dict[str, tuple[int, int]]:
+    """By the name of a request, the number of its model and row: the row's id, after the model's where several are."""
+    names = [""] if len(run.plan.models) == 1 else [f"{number + 1}:" for number in range(len(run.plan.models))]
+    return {f"{name}{row_id}": (number, row) for row, row_id in enumerate(run.ids) for number, name in enumerate(names)}
+
+
+def rows_under_way(run: AskRun) -> list[set[str]]:
+    """For each model, the ids in request files that have no answer yet."""
+    waiting: list[set[str]] = [set() for _ in run.plan.models]
+    places, left = _places(run), {(number, str(pending.name)) for number, pending in run.todo()}
+    for path in sorted(run.folder.batch.glob("requests-*.jsonl")):
+        for entry in _entries(path):
+            number, row = places.get(str(entry.get("custom_id")), (-1, -1))
+            if row >= 0 and (number, str(run.ids[row])) in left:
+                waiting[number].add(str(run.ids[row]))
+    return waiting
+
+
+def write_batches(run: AskRun) -> list[Path]:
+    """Writes request files for the rows that are left and in none yet."""
+    names = {(number, str(run.ids[row])): name for name, (number, row) in _places(run).items()}
+    todo, batches = list(run.todo(rows_under_way(run))), list[list[bytes]]()
+    for number, model in enumerate(run.plan.models):
+        batches.append([])
+        size, features = 0, run.folder.features(model) or run.plan.features
+        for pending in (pending for each, pending in todo if each == number):
+            body = request_body(run.plan, model.name, features, pending.row, pending.wanted)
+            entry = {"custom_id": names[number, str(pending.name)], "method": "POST", "url": URL, "body": body}
+            line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+            if len(batches[-1]) == MOST_REQUESTS or size + len(line) > MOST_BYTES:
+                batches.append([])
+                size = 0
+            batches[-1].append(line)
+            size += len(line)
+    written = [int(path.stem.rpartition("-")[2]) for path in run.folder.batch.glob("requests-*.jsonl")]
+    new: list[Path] = []
+    for number, lines in enumerate(filter(None, batches), max([0, *written]) + 1):
+        new.append(run.folder.batch / f"requests-{number:04d}.jsonl")
+        write_bytes(new[-1], b"".join(lines))
+    return new
+
+
+def read_output(run: AskRun, files: Sequence[str | Path]) -> Counter[str]:
+    """Stores the answers in a batch's output and error files; counts lines by outcome."""
+    counts: Counter[str] = Counter()
+    answers: list[tuple[int, int, dict[str, Any]]] = []
+    seen: set[str] = set()
+    places = _places(run)
+    left = {(number, str(pending.name)): pending.wanted for number, pending in run.todo()}
+    for entry in (entry for path in files for entry in _entries(Path(path), counts)):
+        name = str(entry.get("custom_id"))
+        number, row = places.get(name, (-1, -1))
+        response = entry.get("response")
+        body = response.get("body") if isinstance(response, dict) else None
+        choices = body.get("choices") if isinstance(body, dict) else None
+        seen.add(name)
+        if row < 0:
+            counts["of no row"] += 1
+        elif not isinstance(body, dict) or not isinstance(choices, list) or not choices:
+            counts["failed"] += 1
+        elif left.get((number, str(run.ids[row])), 0) <= 0:
+            counts["known already"] += 1
+        else:
+            counts["taken"] += 1
+            left[number, str(run.ids[row])] -= len(choices)
+            answers.append((number, row, body))
+    _keep(run, answers)
+    _leave_out(run.folder.batch, seen)
+    run.look()
+    return counts
+
+
+def _entries(path: Path, counts: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The objects of a file's lines; others are counted as malformed, or refused in a file of ours."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UnderstudyError(f"cannot read {path}: {error.strerror}; name the output file of a batch") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line) if line.strip() else None
+        except ValueError:
+            entry = line
+        if isinstance(entry, dict):
+            yield entry
+        elif entry is not None and counts is None:
+            raise UnderstudyError(f"{path}: line {number} is not as it was written; restore it")
+        elif entry is not None:
+            counts["malformed"] += 1
+
+
+def _keep(run: AskRun, answers: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+    lines: list[list[dict[str, Any]]] = [[] for _ in run.plan.models]
+    requests = []
+    for number, row, body in answers:
+        model, most = run.plan.models[number].name, run.plan.max_tokens * len(body["choices"])
+        lines[number].append(answer_line(run.ids[row], run.pins[row], model, body))
+        used = usage_of(body) or (most_tokens(run.plan.prompt.messages(run.rows[row], structured=True)), most)
+        requests.append((model, *used))
+    for number, mine in enumerate(lines):
+        Log(run.folder.answers(number)).append(mine)
+    run.ledger().add_batch(requests)
+
+
+def _leave_out(folder: Path, seen: set[str]) -> None:
+    """Takes rows that came back, answered or failed, out of the request files."""
+    for path in sorted(folder.glob("requests-*.jsonl")):
+        lines = path.read_bytes().splitlines(keepends=True)
+        rest = [line for line in lines if str(json.loads(line).get("custom_id")) not in seen]
+        if not rest:
+            path.unlink()
+        elif len(rest) < len(lines):
+            write_bytes(path, b"".join(rest))

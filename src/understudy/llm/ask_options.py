@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.labels.llm import FORMS
+from understudy.labels import ANSWER_FORMS
 from understudy.store.option_fields import check_options, option
 
 PROMPT, SERVER, COST, PACE = "Prompt", "Server", "Cost", "Pace"
@@ -74,7 +74,7 @@ class AskOptions:
         None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
         read=read_aliases, metavar="WORD=CLASS", panel=PROMPT,
     )  # fmt: skip
-    form: str = option("auto", help=f"Of the labels: {', '.join(FORMS)}.", typed=str, panel=PROMPT)
+    form: str = option("auto", help=f"Of the labels: {', '.join(ANSWER_FORMS)}.", typed=str, panel=PROMPT)
     base_url: str | Sequence[str] | None = option(
         None, help="Its address, e.g. http://localhost:8000/v1. Default: OpenAI.", typed=list[str] | None, panel=SERVER
     )

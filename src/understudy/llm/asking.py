@@ -9,10 +9,10 @@ paid for twice. ``examples`` (rows and their labels) are shown to the model: nev
 """
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,19 +24,11 @@ import numpy as np
 from understudy.arguments import checked
 from understudy.errors import UnderstudyError
 from understudy.labels.label_store import checked_ids
-from understudy.llm.answer_folder import (
-    AskFolder,
-    Labelled,
-    RowAnswers,
-    check_pins,
-    label_answers,
-    pin_of,
-    store_labels,
-)
+from understudy.llm.answer_folder import AskFolder, Labelled, RowAnswers, label_answers, pin_of, store_labels
 from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Ledger
 from understudy.llm.request import AskPlan, Row, estimated_tokens, make_plan, most_tokens, schema
-from understudy.llm.requester import Endpoint, PendingRow, Requester, StopRequestsError
+from understudy.llm.requester import PendingRow, Requester, StopRequestsError
 from understudy.store.console import ProgressBar, deferred, ends_on_sigterm, stop_requested, time_left
 from understudy.store.files import locked
 from understudy.store.option_fields import spell_out
@@ -83,12 +75,17 @@ class AskRun:
         """Reads which answers the folder holds."""
         self.answered = [self.folder.answered(number) for number in range(len(self.plan.models))]
         for answered in self.answered:
-            check_pins(self.ids, self.pins, answered, self.folder.path)
+            for name, pin in zip(map(str, self.ids), self.pins, strict=True):
+                if name in answered and answered[name].pin not in ("", pin):
+                    raise UnderstudyError(
+                        f"{self.folder.path} holds an answer about another text of id {name}; choose a new folder, "
+                        "or give changed rows new ids"
+                    )
 
     def wanted(self, number: int, row: int) -> int:
         """How many choices of this model a row still lacks."""
         answers = self.answered[number].get(str(self.ids[row]), RowAnswers())
-        return 0 if answers.refused and not answers.choices else max(0, self.plan.request.votes - answers.choices)
+        return 0 if answers.refused and not answers.choices else max(0, self.plan.options.votes - answers.choices)
 
     def todo(self, without: Sequence[set[str]] = ()) -> Iterator[tuple[int, PendingRow]]:
         """Row by row, the number of each model that lacks answers; ``without``: for each, ids in a batch service."""
@@ -107,57 +104,54 @@ class AskRun:
                 del answered[name]
 
     def ledger(self, budget: float | None = None) -> Ledger:
-        prices = {model.name: model.price for model in self.plan.models}
-        return Ledger(self.folder.requests, prices, budget)
+        return Ledger(self.folder.requests, {model.name: model.price for model in self.plan.models}, budget)
 
-    def run(self, options: AskOptions, without: Sequence[set[str]] = ()) -> None:
+    def run(self, without: Sequence[set[str]] = ()) -> None:
         """Send requests until every row is done or ``stopped`` gives the reason why not."""
-        budget = options.budget
-        if budget is not None and not any(each.price.input or each.price.output for each in self.plan.models):
+        plan, options = self.plan, self.plan.options
+        if options.budget is not None and not any(each.price.input or each.price.output for each in plan.models):
             raise UnderstudyError("a budget needs prices; give --price-in and --price-out per million tokens")
         tasks = list(self.todo(without))
         if not tasks:
             return
-        ledger = self.ledger(budget)
-        endpoints = [
-            Endpoint(each.name, each.base_url, each.key_env, timeout=options.timeout) for each in self.plan.models
+        ledger = self.ledger(options.budget)
+        requesters = [
+            Requester(plan, number, self.folder, ledger, self._stopping) for number in range(len(plan.models))
         ]
         bar = AskProgress(len(tasks), ledger, shown=options.progress)
         try:
             with ends_on_sigterm(), deferred(), bar:  # requests under way are paid for
-                _run_anywhere(partial(self._run, tasks, ledger, endpoints, options.concurrency, bar))
+                _run_anywhere(partial(self._run, tasks, ledger, requesters, bar))
         finally:
             self.look()
 
     async def _run(
-        self, tasks: list[tuple[int, PendingRow]], ledger: Ledger, endpoints: list[Endpoint], concurrency: int,
-        bar: AskProgress,
-    ) -> None:  # fmt: skip
+        self, tasks: list[tuple[int, PendingRow]], ledger: Ledger, requesters: list[Requester], bar: AskProgress
+    ) -> None:
+        queue = iter(tasks)
+
+        async def work() -> None:
+            for number, row in queue:
+                if self._stopping():
+                    return
+                try:
+                    if await requesters[number].ask(row):
+                        bar.answered()
+                except StopRequestsError as stop:
+                    self.stopped = self.stopped or str(stop)
+                except Exception:
+                    self.stopped = self.stopped or "error"
+                    raise
+
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(ledger.journal)
-            requesters = [
-                await stack.enter_async_context(self._requester(*each, ledger)) for each in enumerate(endpoints)
-            ]
-            queue, errors = iter(tasks), list[Exception]()
-
-            async def work() -> None:
-                for number, row in queue:
-                    try:
-                        if self._stopping():
-                            return
-                        if await requesters[number].ask(row):
-                            bar.answered()
-                    except StopRequestsError as stop:
-                        self.stopped = self.stopped or str(stop)
-                    except Exception as error:
-                        self.stopped = self.stopped or "error"
-                        errors.append(error)
-
-            await self._finish([asyncio.create_task(work()) for _ in range(min(concurrency, len(tasks)))])
+            for each in (ledger.journal, *requesters):
+                await stack.enter_async_context(each)
+            workers = [asyncio.create_task(work()) for _ in range(min(self.plan.options.concurrency, len(tasks)))]
+            await self._finish(workers)
             for requester in requesters:
                 self.lost += requester.lost
-            if errors:
-                raise errors[0]
+            if failed := list(filter(None, [worker.exception() for worker in workers])):
+                raise failed[0]
 
     async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
         """Ctrl-C: nothing more is sent, and requests under way are waited for; a second one ends everything."""
@@ -172,14 +166,6 @@ class AskRun:
             self.stopped = INTERRUPTED
         return self.stopped is not None
 
-    def _requester(self, number: int, endpoint: Endpoint, ledger: Ledger) -> Requester:
-        model, plan = self.plan.models[number], self.plan
-        known = self.folder.features(model)
-        return Requester(
-            endpoint, plan.prompt, plan.request, ledger, self.folder.answers(number), known or plan.features,
-            known=known is not None, stopping=self._stopping, remember=partial(self.folder.remember, model),
-        )  # fmt: skip
-
     def labelled(self) -> Labelled:
         """The labels so far, which are put into the label store."""
         labels, reports, _ = label_answers(self.folder, self.plan, self.ids)
@@ -187,10 +173,9 @@ class AskRun:
         done = [all(not self.wanted(number, row) for number in models) for row in rows]
         store_labels(self.folder, self.plan, self.ids, labels, done)
         ledger = self.ledger()
-        requests, tokens_in, tokens_out = ledger.totals()
         return Labelled(
-            np.asarray(self.ids), labels, self.plan.classes, tuple(reports), reports, len(done) - sum(done), self.lost,
-            requests, tokens_in, tokens_out, ledger.spent, self.stopped,
+            np.asarray(self.ids), labels, self.plan.prompt.classes, tuple(reports), reports, len(done) - sum(done),
+            self.lost, *ledger.totals(), ledger.spent, self.stopped,
         )  # fmt: skip
 
 
@@ -210,8 +195,8 @@ class CostEstimate:
 def estimate_cost(run: AskRun) -> list[CostEstimate]:
     """Rows, tokens and cost of the rows that are left, by model; tokens are estimated from letters."""
     plan, found = run.plan, []
-    answer = 4 + max(len(name.encode()) for name in plan.classes) // 3 + (4 if plan.features.structured else 0)
-    extra = len(str(schema(list(plan.classes)))) if plan.features.structured else 0
+    answer = 4 + max(len(name.encode()) for name in plan.prompt.classes) // 3 + (4 if plan.features.structured else 0)
+    extra = len(str(schema(plan.prompt.classes))) if plan.features.structured else 0
     todo = list(run.todo())
     for number, model in enumerate(plan.models):
         mine = [pending for each, pending in todo if each == number]
@@ -222,8 +207,8 @@ def estimate_cost(run: AskRun) -> list[CostEstimate]:
         tokens_in = sum(estimated_tokens(each) * count for each, count in zip(messages, times, strict=True))
         most_in = sum(most_tokens(each, extra=extra) * count for each, count in zip(messages, times, strict=True))
         wanted = sum(pending.wanted for pending in mine)
-        most = model.price.of(most_in, wanted * plan.request.max_tokens)
-        tokens_out = wanted * min(answer, plan.request.max_tokens)
+        most = model.price.of(most_in, wanted * plan.max_tokens)
+        tokens_out = wanted * min(answer, plan.max_tokens)
         cost = model.price.of(tokens_in, tokens_out)
         found.append(CostEstimate(model.name, len(mine), sum(times), tokens_in, tokens_out, cost, most))
     return found
@@ -246,7 +231,7 @@ def ask(rows: Sequence[Any], classes: Sequence[str], *, out: str | Path, ids: An
         if given.again:
             run.forget_unusable()
         try:
-            run.run(given)
+            run.run()
         finally:
             found = run.labelled()
     check_stopped(found.stopped)
@@ -267,17 +252,6 @@ def _run_anywhere(work: Any) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         asyncio.run(work())
-        return
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            asyncio.run(work())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, work()).result()

@@ -12,19 +12,19 @@ A journal is a log (``store/log.py``) for coroutines: each line is on the disk b
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from understudy.errors import UnderstudyError
 from understudy.store.log import Log
 
 
 class Journal:
     def __init__(self, path: Path) -> None:
         self._log = Log(path)
-        self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[None]]] = []
+        self._waiting: list[Mapping[str, Any]] = []
+        #: Writes all that waits, once the one before has ended.
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -37,36 +37,21 @@ class Journal:
 
     async def add(self, entry: Mapping[str, Any]) -> None:
         """Returns when the line is on the disk, even where the coroutine that waits is cancelled."""
-        written = self._enter(entry)
-        await asyncio.shield(written)
+        await asyncio.shield(self.note(entry))
 
-    def note(self, entry: Mapping[str, Any]) -> None:
-        """A line that may be lost with the power: no coroutine waits for it."""
-        self._enter(entry).add_done_callback(lambda written: written.cancelled() or written.exception())
+    def note(self, entry: Mapping[str, Any]) -> "asyncio.Task[None]":
+        """A line that may be lost with the power: no coroutine need wait for it."""
+        if not self._waiting or self._writing is None:
+            self._writing = asyncio.create_task(self._write(self._writing))
+            self._writing.add_done_callback(lambda written: written.cancelled() or written.exception())
+        self._waiting.append(entry)
+        return self._writing
 
-    def _enter(self, entry: Mapping[str, Any]) -> "asyncio.Future[None]":
-        written = asyncio.get_running_loop().create_future()
-        self._waiting.append((dict(entry), written))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write())
-        return written
-
-    async def _write(self) -> None:
-        while self._waiting:
-            lines, self._waiting = self._waiting, []
-            try:
-                await asyncio.to_thread(self._log.append, [entry for entry, _ in lines])
-            except UnderstudyError as error:
-                for _, written in lines:
-                    if not written.done():
-                        written.set_exception(error)
-                continue
-            for _, written in lines:
-                if not written.done():
-                    written.set_result(None)
-
-
-_MILLION = 1_000_000
+    async def _write(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        lines, self._waiting = self._waiting, []
+        await asyncio.to_thread(self._log.append, lines)
 
 
 @dataclass(frozen=True)
@@ -77,98 +62,64 @@ class Price:
     output: float = 0.0
 
     def of(self, tokens_in: int, tokens_out: int) -> float:
-        return (self.input * tokens_in + self.output * tokens_out) / _MILLION
-
-
-@dataclass
-class Tally:
-    """Tokens of one model: of answers, of requests without one, and of those under way."""
-
-    requests: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+        return (self.input * tokens_in + self.output * tokens_out) / 1_000_000
 
 
 class Ledger:
     def __init__(self, path: Path, prices: Mapping[str, Price], budget: float | None = None) -> None:
-        self.path, self.prices, self.budget = path, prices, budget
-        self.open = 0
-        self.total = {model: Tally() for model in prices}
-        self._reserved = 0.0
-        self._number = 0
+        self.path, self.prices, self.budget, self.journal = path, prices, budget, Journal(path)
         self._changed = asyncio.Condition()
-        self.journal = Journal(path)
-        self._read()
-
-    def _read(self) -> None:
-        begun: dict[int, tuple[str, int, int]] = {}
-        for entry in Log(self.path).entries():
-            number, model = int(entry["request"]), str(entry["model"])
-            self._number = max(self._number, number)
-            begun[number] = (model, int(entry["in"]), int(entry["out"]))
-        for model, tokens_in, tokens_out in begun.values():
-            self._count(model, tokens_in, tokens_out)
+        #: The maximum cost of each request under way.
+        self._open: dict[int, float] = {}
+        #: By model: requests, tokens in, tokens out; of answers, and of requests without one.
+        self._total: dict[str, tuple[int, int, int]] = dict.fromkeys(prices, (0, 0, 0))
+        begun = {entry["request"]: entry for entry in Log(path).entries()}
+        self._number = max(begun, default=0)
+        for entry in begun.values():
+            self._count(entry["model"], entry["in"], entry["out"])
 
     def _count(self, model: str, tokens_in: int, tokens_out: int) -> None:
-        tally = self.total.setdefault(model, Tally())
-        tally.requests += 1
-        tally.tokens_in += tokens_in
-        tally.tokens_out += tokens_out
+        requests, total_in, total_out = self._total.get(model, (0, 0, 0))
+        self._total[model] = requests + 1, total_in + tokens_in, total_out + tokens_out
 
     @property
     def spent(self) -> float:
         """The cost of all tokens so far; summed over tokens, so that rounding does not add up."""
-        unpriced = Price()
-        return sum(
-            self.prices.get(model, unpriced).of(tally.tokens_in, tally.tokens_out)
-            for model, tally in self.total.items()
-        )
+        return sum(self.prices.get(model, Price()).of(*tokens) for model, (_, *tokens) in self._total.items())
 
     def totals(self) -> tuple[int, int, int]:
         """Requests, tokens in and tokens out, of all models and runs."""
-        tallies = self.total.values()
-        requests = sum(tally.requests for tally in tallies)
-        return requests, sum(tally.tokens_in for tally in tallies), sum(tally.tokens_out for tally in tallies)
+        requests, tokens_in, tokens_out = map(sum, zip(*self._total.values(), strict=True))
+        return requests, tokens_in, tokens_out
 
-    async def reserve(self, model: str, tokens_in: int, tokens_out: int) -> "Reservation | None":
-        """None where the budget would be exceeded even after everything under way has ended."""
+    async def reserve(self, model: str, tokens_in: int, tokens_out: int) -> int | None:
+        """A number for the request; None where the budget would be exceeded even after all under way have ended."""
         cost = self.prices[model].of(tokens_in, tokens_out)
         async with self._changed:
-            while self.budget is not None and self.spent + self._reserved + cost > self.budget:
-                if not self.open:
+            while self.budget is not None and self.spent + sum(self._open.values()) + cost > self.budget:
+                if not self._open:
                     return None
                 await self._changed.wait()
-            self._reserved, self.open, self._number = self._reserved + cost, self.open + 1, self._number + 1
-            reservation = Reservation(self._number, model, tokens_in, tokens_out, cost)
-        await self.journal.add(reservation.line(tokens_in, tokens_out))
-        return reservation
+            number = self._number = self._number + 1
+            self._open[number] = cost
+        await self.journal.add(_line(number, model, tokens_in, tokens_out))
+        return number
 
-    def note(self, model: str, tokens_in: int, tokens_out: int) -> None:
-        """Count a request that a batch service has sent."""
-        self._number += 1
-        self.journal.note(Reservation(self._number, model, 0, 0, 0.0).line(tokens_in, tokens_out))
-        self._count(model, tokens_in, tokens_out)
-
-    async def close(self, reservation: "Reservation", tokens_in: int, tokens_out: int) -> None:
+    async def close(self, number: int, model: str, tokens_in: int, tokens_out: int) -> None:
         """Replace the reservation by the actual tokens."""
-        self.journal.note(reservation.line(tokens_in, tokens_out))
+        self.journal.note(_line(number, model, tokens_in, tokens_out))
         async with self._changed:
-            self.open -= 1
-            self._reserved = self._reserved - reservation.cost if self.open else 0.0  # rounding adds up
-            self._count(reservation.model, tokens_in, tokens_out)
+            del self._open[number]
+            self._count(model, tokens_in, tokens_out)
             self._changed.notify_all()
 
+    def add_batch(self, requests: Sequence[tuple[str, int, int]]) -> None:
+        """Write down the models and tokens of requests that a batch service has sent."""
+        Log(self.path).append([_line(number, *each) for number, each in enumerate(requests, self._number + 1)])
 
-@dataclass(frozen=True)
-class Reservation:
-    number: int
-    model: str
-    tokens_in: int
-    tokens_out: int
-    cost: float
 
-    def line(self, tokens_in: int, tokens_out: int) -> dict[str, Any]:
-        return {"request": self.number, "model": self.model, "in": tokens_in, "out": tokens_out}
+def _line(number: int, model: str, tokens_in: int, tokens_out: int) -> dict[str, Any]:
+    return {"request": number, "model": model, "in": tokens_in, "out": tokens_out}
 
 
 def usage_of(body: Mapping[str, Any]) -> tuple[int, int] | None:

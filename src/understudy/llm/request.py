@@ -1,6 +1,6 @@
 """Requests to chat-completions servers: the prompt, the plan (which models, which prompt), a body and its tokens.
 
-    prompt = Prompt(DEFAULT, [Class("neg"), Class("pos", "praise of any kind")], examples=[Example("fine!", "pos")])
+    prompt = Prompt(DEFAULT, ["neg", "pos"], {"pos": "praise of any kind"}, examples=[("fine!", "pos")])
     prompt.messages("It broke.", structured=True)        # system, the examples as turns, then the row
 
 A prompt is a Jinja template that makes the messages of one request, about one row. It has a block ``system``, rendered
@@ -19,18 +19,18 @@ the other does, the least important first. Tokens are estimated or bounded from 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, TemplateError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.labels.llm import FORMS
-from understudy.labels.llm.answer_matching import AnswerMatcher
+from understudy.labels import ANSWER_FORMS
+from understudy.labels.answer_matching import AnswerMatcher
 from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Price
 
@@ -40,23 +40,22 @@ Message = dict[str, str]
 FIELD = "label"
 
 
-@dataclass(frozen=True)
-class Class:
+class Class(NamedTuple):
+    """As a template sees it."""
+
     name: str
-    description: str = ""
-
-
-@dataclass(frozen=True)
-class Example:
-    """A row whose label is shown."""
-
-    row: Row
-    label: str
+    description: str
 
 
 class Prompt:
-    def __init__(self, source: str, classes: Sequence[Class], examples: Sequence[Example] = ()) -> None:
-        self.source, self.classes, self.examples = source, tuple(classes), tuple(examples)
+    """``examples``: rows and the labels that are shown with them."""
+
+    def __init__(
+        self, source: str, classes: Sequence[str], descriptions: Mapping[str, str] | None = None,
+        examples: Sequence[tuple[Row, str]] = (),
+    ) -> None:  # fmt: skip
+        self.classes, self.examples = tuple(classes), tuple(examples)
+        self._described = [Class(name, (descriptions or {}).get(name, "")) for name in classes]
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, trim_blocks=True)
         environment.filters["delimited"] = delimited
         try:
@@ -76,21 +75,19 @@ class Prompt:
 
     def messages(self, row: Row, *, structured: bool, system: bool = True) -> list[Message]:
         """``system``: whether the server accepts that role; else its text is put before the first message."""
-        messages = [*map(dict, self._start(structured)), _turn("user", self._user(row, structured))]
+        messages = [*self._start(structured), _turn("user", self._user(row, structured))]
         if not system and messages[0]["role"] == "system":
-            instructions = messages.pop(0)["content"]
-            messages[0] = _turn("user", f"{instructions}\n\n{messages[0]['content']}")
+            instructions, first, *rest = messages
+            messages = [_turn("user", f"{instructions['content']}\n\n{first['content']}"), *rest]
         return messages
 
     def _start_of(self, structured: bool) -> list[Message]:
         """What comes before the row, the same for all rows."""
-        start = []
-        if "system" in self._template.blocks:
-            # Without the row: a template that wants it here is refused.
-            start.append(_turn("system", self._render("system", structured)))
-        for example in self.examples:
-            answer = json.dumps({FIELD: example.label}, ensure_ascii=False) if structured else example.label
-            start += [_turn("user", self._user(example.row, structured)), _turn("assistant", answer)]
+        # Without the row: a template that wants it here is refused.
+        start = [_turn("system", self._render("system", structured))] if "system" in self._template.blocks else []
+        for row, label in self.examples:
+            answer = json.dumps({FIELD: label}, ensure_ascii=False) if structured else label
+            start += [_turn("user", self._user(row, structured)), _turn("assistant", answer)]
         return start
 
     def _user(self, row: Row, structured: bool) -> str:
@@ -98,7 +95,7 @@ class Prompt:
         return self._render("user", structured, **values)
 
     def _render(self, block: str, structured: bool, **row: Any) -> str:
-        values = {"classes": self.classes, "structured": structured, **row}
+        values = {"classes": self._described, "structured": structured, **row}
         try:
             if block not in self._template.blocks:
                 return self._template.render(values).strip()
@@ -140,18 +137,6 @@ _PER_MESSAGE, _PER_REQUEST = 16, 32
 
 
 @dataclass(frozen=True)
-class RequestOptions:
-    """The same for every request of a folder, resolved from ``AskOptions``."""
-
-    votes: int = 1
-    temperature: float = 0.0
-    max_tokens: int = 32
-    retries: int = 8
-    #: Seconds before the first retry.
-    pause: float = 0.5
-
-
-@dataclass(frozen=True)
 class ServerFeatures:
     """The optional fields of the protocol that a server accepts."""
 
@@ -184,73 +169,59 @@ class LabelModel:
     """A model, its address, and its prices."""
 
     name: str
-    base_url: str = OPENAI
-    key_env: str | None = None
-    price: Price = field(default_factory=Price)
+    base_url: str
+    key_env: str | None
+    price: Price
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.base_url}"
 
 
 @dataclass(frozen=True)
 class AskPlan:
     prompt: Prompt
     models: tuple[LabelModel, ...]
-    request: RequestOptions
+    #: With defaults filled in.
+    options: AskOptions
     #: The fields to send first, before a server refuses any.
     features: ServerFeatures
-    form: str
-    aliases: Mapping[str, str]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.prompt.classes)
+    #: Of an answer.
+    max_tokens: int
 
     def settings(self) -> dict[str, Any]:
         """What may not change between two runs into one folder: the answers to two prompts would mix."""
-        return {
-            "classes": list(self.classes),
-            "descriptions": [each.description for each in self.prompt.classes],
-            "prompt": self.prompt.source,
-            "examples": [[_plain(each.row), each.label] for each in self.prompt.examples],
-            "models": [model.name for model in self.models],
-            "votes": self.request.votes,
-            "temperature": self.request.temperature,
-            "structured": self.features.structured,
-        }
+        return {"classes": self.prompt.classes, **{name: getattr(self.options, name) for name in _SETTINGS}}
 
 
+_SETTINGS = ("prompt", "descriptions", "examples", "model", "votes", "temperature", "structured")
 #: How to name a change of settings whose values would fill a screen.
 HINTS = {"prompt": "its text", "examples": "other rows", "descriptions": "other texts"}
 
 
 def make_plan(classes: Sequence[str], options: AskOptions) -> AskPlan:
-    names, descriptions = AnswerMatcher(classes, options.aliases).names, options.descriptions or {}
-    if options.form not in FORMS:
-        raise UnderstudyError(f"form={options.form!r} is unknown; use one of {', '.join(FORMS)}")
-    for what, given in (("a description", descriptions), ("an example", [label for _, label in options.examples])):
+    names, votes, temperature = AnswerMatcher(classes, options.aliases).names, options.votes, options.temperature
+    if options.form not in ANSWER_FORMS:
+        raise UnderstudyError(f"form={options.form!r} is unknown; use one of {', '.join(ANSWER_FORMS)}")
+    shown = [label for _, label in options.examples]
+    for what, given in (("a description", options.descriptions or ()), ("an example", shown)):
         if unknown := [name for name in given if name not in names]:
             raise UnderstudyError(f"{what} is of {unknown[0]!r}, which is not among the classes ({', '.join(names)})")
-    prompt = Prompt(
-        default_prompt() if options.prompt is None else options.prompt,
-        [Class(name, descriptions.get(name, "")) for name in names],
-        [Example(row, label) for row, label in options.examples],
+    if votes > 1 and temperature == 0:
+        raise UnderstudyError(f"votes={votes} at temperature 0 would be the same answer each time; use a temperature")
+    models = _models(options)
+    options = replace(
+        options,
+        model=[model.name for model in models],
+        prompt=default_prompt() if options.prompt is None else options.prompt,
+        temperature=float(votes > 1) if temperature is None else temperature,
+        form="shares" if votes > 1 else options.form,
     )
     # With several votes the label is their shares, and log-probabilities of each are not used.
     wanted = min(20, max(5, len(names))) if options.logprobs is None else options.logprobs
-    features = ServerFeatures(structured=options.structured, logprobs=0 if options.votes > 1 else wanted)
-    form = "shares" if options.votes > 1 else options.form
-    longest = max(len(name.encode()) for name in names)
-    request = _request_options(options, longest)
-    return AskPlan(prompt, _models(options), request, features, form, dict(options.aliases or {}))
-
-
-def _request_options(options: AskOptions, longest: int) -> RequestOptions:
-    """With defaults filled in; ``longest``: bytes of the longest class name."""
-    votes, temperature = options.votes, options.temperature
-    if temperature is None:
-        temperature = 0.0 if votes == 1 else 1.0
-    if votes > 1 and temperature == 0:
-        raise UnderstudyError(f"votes={votes} at temperature 0 would be the same answer each time; use a temperature")
-    tokens = max(32, 24 + longest) if options.max_tokens is None else options.max_tokens
-    return RequestOptions(votes, temperature, tokens, options.retries)
+    features = ServerFeatures(structured=options.structured, logprobs=0 if votes > 1 else wanted)
+    prompt = Prompt(str(options.prompt), names, options.descriptions, options.examples)
+    most = options.max_tokens or max(32, 24 + max(len(name.encode()) for name in names))
+    return AskPlan(prompt, models, options, features, most)
 
 
 def _models(options: AskOptions) -> tuple[LabelModel, ...]:
@@ -263,7 +234,7 @@ def _models(options: AskOptions) -> tuple[LabelModel, ...]:
     if not all(isfinite(number) and number >= 0 for number in prices):
         raise UnderstudyError(f"prices are amounts per million tokens, 0 or more; not {prices}")
     return tuple(
-        LabelModel(name, address or OPENAI, key, Price(price or 0.0, other or 0.0))
+        LabelModel(name, (address or OPENAI).rstrip("/"), key, Price(price or 0.0, other or 0.0))
         for name, address, key, price, other in zip(names, *spread, strict=True)
     )
 
@@ -276,39 +247,33 @@ def _one_each(name: str, given: Any, models: int) -> list[Any]:
     return values * models if len(values) == 1 else values
 
 
-def _plain(row: Row) -> Any:
-    return row if isinstance(row, str) else {str(name): str(value) for name, value in row.items()}
-
-
 def _was_sent(name: str, body: Mapping[str, Any]) -> bool:
     if name == "system":
         return any(message["role"] == "system" for message in body["messages"])
     return {"structured": "response_format", "several": "n"}.get(name, name) in body
 
 
-def request_body(
-    model: str, prompt: Prompt, options: RequestOptions, features: ServerFeatures, row: Row, choices: int
-) -> dict[str, Any]:
+def request_body(plan: AskPlan, model: str, features: ServerFeatures, row: Row, choices: int) -> dict[str, Any]:
     """The JSON body of one request about one row."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": prompt.messages(row, structured=features.structured, system=features.system),
-        features.limit: options.max_tokens,
+        "messages": plan.prompt.messages(row, structured=features.structured, system=features.system),
+        features.limit: plan.max_tokens,
     }
     if features.temperature:
-        body["temperature"] = options.temperature
+        body["temperature"] = plan.options.temperature
     if choices > 1:
         body["n"] = choices
     if features.logprobs:
         body |= {"logprobs": True, "top_logprobs": features.logprobs}
     if features.structured:
-        body["response_format"] = schema([each.name for each in prompt.classes])
+        body["response_format"] = schema(plan.prompt.classes)
     return body
 
 
-def schema(names: list[str]) -> dict[str, Any]:
+def schema(names: Sequence[str]) -> dict[str, Any]:
     """Answers constrained to an object with one entry, which is one of the names."""
-    entry = {"type": "string", "enum": names}
+    entry = {"type": "string", "enum": list(names)}
     shape = {"type": "object", "properties": {FIELD: entry}, "required": [FIELD], "additionalProperties": False}
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": shape}}
 

@@ -18,15 +18,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from understudy.errors import UnderstudyError, first_line, warn
+from understudy.llm.answer_folder import AskFolder, answer_line
 from understudy.llm.ledger import Journal, Ledger, usage_of
-from understudy.llm.request import OPENAI, Prompt, RequestOptions, Row, ServerFeatures, most_tokens, request_body
+from understudy.llm.request import OPENAI, AskPlan, LabelModel, Row, most_tokens, request_body
 
 KEY = "OPENAI_API_KEY"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -38,18 +38,22 @@ _SECRET = 8
 
 
 @dataclass(eq=False)
-class RefusedError(Exception):
-    """The server refused the request: a 4xx, or an overload."""
+class RequestError(Exception):
+    """A request without an answer: refused (a 4xx, or an overload) or lost."""
 
-    status: int
+    kind: str
     message: str
+    #: Of a refusal.
+    status: int | None = None
     #: Seconds until the next try, where the server gives them.
     wait: float | None = None
+    #: Whether it may be charged all the same.
+    paid: bool = True
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may be accepted later."""
-        return self.status in (408, 409, 425, 429) or self.status in _FREE
+        """Whether the same request may succeed later."""
+        return self.status is None or self.status in (408, 409, 425, 429, *_FREE)
 
     @property
     def is_final(self) -> bool:
@@ -58,27 +62,15 @@ class RefusedError(Exception):
         return spent or self.status in (401, 402, 403, 404, 405)
 
 
-@dataclass(eq=False)
-class LostError(Exception):
-    """No complete answer came back; ``paid``: it may be charged all the same."""
-
-    kind: str
-    message: str
-    paid: bool = True
-    wait: float | None = None
-
-
 class Endpoint:
-    def __init__(self, model: str, base_url: str, key_env: str | None = None, *, timeout: float = 60.0) -> None:
-        self.model, self.base_url, self.timeout = model, base_url.rstrip("/"), timeout
-        self._key = read_key(self.base_url, key_env)
-        _openai()  # whether it is there
-        self._client: Any = None
+    def __init__(self, model: LabelModel, timeout: float) -> None:
+        self.model, self.timeout = model, timeout
+        self._key = read_key(model.base_url, model.key_env)
+        self._openai = _openai()
 
-    async def __aenter__(self) -> "Endpoint":
-        openai = _openai()
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=self.base_url, max_retries=0, timeout=self.timeout
+    async def __aenter__(self) -> Self:
+        self._client = self._openai.AsyncOpenAI(
+            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=self.timeout
         )
         return self
 
@@ -86,38 +78,31 @@ class Endpoint:
         await self._client.close()
 
     async def send(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The response's body, with at least one choice; RefusedError or LostError."""
-        openai = _openai()
+        """The response's body, with at least one choice; or a RequestError."""
+        openai = self._openai
         try:
             async with asyncio.timeout(self.timeout):  # of the request, and not of each read
                 raw = await self._client.chat.completions.with_raw_response.create(**body)
-                content = raw.http_response.content
+                answer = json.loads(self._clean(raw.http_response.content.decode()))
         except (TimeoutError, openai.APITimeoutError):
-            raise LostError("time-out", f"no answer within {self.timeout:g} s") from None
+            raise RequestError("time-out", f"no answer within {self.timeout:g} s") from None
         except openai.APIStatusError as error:
             raise self._refused(error) from None
         except openai.APIConnectionError as error:
             never_sent = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
             kind = "no connection" if never_sent else "connection cut"
-            raise LostError(kind, self._clean(first_line(error.__cause__ or error)), paid=not never_sent) from None
-        except openai.OpenAIError as error:
-            raise LostError("broken answer", self._clean(first_line(error))) from None
-        return self._body(content)
+            raise RequestError(kind, self._clean(first_line(error.__cause__ or error)), paid=not never_sent) from None
+        except (openai.OpenAIError, ValueError, RecursionError) as error:
+            raise RequestError("broken answer", self._clean(first_line(error))) from None
+        if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
+            raise RequestError("broken answer", "not a chat completion")
+        return answer
 
-    def _body(self, content: bytes) -> dict[str, Any]:
-        try:
-            body = json.loads(self._clean(content.decode()))
-        except (ValueError, RecursionError):
-            body = None
-        if not isinstance(body, dict) or not isinstance(body.get("choices"), list) or not body["choices"]:
-            raise LostError("broken answer", "not a chat completion")
-        return body
-
-    def _refused(self, error: Any) -> RefusedError | LostError:
-        wait, message = _retry_after(error.response.headers), self._clean(_message(error))
-        if error.status_code < 500 or error.status_code in _FREE:
-            return RefusedError(error.status_code, message, wait)
-        return LostError("server error", f"status {error.status_code}: {message}", wait=wait)
+    def _refused(self, error: Any) -> RequestError:
+        status, wait, message = error.status_code, _retry_after(error.response.headers), self._clean(_message(error))
+        if status < 500 or status in _FREE:
+            return RequestError(f"status {status}", message, status, wait, paid=False)
+        return RequestError("server error", f"status {status}: {message}", wait=wait)
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "…") if len(self._key) >= _SECRET else text
@@ -181,6 +166,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max(0.0, seconds), _LONGEST_WAIT) if seconds == seconds else None
 
 
+#: Seconds before the first retry.
+PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
 _TICK = 0.2
 # Consecutive rows without an answer after which no more requests are sent.
@@ -202,37 +189,34 @@ class StopRequestsError(Exception):
     """Nothing more is to be sent; the reason."""
 
 
-@dataclass
 class Requester:
-    endpoint: Endpoint
-    prompt: Prompt
-    options: RequestOptions
-    ledger: Ledger
-    answers: Path
-    features: ServerFeatures
-    #: Whether it is known which fields the server accepts.
-    known: bool = False
-    stopping: Callable[[], bool] = lambda: False
-    #: Called with the fields that the server accepts, for the next run.
-    remember: Callable[[ServerFeatures], None] = lambda features: None
-    #: Failed requests, by reason.
-    lost: Counter[str] = field(default_factory=Counter)
-    #: Monotonic time before which nothing is sent.
-    waiting: float = 0.0
-    _in_a_row: int = 0
-    _first: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Requests to the model of this number in the plan."""
+
+    def __init__(
+        self, plan: AskPlan, number: int, folder: AskFolder, ledger: Ledger, stopping: Callable[[], bool]
+    ) -> None:
+        self.plan, self.model, self.folder, self.ledger, self.stopping = (
+            plan, plan.models[number], folder, ledger, stopping,
+        )  # fmt: skip
+        self.endpoint, self.journal = Endpoint(self.model, plan.options.timeout), Journal(folder.answers(number))
+        known = folder.features(self.model)
+        #: Whether it is known which fields the server accepts.
+        self.known, self.features = known is not None, known or plan.features
+        #: Failed requests, by reason.
+        self.lost: Counter[str] = Counter()
+        #: Monotonic time before which nothing is sent.
+        self._waiting = 0.0
+        self._in_a_row = 0
+        self._first = asyncio.Lock()
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._stack = AsyncExitStack()
-        self.journal = await self._stack.enter_async_context(Journal(self.answers))
+        await self._stack.enter_async_context(self.journal)
         await self._stack.enter_async_context(self.endpoint)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
-
-    def body(self, row: Row, choices: int) -> dict[str, Any]:
-        return request_body(self.endpoint.model, self.prompt, self.options, self.features, row, choices)
 
     async def ask(self, pending: PendingRow) -> bool:
         """Repeats until all choices are in the journal; False where the row has to wait for another run."""
@@ -243,130 +227,93 @@ class Requester:
         return await self._ask(pending)
 
     async def _ask(self, pending: PendingRow) -> bool:
+        failed = 0
         while pending.wanted > 0:
-            wanted, several = pending.wanted, self.features.several
-            if not await self._until_answered(pending):
-                return False
-            if several and 0 < pending.wanted < wanted:  # n is accepted and ignored
-                self.features = replace(self.features, several=False)
-                self.remember(self.features)
-        return True
-
-    async def _until_answered(self, pending: PendingRow) -> bool:
-        why = ""
-        for attempt in range(self.options.retries + 1):
-            if attempt:
-                await self._sleep(self._pause(attempt))
-            await self._sleep(self.waiting - time.monotonic(), spread=True)
+            await self._sleep(self._waiting - time.monotonic(), spread=PAUSE)
             if self.stopping():
                 return False
-            try:
-                answered = await self._once(pending)
-            except RefusedError as error:
-                if error.is_final:
-                    raise StopRequestsError(self._final(error)) from None
-                if not error.passes:
-                    return await self._refused_for_good(pending, error)
-                why = f"status {error.status}"
-                self._lost(why, error.wait)
-            except LostError as error:
-                why = error.kind
-                self._lost(why, error.wait)
-            else:
-                self._in_a_row = 0
-                return answered
-        return self._give_up(pending, why)
-
-    async def _once(self, pending: PendingRow) -> bool:
-        """One request, or several while the accepted fields are not known."""
-        while True:
-            if self.stopping():
-                return False
-            body = self.body(pending.row, pending.wanted if self.features.several else 1)
+            choices = pending.wanted if self.features.several else 1
+            body = request_body(self.plan, self.model.name, self.features, pending.row, choices)
             try:
                 response = await self._send(body)
-            except RefusedError as error:
-                less = None if self.known or error.passes or error.is_final else self._less(error, body)
-                if less is None:
-                    raise
-                self.features = less
+            except RequestError as error:
+                less = None
+                if not self.known and error.status in (400, 422, 501):
+                    less = self.features.without_refused(error.message, body)
+                if less is not None:
+                    self.features = less
+                    continue
+                failed += 1
+                if not await self._retries(pending, error, failed):
+                    return pending.wanted == 0
                 continue
-            if not self.known:
-                self.known = True
-                self.remember(self.features)
-            await self._keep(pending, response)
+            failed = self._in_a_row = 0
+            ignored = len(response["choices"]) < choices  # n is accepted and ignored
+            if ignored or not self.known:
+                self.known, self.features = True, replace(self.features, several=self.features.several and not ignored)
+                self.folder.remember(self.model, self.features)
+            await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, response))
             pending.wanted -= len(response["choices"])
-            return True
+        return True
 
-    def _less(self, error: RefusedError, body: Mapping[str, Any]) -> ServerFeatures | None:
-        return self.features.without_refused(error.message, body) if error.status in (400, 422, 501) else None
+    async def _retries(self, pending: PendingRow, error: RequestError, failed: int) -> bool:
+        """Whether to send the request again, after a pause."""
+        if error.is_final:
+            raise StopRequestsError(self._final(error))
+        if not error.passes:
+            await self._refused_for_good(pending, error)
+            return False
+        self.lost[error.kind] += 1
+        if error.wait is not None:
+            self._waiting = max(self._waiting, time.monotonic() + error.wait)
+        if failed <= self.plan.options.retries:
+            await self._sleep(min(_LONGEST_PAUSE, PAUSE * 2.0 ** (failed - 1)) * random.uniform(0.5, 1.5))
+            return True
+        self._in_a_row += 1
+        if self._in_a_row >= FAILURES:
+            raise StopRequestsError(
+                f"{self.model.base_url} failed {FAILURES} rows in a row ({error.kind}); nothing more was sent: check "
+                "the server, then repeat the command"
+            )
+        return False
 
     async def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
         extra = len(json.dumps(body.get("response_format", "")))
-        most_in, most_out = most_tokens(body["messages"], extra=extra), self.options.max_tokens * body.get("n", 1)
-        reservation = await self.ledger.reserve(self.endpoint.model, most_in, most_out)
-        if reservation is None:
+        most = most_tokens(body["messages"], extra=extra), self.plan.max_tokens * body.get("n", 1)
+        number = await self.ledger.reserve(self.model.name, *most)
+        if number is None:
             raise StopRequestsError("budget")
         used = 0, 0
         try:
             if self.stopping():
                 raise StopRequestsError("interrupted")
-            used = most_in, most_out
+            used = most
             response = await self.endpoint.send(body)
-            used = usage_of(response) or used
+            used = usage_of(response) or most
             return response
-        except RefusedError:
-            used = 0, 0
-            raise
-        except LostError as error:
-            used = used if error.paid else (0, 0)
+        except RequestError as error:
+            used = most if error.paid else (0, 0)
             raise
         finally:
-            await self.ledger.close(reservation, *used)
+            await self.ledger.close(number, self.model.name, *used)
 
-    async def _keep(self, pending: PendingRow, response: dict[str, Any]) -> None:
-        line = {"custom_id": pending.name, "row": pending.pin, "model": self.endpoint.model}
-        await self.journal.add({**line, "response": {"status_code": 200, "body": response}, "error": None})
-
-    async def _refused_for_good(self, pending: PendingRow, error: RefusedError) -> bool:
+    async def _refused_for_good(self, pending: PendingRow, error: RequestError) -> None:
         """This row will never be accepted (it is too long, say): the refusal is stored as its answer."""
         if not self.known:
             self._in_a_row += 1
             if self._in_a_row >= 3:
                 raise StopRequestsError(self._final(error))
-        line = {"custom_id": pending.name, "row": pending.pin, "model": self.endpoint.model}
         body = {"error": {"message": error.message}}
-        await self.journal.add({**line, "response": {"status_code": error.status, "body": body}, "error": None})
+        await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, body, error.status))
         pending.wanted = 0
-        return True
 
-    def _final(self, error: RefusedError) -> str:
+    def _final(self, error: RequestError) -> str:
         key = "check the key in the variable that --key-env names"
-        cure = {401: key, 403: key, 404: "check --model and --base-url"}.get(error.status)
-        refusal = f"{self.endpoint.base_url} refused {self.endpoint.model} (status {error.status}: {error.message})"
-        return f"{refusal}; {cure or 'nothing more was sent'}"
+        cure = {401: key, 403: key, 404: "check --model and --base-url"}.get(error.status or 0, "nothing more was sent")
+        return f"{self.model.base_url} refused {self.model.name} (status {error.status}: {error.message}); {cure}"
 
-    def _lost(self, kind: str, wait: float | None) -> None:
-        self.lost[kind] += 1
-        if wait is not None:
-            self.waiting = max(self.waiting, time.monotonic() + wait)
-
-    def _give_up(self, pending: PendingRow, why: str) -> bool:
-        self._in_a_row += 1
-        if self._in_a_row >= FAILURES:
-            raise StopRequestsError(
-                f"{self.endpoint.base_url} failed {FAILURES} rows in a row ({why}); nothing more was sent: check the "
-                "server, then repeat the command"
-            )
-        return False
-
-    def _pause(self, attempt: int) -> float:
-        return min(_LONGEST_PAUSE, self.options.pause * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
-
-    async def _sleep(self, seconds: float, *, spread: bool = False) -> None:
-        """``spread``: with jitter, so that waiting requests do not all start at once."""
-        if seconds <= 0:
-            return
-        end = time.monotonic() + seconds + (random.uniform(0, self.options.pause) if spread else 0.0)
+    async def _sleep(self, seconds: float, spread: float = 0.0) -> None:
+        """``spread``: seconds of jitter, so that waiting requests do not all start at once."""
+        end = time.monotonic() + seconds + random.uniform(0, spread) if seconds > 0 else 0.0
         while (left := end - time.monotonic()) > 0 and not self.stopping():
             await asyncio.sleep(min(left, _TICK))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from understudy.labels.llm import answer_matching as kinds
+from understudy.labels import answer_matching as kinds
 from understudy.llm.answer_folder import Labelled
 from understudy.llm.ask_files import GOLD, POOL, AskFiles
 from understudy.llm.asking import BUDGET, INTERRUPTED, AskRun, estimate_cost

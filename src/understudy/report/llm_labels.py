@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from understudy.labels.llm.answer_matching import BLANK, EXAMPLES, NOT_USED, USED, AnswerReport
+from understudy.labels.answer_matching import BLANK, EXAMPLES, NOT_USED, USED, AnswerReport
 
 WIDTH = 60
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.labels.llm import answer_matching
+from understudy.labels import answer_matching
 
 # Batch outputs stay far below; a longer line is not read into memory as a whole.
 LONGEST_LINE = 1 << 24
