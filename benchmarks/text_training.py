@@ -23,7 +23,7 @@ import understudy as us
 from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
 from understudy.data.batches import plan_epoch
-from understudy.data.texts import reader_of
+from understudy.data.inputs import reader_of
 from understudy.errors import UnderstudyError
 
 ROWS, BATCH, LR = 256, 32, 5e-5

@@ -18,7 +18,7 @@ LAYERS = [
     "store",
     "samples comparison.comparison_options",
     "maths",
-    "data.checks data.memory models",
+    "data.checks models",
     "labels",
     "data",
     "objective method_options features",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.data.batches import fetch_batches, plan_epoch
 from understudy.data.inputs import as_rows, concatenate
-from understudy.data.rows import ConcatRows, MappingRows, SubsetRows, is_mapped
+from understudy.data.rows import ConcatRows, MappingRows, SubsetRows
 from understudy.errors import UnderstudyError
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -139,7 +139,7 @@ def test_a_mapping_is_rows(tmp_path: Path) -> None:
     x = {"ids": np.load(tmp_path / "ids.npy", mmap_mode="r"), "weight": np.linspace(0, 1, 6)}
     rows = as_rows(x, "x")
     assert isinstance(rows, MappingRows)
-    assert len(rows) == 6 and is_mapped(rows) and not rows.per_row and rows.preferred_block is None
+    assert len(rows) == 6 and rows.is_mapped and not rows.per_row and rows.preferred_block is None
     rows.will_need(torch.arange(2))
     batch = rows.take(torch.tensor([5, 0]))
     assert batch["ids"].tolist() == [[10, 11], [0, 1]]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-import understudy.data.memory as module
+import understudy.data.checks as module
 from understudy.active.loop import score
-from understudy.data.memory import Readahead, block_rows, room_for, total_memory
+from understudy.data.checks import room_for, total_memory
+from understudy.data.rows import MappedRows, block_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import penultimate, predict
 from understudy.models import mlp
@@ -91,17 +92,17 @@ def test_readahead_names_the_bytes_of_the_rows(part: slice, tmp_path: Path, monk
     advised: list[tuple[int, int]] = []
     monkeypatch.setattr(module.os, "posix_fadvise", lambda file, start, length, advice: advised.append((start, length)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")[part]
-    ahead = Readahead(mapped)
-    ahead.rows(torch.tensor([3, 41, 44, 12]), block=4)
+    rows = MappedRows(mapped, shuffle=4)
+    rows.will_need(torch.tensor([3, 41, 44, 12]))
     # Rows 3, 12 and 41 to 44 lie in blocks 0, 3 and 10 to 11: three requests.
     assert len(advised) == 3
     read = b"".join(content[start : start + length] for start, length in advised)
     expected = np.concatenate([x[part][0:4], x[part][12:16], x[part][40:48]])
     assert read == expected.tobytes()
     advised.clear()
-    ahead.all_rows(len(mapped))
+    rows.will_need(None)
     assert [content[start : start + length] for start, length in advised] == [x[part].tobytes()]
-    ahead.rows(torch.empty(0, dtype=torch.long), block=4)
+    rows.will_need(torch.empty(0, dtype=torch.long))
     assert len(advised) == 1
 
 
@@ -109,7 +110,7 @@ def test_advice_about_a_file_that_is_gone_is_no_error(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((10, 3)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     (tmp_path / "x.npy").unlink()
-    Readahead(mapped).all_rows(10)
+    MappedRows(mapped).will_need(None)
     # Every other column: no rows of bytes to speak of.
-    assert not Readahead(mapped[:, ::2]).contiguous
-    Readahead(mapped[:, ::2]).all_rows(10)
+    assert MappedRows(mapped[:, ::2]).path is None
+    MappedRows(mapped[:, ::2]).will_need(None)

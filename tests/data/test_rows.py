@@ -10,16 +10,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import understudy.data.rows as module
 from understudy.data.inputs import as_rows, concatenate
-from understudy.data.rows import (
-    ConcatRows,
-    DatasetRows,
-    MappedRows,
-    SubsetRows,
-    TensorRows,
-    is_mapped,
-    join,
-    mapped_rows,
-)
+from understudy.data.rows import ConcatRows, DatasetRows, MappedRows, SubsetRows, TensorRows, join, mapped_rows
 from understudy.errors import UnderstudyError
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -132,10 +123,10 @@ def test_a_map_is_shuffled_in_blocks_once_it_fills_half_of_the_memory(
 def test_a_map_is_shared_not_copied(on_disk: Path) -> None:
     x = np.load(on_disk, mmap_mode="r")
     rows = as_rows(x, "x")
-    assert isinstance(rows, MappedRows) and is_mapped(rows)
+    assert isinstance(rows, MappedRows) and rows.is_mapped
     assert rows.x.data_ptr() == x.ctypes.data
     assert as_rows(rows, "x") is rows
-    assert not is_mapped(as_rows(X, "x")) and as_rows(X, "x").preferred_block is None
+    assert not as_rows(X, "x").is_mapped and as_rows(X, "x").preferred_block is None
 
 
 def test_some_rows_of_a_map_stay_in_blocks_only_in_the_order_of_the_file(
@@ -145,7 +136,7 @@ def test_some_rows_of_a_map_stay_in_blocks_only_in_the_order_of_the_file(
     advised: list[object] = []
     monkeypatch.setattr(rows, "will_need", lambda index: advised.append(None if index is None else index.tolist()))
     part = SubsetRows(rows, torch.tensor([3, 5, 5, 90]))
-    assert is_mapped(part) and part.preferred_block == 10
+    assert part.is_mapped and part.preferred_block == 10
     assert SubsetRows(rows, torch.tensor([3, 90, 5])).preferred_block is None
     part.will_need(torch.tensor([1, 3]))
     part.will_need(None)  # 4 of 100 rows: not worth the whole file

@@ -3,8 +3,7 @@
 import torch
 
 from understudy.data.batches import plan_epoch
-from understudy.data.inputs import as_rows
-from understudy.data.texts import TextRows, Tokens
+from understudy.data.inputs import TextRows, Tokens, as_rows
 from understudy.store.settings import fingerprint
 
 

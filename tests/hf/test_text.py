@@ -10,8 +10,7 @@ import torch
 
 import understudy as us
 from tiny_bert import some_texts, write_tiny_bert
-from understudy.data.inputs import as_rows
-from understudy.data.texts import TextRows, read_by, reader_of
+from understudy.data.inputs import TextRows, as_rows, read_by, reader_of
 from understudy.errors import UnderstudyError
 from understudy.hf import text_reader
 from understudy.training.optimizers import grouped

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 import understudy as us
-import understudy.data.memory as memory
+import understudy.data.checks as memory
 import understudy.io.readers.parquet as module
-from understudy.data.rows import is_mapped
 from understudy.errors import UnderstudyError
 from understudy.io.readers.parquet import map_column
 
@@ -70,7 +69,7 @@ def test_a_mapped_column_is_a_pool(tmp_path: Path, cache: Path, rng: np.random.G
     x = rng.standard_normal((50, 4)).astype(np.float16)
     mapped = map_column([_write(tmp_path / "x.parquet", _lists(x, "fixed"))], "x", cache=cache)
     pool = us.Pool(mapped, (x[:, 0] > 0).astype(int))
-    assert is_mapped(pool.rows)
+    assert pool.rows.is_mapped
     assert pool.rows.take(torch.tensor([41, 3])).numpy().tolist() == x[[41, 3]].tolist()
 
 

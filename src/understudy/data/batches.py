@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from understudy.data.rows import Rows, collate_items, is_mapped, join, shared_collator, take_items, take_sparse
+from understudy.data.rows import Rows, collate_items, join, shared_collator, take_items, take_sparse
 from understudy.models.small_nets import sparse_batch
 
 # Blocks that are shuffled together: 128 MB of the kernel's memory at 256 KB a block.
@@ -273,7 +273,7 @@ def fetch_batches(
         for x, (golds, pools) in zip(batches, plan, strict=True):
             yield x, golds, pools
         return
-    ahead = _Ahead(pool, plan) if pool is not None and is_mapped(pool) and len(plan) else None
+    ahead = _Ahead(pool, plan) if pool is not None and pool.is_mapped and len(plan) else None
     for number, (golds, pools) in enumerate(plan):
         if ahead is not None:
             ahead.at(plan.batches[number])

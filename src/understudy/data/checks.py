@@ -1,9 +1,20 @@
-"""Checks of the arrays users pass: as tensors, or an error that names the place and the cure."""
+"""Checks of the arrays users pass: as tensors, or an error that names the place and the cure.
 
+Sizes are checked before memory is allocated, because a file may declare more than a machine can hold, and results too
+large for the memory go to a file:
+
+    check_memory(rows * width * 4, "pool.parquet: column 'x'")
+"""
+
+import contextlib
+import os
 import re
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import numpy as np
@@ -12,6 +23,7 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import as_column
+from understudy.store.files import cache_folder
 
 # Rows per look at a large array: keeps temporary memory near 100 MB at 100 classes.
 CHUNK = 1 << 17
@@ -19,6 +31,12 @@ CHUNK = 1 << 17
 SUM_TOLERANCE = 2e-3
 # Beyond this a column of labels is a column of something else, and a row of probabilities takes megabytes.
 MAX_CLASSES = 1_000_000
+# Results of a pass up to this size are ordinary memory.
+LARGE = 256 << 20
+# Bytes that any machine has.
+SMALL = 1 << 16
+# What one column may take of the memory that is free; the rest is left to everything else.
+SHARE = 0.9
 
 
 def to_tensor(values: Any, where: str) -> Tensor:
@@ -179,3 +197,74 @@ def check_ids(ids: Iterable[Any] | None, rows: int, where: str) -> np.ndarray[An
     if repeated:
         raise UnderstudyError(f"{where}.ids holds {repeated[0]!r} more than once; ids must be unique")
     return array
+
+
+def total_memory() -> int:
+    """Bytes this process may use: the machine's memory, or its container's limit."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            limits.append(int(Path(limit).read_text()))
+    return min(limits)
+
+
+def available_memory() -> int | None:
+    """Bytes that are free: of the machine, or of the container where that is less; None where it is unknown."""
+    free = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        # The file cache counts as used, but the kernel gives it up on demand.
+        free.append(max(0, limit - used + int(kinds.get("file", 0))))
+    return min(free, default=None)
+
+
+def check_memory(wanted: int, where: str, *, cure: str = "split the file, or use a machine with more memory") -> None:
+    """Refuses what would not fit into the free memory."""
+    free = available_memory() if wanted > SMALL else None
+    if free is not None and wanted > SHARE * free:
+        raise UnderstudyError(f"{where} would take {format_bytes(wanted)}, {format_bytes(free)} are free; {cure}")
+
+
+def format_bytes(size: int) -> str:
+    for unit, scale in (("TB", 40), ("GB", 30), ("MB", 20)):
+        if size >= 1 << scale:
+            return f"{size / (1 << scale):,.1f} {unit}"
+    return f"{size / 1024:,.1f} kB"
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Refuses what would not fit onto the disk of ``folder``."""
+    free = disk_usage(folder).free
+    if free < needed:
+        raise UnderstudyError(
+            f"{what} needs {needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left; free some space or "
+            "set UNDERSTUDY_CACHE to a folder on a larger disk"
+        )
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An uninitialised tensor for results: memory while they are small, else a file that vanishes with the tensor."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size <= LARGE:
+        return torch.empty(shape, dtype=dtype)
+    folder = cache_folder()
+    check_space(folder, size, f"a result of shape {shape}")
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".result.")
+    try:
+        # Reserved at once: a disk that fills up later would kill the process where the map is written.
+        os.posix_fallocate(handle, 0, size)
+        return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
+    except OSError as error:
+        raise UnderstudyError(
+            f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another disk"
+        ) from error
+    finally:
+        os.close(handle)
+        # The map keeps the file's contents for as long as it lives.
+        os.unlink(name)

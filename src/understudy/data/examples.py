@@ -20,9 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.checks import check_ids, check_labels, check_length, to_tensor
-from understudy.data.inputs import as_rows, concatenate
+from understudy.data.inputs import as_rows, concatenate, read_by
 from understudy.data.rows import Collate, Rows, SubsetRows, TensorRows
-from understudy.data.texts import read_by
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import ClassNames, check_same_classes, joint_names
 from understudy.labels.forms import Labels, read_labels
@@ -41,7 +40,7 @@ class ExampleSet:
     class_order: ClassNames | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.rows.count
 
     @property
     def x(self) -> Any:
@@ -278,10 +277,10 @@ Part = TypeVar("Part", Gold, Pool, Gold | None, Pool | None)
 
 def set_read_by(student: nn.Module, part: Part) -> Part:
     """Gold or a pool with its rows as the student takes them."""
-    if part is None or (rows := read_by(student, part.rows)) is part.rows:
+    if part is None or not part.rows.is_text:
         return part
     read = copy.copy(part)
-    read.rows = rows
+    read.rows = read_by(student, part.rows)
     return read
 
 

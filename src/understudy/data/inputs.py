@@ -5,22 +5,47 @@
 
 A frame's columns become numbers side by side, one column of lists, or several by name. Other columns (categories, texts
 beside numbers, images) are made into features by ``us.read_examples``.
+
+Texts become tokens as a student reads them, once for each tokenizer:
+
+    note_reader(student, reader)                     # by what builds a student that reads texts (understudy/hf)
+    rows = as_rows(["a text", "another"], "x")       # TextRows
+    rows = read_by(student, rows)                    # TokenRows, whose batches are what the student takes
+
+Everything that passes rows to a student goes through ``read_by`` (``us.Session``, ``inference/passes.over_rows``).
+Tokens are kept with the texts, so that parts of a set, folds and epochs share them; a batch is padded to its own
+longest text, gold and pool rows of a batch together. The reader is an attribute of the module: copies of a student read
+alike.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.data.checks import check_finite, check_length, is_reserved, to_tensor
-from understudy.data.rows import Collate, ConcatRows, DatasetRows, MappedRows, MappingRows, Rows, SparseRows, TensorRows
-from understudy.data.texts import TextRows, is_text
+from understudy.data.rows import (
+    Batch,
+    Collate,
+    ConcatRows,
+    DatasetRows,
+    ItemRows,
+    MappedRows,
+    MappingRows,
+    Rows,
+    SparseRows,
+    TensorRows,
+    collate_items,
+    take_each,
+)
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import Array, Frame, as_column, as_frame, is_hf_dataset
+from understudy.store.settings import Above, Hash, add, add_parts
 
 Values = Array | list[Any] | dict[str, Array]
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
@@ -34,7 +59,7 @@ def concatenate(a: Rows, b: Rows) -> Rows:
         # The wider of the two types: integers joined to floats must not be cut, nor the other way round.
         kind = torch.promote_types(a.x.dtype, b.x.dtype)
         return TensorRows(torch.cat([a.x.to(kind), b.x.to(kind)]))
-    if is_text(a) != is_text(b):
+    if a.is_text != b.is_text:
         raise UnderstudyError("some of these rows are texts and some are not; join like with like")
     return ConcatRows([a, b])
 
@@ -203,3 +228,114 @@ def _array(column: Any, where: str) -> Any:
         raise UnderstudyError(f"{where} holds {kind}; pass numbers, lists of numbers, or texts")
     column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
     return np.array(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))
+
+
+_NOTE = "_understudy_reader"
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Token numbers of all texts one after the other; text ``i`` has ``values[starts[i]:starts[i + 1]]``."""
+
+    values: Array
+    starts: Array
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]]) -> "Tokens":
+        starts = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum([len(text) for text in texts], out=starts[1:])
+        values = np.fromiter((token for text in texts for token in text), dtype=np.int32, count=int(starts[-1]))
+        return cls(values, starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        return torch.from_numpy(np.diff(self.starts))
+
+    def take(self, index: Tensor) -> list[Array]:
+        """Views, no copies."""
+        first, last = self.starts[:-1][index.numpy()].tolist(), self.starts[1:][index.numpy()].tolist()
+        return [self.values[start:stop] for start, stop in zip(first, last, strict=True)]
+
+
+class Reader(Protocol):
+    """How a student reads texts."""
+
+    @property
+    def key(self) -> str:
+        """The same for readers that make the same tokens."""
+        ...
+
+    def tokens(self, texts: Sequence[str]) -> Tokens: ...
+
+    def pad(self, items: list[Any]) -> dict[str, Tensor]:
+        """A batch of some texts' tokens, as long as the longest of them."""
+        ...
+
+
+def note_reader(student: nn.Module, reader: Reader) -> None:
+    # A plain attribute: deepcopy carries it along and the state dict does not see it.
+    student.__dict__[_NOTE] = reader
+
+
+def reader_of(student: nn.Module) -> Reader | None:
+    reader: Reader | None = student.__dict__.get(_NOTE)
+    return reader
+
+
+class TextRows(Rows):
+    """Texts, and their tokens by the key of the reader that made them."""
+
+    is_text = True
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts, self.count = texts, len(texts)
+        self._tokens: dict[str, Tokens] = {}
+
+    def take(self, index: Tensor) -> list[str]:
+        """Texts, for a teacher that is a function of texts; a module reads tokens."""
+        return [self.texts[row] for row in index.tolist()]
+
+    def tokens(self, reader: Reader) -> Tokens:
+        if reader.key not in self._tokens:
+            self._tokens[reader.key] = reader.tokens(self.texts)
+        return self._tokens[reader.key]
+
+
+class TokenRows(ItemRows):
+    """Rows of texts as one reader reads them."""
+
+    def __init__(self, rows: Rows, reader: Reader) -> None:
+        self.rows, self.reader, self.collate, self.count = rows, reader, reader.pad, rows.count
+
+    def items(self, index: Tensor) -> list[Any]:
+        return take_each(self.rows, index, lambda source, theirs: source.tokens(self.reader).take(theirs))
+
+    def take(self, index: Tensor) -> Batch:
+        return collate_items(self.reader.pad, self.items(index))
+
+    def lengths(self) -> Tensor:
+        lengths = torch.empty(len(self), dtype=torch.long)
+        for source, positions, theirs in self.rows.pieces(torch.arange(len(self))):
+            assert isinstance(source, TextRows)
+            lengths[positions] = source.tokens(self.reader).lengths[theirs]
+        return lengths
+
+
+@add_parts.register
+def _(rows: TokenRows, into: Hash, above: Above) -> None:
+    add([rows.reader.key, rows.rows], into, above)
+
+
+def read_by(student: nn.Module, rows: Rows) -> Rows:
+    """The rows as the student takes them: texts by its own reader, everything else as it is."""
+    if not rows.is_text:
+        return rows
+    if (reader := reader_of(student)) is None:
+        raise UnderstudyError(
+            f"these rows are texts, and {type(student).__name__} takes numbers; pass us.text(folder, classes=…), or "
+            "make features of them (docs/text.md)"
+        )
+    return TokenRows(rows, reader)

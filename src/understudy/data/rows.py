@@ -13,14 +13,20 @@ together and get one padding. A memory map may say how its rows are best shuffle
     us.Pool(np.load("x.npy", mmap_mode="r"), probs)                       # by its size
     us.Pool(mapped_rows("x.npy", shuffle="block"), probs)                 # or "full", or the rows of a block
 
+It costs no memory of the process: the kernel keeps as much of the file as it has room for. While the whole file fits,
+any row is a memory access away; beyond that a random row is a read from disk, and rows should be read in blocks. Which
+of the two it is depends on the machine's memory and the file's size alone, not on the moment, so that a training
+repeated on one machine draws the same batches.
+
 Subsets and concatenations are read through their *pieces*: the sources they are made of and which rows of each. What
 only some sources offer (sparse rows, items, texts) is a function over pieces: ``take_sparse``, ``take_items``,
-``texts.texts_of``. ``data/inputs.py`` makes rows of what users pass.
+and, for texts, ``data/inputs.py``, which makes rows of what users pass.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +35,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from understudy.data.checks import to_tensor
-from understudy.data.memory import COMFORTABLE, Readahead, block_rows, total_memory
+from understudy.data.checks import to_tensor, total_memory
 from understudy.errors import UnderstudyError
 from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
 
@@ -40,11 +45,17 @@ if TYPE_CHECKING:
 #: What the student's forward takes: a tensor, or a mapping of tensors passed as keyword arguments.
 Batch = Any
 Collate = Callable[[list[Any]], Batch]
+# A disk that takes 1 ms to find a place reads 256 KB in about as long; the kernel's own readahead is 128 KB.
+BLOCK_BYTES = 256 << 10
+# Files up to this share of the memory stay in it once read, beside what the training itself needs.
+COMFORTABLE = 0.5
 #: A source, positions in the requested index, and the source's rows there.
 Piece = tuple["Rows", Tensor, Tensor]
 
 
 class Rows(ABC):
+    #: How many there are.
+    count: int
     #: Makes a batch of items, where the user gave a collator.
     collate: Collate | None = None
     #: Whether rows are fetched one at a time, so that worker processes pay off.
@@ -53,16 +64,18 @@ class Rows(ABC):
     names: tuple[str, ...] | None = None
     #: How many neighbouring rows are best read together; None where every row is as near as any other.
     preferred_block: int | None = None
+    #: Whether ``take_sparse`` applies.
+    is_sparse: bool = False
+    #: Whether these are texts that have not been tokenized.
+    is_text: bool = False
+    #: Whether rows are read from a memory-mapped file, so that ``will_need`` helps.
+    is_mapped: bool = False
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.count
 
     @abstractmethod
     def take(self, index: Tensor) -> Batch: ...
-
-    def sources(self) -> "list[Rows]":
-        """The rows these are made of, which are neither subsets nor concatenations."""
-        return [self]
 
     def pieces(self, index: Tensor) -> list[Piece]:
         return [(self, torch.arange(len(index)), index)]
@@ -76,12 +89,9 @@ class Rows(ABC):
         return
 
 
-@dataclass(eq=False)
 class TensorRows(Rows):
-    x: Tensor
-
-    def __len__(self) -> int:
-        return len(self.x)
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.count = x, len(x)
 
     def take(self, index: Tensor) -> Tensor:
         rows = self.x.index_select(0, index.to(self.x.device))
@@ -95,15 +105,10 @@ class SparseRows(Rows):
     50,000 reviews × 20,000 terms are 4 GB as floats and 90 MB as the terms that occur; a dense batch of 128 is 10 MB.
     """
 
+    is_sparse = True
+
     def __init__(self, matrix: "sparse.csr_matrix[Any]") -> None:
-        self.matrix = matrix
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), int(self.matrix.shape[1])
+        self.matrix, self.count = matrix, int(matrix.shape[0])
 
     def take(self, index: Tensor) -> Tensor:
         return torch.from_numpy(self.take_sparse(index).toarray()).to(torch.get_default_dtype())
@@ -115,16 +120,34 @@ class SparseRows(Rows):
 class MappedRows(TensorRows):
     """A memory-mapped file; only the rows of a batch are ever read into memory."""
 
+    is_mapped = True
+
     def __init__(self, array: np.memmap[Any, Any], *, shuffle: str | int = "auto", where: str = "x") -> None:
         super().__init__(to_tensor(array, where))
-        self.ahead = Readahead(array)
         self.preferred_block = _block_of(array, shuffle)
+        self.row_bytes = array.nbytes // max(1, len(array))
+        self.path = getattr(array, "filename", None) if array.flags.c_contiguous else None
+        root: Any = array
+        while isinstance(root.base, np.memmap):
+            root = root.base
+        # Where the first byte lies; ``offset`` is that of the map the array is a slice of.
+        self.start = int(root.offset + array.ctypes.data - root.ctypes.data)
 
     def will_need(self, index: Tensor | None) -> None:
-        if index is None:
-            self.ahead.all_rows(len(self))
-        else:
-            self.ahead.rows(index, self.preferred_block or block_rows(self.ahead.row_bytes))
+        """Has the kernel read the blocks in which these rows lie, neighbouring ones in one request, while the student
+        computes."""
+        spans, block = [(0, self.count)], self.preferred_block or block_rows(self.row_bytes)
+        if index is not None:
+            blocks = np.unique(index.numpy() // block)
+            runs = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)
+            spans = [(int(run[0]) * block, (int(run[-1]) + 1) * block) for run in runs if len(run)]
+        if self.path is None or not hasattr(os, "posix_fadvise"):
+            return
+        # Advice only: without it the same rows are read, a little later.
+        with suppress(OSError), open(self.path, "rb") as file:
+            for first, stop in spans:
+                start, length = self.start + first * self.row_bytes, (stop - first) * self.row_bytes
+                os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
 
 
 def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "auto") -> MappedRows:
@@ -145,6 +168,11 @@ def mapped_rows(x: np.memmap[Any, Any] | str | Path, *, shuffle: str | int = "au
     return MappedRows(x, shuffle=shuffle)
 
 
+def block_rows(row_bytes: int) -> int:
+    """How many rows make a block worth a read of its own."""
+    return max(1, BLOCK_BYTES // max(1, row_bytes))
+
+
 def _block_of(array: np.memmap[Any, Any], shuffle: str | int) -> int | None:
     best = block_rows(array.nbytes // max(1, len(array)))
     if shuffle == "auto":
@@ -163,9 +191,8 @@ class MappingRows(Rows):
         self.parts = parts
         blocks = [part.preferred_block for part in parts.values() if part.preferred_block]
         self.preferred_block = min(blocks, default=None)
-
-    def __len__(self) -> int:
-        return len(next(iter(self.parts.values())))
+        self.is_mapped = any(part.is_mapped for part in parts.values())
+        self.count = next(iter(parts.values())).count
 
     def take(self, index: Tensor) -> dict[str, Tensor]:
         return {name: part.take(index) for name, part in self.parts.items()}
@@ -188,10 +215,7 @@ class DatasetRows(ItemRows):
     per_row = True
 
     def __init__(self, dataset: Any, collate: Collate | None = None) -> None:
-        self.dataset, self.collate = dataset, collate
-
-    def __len__(self) -> int:
-        return len(self.dataset)
+        self.dataset, self.collate, self.count = dataset, collate, len(dataset)
 
     def items(self, index: Tensor) -> list[Any]:
         return [self.dataset[i] for i in index.tolist()]
@@ -207,20 +231,15 @@ class SubsetRows(Rows):
     """Some rows of others."""
 
     def __init__(self, base: Rows, index: Tensor) -> None:
-        self.base, self.index = base, index
+        self.base, self.index, self.count = base, index, len(index)
         self.collate, self.names, self.per_row = base.collate, base.names, base.per_row
+        self.is_sparse, self.is_text, self.is_mapped = base.is_sparse, base.is_text, base.is_mapped
         # Neighbours here are near each other in the file only if they are in its order.
         if base.preferred_block is not None and bool((index[1:] >= index[:-1]).all()):
             self.preferred_block = base.preferred_block
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     def take(self, index: Tensor) -> Batch:
         return self.base.take(self.index[index])
-
-    def sources(self) -> list[Rows]:
-        return self.base.sources()
 
     def pieces(self, index: Tensor) -> list[Piece]:
         return self.base.pieces(self.index[index])
@@ -242,13 +261,10 @@ class ConcatRows(Rows):
     def __init__(self, parts: list[Rows]) -> None:
         self.parts, self.collate = parts, shared_collator(parts)
         self.per_row = any(part.per_row for part in parts)
-        self.ends = torch.tensor([len(part) for part in parts]).cumsum(0)
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
-
-    def sources(self) -> list[Rows]:
-        return [source for part in self.parts for source in part.sources()]
+        self.is_sparse, self.is_text = (all(getattr(part, name) for part in parts) for name in ("is_sparse", "is_text"))
+        self.is_mapped = any(part.is_mapped for part in parts)
+        self.ends = torch.tensor([part.count for part in parts]).cumsum(0)
+        self.count = int(self.ends[-1])
 
     def pieces(self, index: Tensor) -> list[Piece]:
         return [
@@ -337,11 +353,6 @@ def take_items(rows: Rows, index: Tensor) -> list[Any]:
     return take_each(rows, index, lambda source, theirs: source.items(theirs))
 
 
-def is_sparse(rows: Rows) -> bool:
-    """Whether ``take_sparse`` applies."""
-    return all(isinstance(source, SparseRows) for source in rows.sources())
-
-
 def take_sparse(rows: Rows, index: Tensor) -> "sparse.csr_matrix[Any]":
     """Rows of sparse matrices as one, for a student that takes them so."""
     from scipy import sparse
@@ -352,13 +363,6 @@ def take_sparse(rows: Rows, index: Tensor) -> "sparse.csr_matrix[Any]":
         return parts[0]
     stacked = sparse.csr_matrix(sparse.vstack(parts, format="csr"))
     return stacked[torch.cat([positions for _, positions, _ in pieces]).argsort().numpy()]
-
-
-def is_mapped(rows: Rows) -> bool:
-    """Whether rows are read from a memory-mapped file, so that ``will_need`` helps."""
-    sources = rows.sources()
-    inner = [part for source in sources if isinstance(source, MappingRows) for part in source.parts.values()]
-    return any(isinstance(source, MappedRows) for source in [*sources, *inner])
 
 
 @add_parts.register

@@ -132,7 +132,7 @@ MAX_SIDE = 512
 
 class ImageRows(Rows):
     def __init__(self, files: list[ImageFile], where: str, *, size: tuple[int, int], mode: str) -> None:
-        self.files, self.where, self.size, self.mode = files, where, size, mode
+        self.files, self.count, self.where, self.size, self.mode = files, len(files), where, size, mode
         shape = (len(files), _channels(mode), *size)
         self.pixels: Array | None = None
         self.per_row = bool(np.prod(shape, dtype=np.float64) > DECODED_BYTES)
@@ -140,9 +140,6 @@ class ImageRows(Rows):
             self.pixels = np.empty(shape, dtype=np.uint8)
             for row in range(len(files)):
                 self.pixels[row] = self._decode(row)
-
-    def __len__(self) -> int:
-        return len(self.files)
 
     def take(self, index: Tensor) -> Tensor:
         rows = index.cpu().numpy()

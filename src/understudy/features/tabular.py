@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from understudy.data.checks import describe
+from understudy.data.inputs import TextRows
 from understudy.data.rows import Rows
-from understudy.data.texts import TextRows
 from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array
 

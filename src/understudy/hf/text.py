@@ -31,7 +31,7 @@ import torch
 from torch import nn
 
 from understudy.data.checks import check_class_count
-from understudy.data.texts import note_reader, reader_of
+from understudy.data.inputs import note_reader, reader_of
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader

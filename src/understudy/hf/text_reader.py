@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from understudy.data.texts import Tokens
+from understudy.data.inputs import Tokens
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import quiet, transformers_library
 from understudy.store.files import cache_path, read_named, write_named

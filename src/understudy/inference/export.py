@@ -29,8 +29,7 @@ from torch.jit._trace import TracerWarning
 from understudy import models
 from understudy.arguments import checked
 from understudy.data.checks import to_tensor
-from understudy.data.inputs import as_rows
-from understudy.data.texts import read_by
+from understudy.data.inputs import as_rows, read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import logits_of
 from understudy.store.files import appearing_whole, local_path

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from understudy.arguments import checked
-from understudy.data.checks import CHUNK, first_bad
+from understudy.data.checks import CHUNK, first_bad, room_for
 from understudy.data.examples import Gold
-from understudy.data.inputs import as_rows
-from understudy.data.memory import room_for
-from understudy.data.rows import Rows, is_sparse, take_sparse
-from understudy.data.texts import read_by
+from understudy.data.inputs import as_rows, read_by
+from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
 from understudy.models.small_nets import sparse_batch, takes_sparse
@@ -218,12 +216,13 @@ def over_rows(
     is the user's own, and batches and modes are left alone. ``index``: the rows to pass over (default: all), so that
     several processes can take a share each; ``sparse``: whether the function takes sparse batches. Each
     result lies on the CPU in one tensor of its final size, a large one in a file that vanishes with it
-    (``data/memory.py``): a pass over any pool costs memory for a batch only.
+    (``data/checks.py``): a pass over any pool costs memory for a batch only.
     """
-    rows = as_rows(x, "x")
-    rows = rows if model is None else read_by(model, rows)
-    index = torch.arange(len(rows)) if index is None else index
-    results, as_sparse = [torch.empty(0, 0)] * outputs, sparse and is_sparse(rows)
+    rows = x if isinstance(x, Rows) else as_rows(x, "x")
+    rows = read_by(model, rows) if rows.is_text and model is not None else rows
+    index = torch.arange(rows.count) if index is None else index
+    as_sparse = sparse and rows.is_sparse and model is not None and takes_sparse(model)
+    results = [torch.empty(0, 0)] * outputs
     with nullcontext() if model is None else eval_mode(model), torch.inference_mode(model is not None):
         for number, places in enumerate(_cut(rows, index, batch_size)):
             part = index[places]
@@ -265,7 +264,7 @@ def predict(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor
     def probabilities(batch: Any, index: Tensor) -> Tensor:
         return logits_of(model, batch).float().softmax(-1)
 
-    probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=takes_sparse(model))[0]
+    probs = over_rows(model, x, probabilities, batch_size=batch_size, sparse=True)[0]
     _refuse_nan(probs)
     return probs
 

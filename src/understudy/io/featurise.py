@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data.checks import check_finite
+from understudy.data.checks import check_finite, check_memory
 from understudy.data.inputs import as_rows
-from understudy.data.memory import check_memory
 from understudy.data.rows import MappedRows, Rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser

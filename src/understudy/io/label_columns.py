@@ -26,8 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from understudy.data.checks import MAX_CLASSES
-from understudy.data.memory import check_memory
+from understudy.data.checks import MAX_CLASSES, check_memory
 from understudy.errors import UnderstudyError, warn
 from understudy.io.table import Table
 from understudy.labels.base import Column, VoteModel

@@ -24,7 +24,6 @@ from torch import Tensor
 from understudy.data.checks import check_ids, check_length
 from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.rows import Rows
-from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, warn
 from understudy.leaks.lookalikes import (
     Codes,
@@ -163,7 +162,7 @@ def leaks_between(
         if part is None:
             continue
         content: Rows | list[str] | None = part.rows
-        if is_text(part.rows):
+        if part.rows.is_text:
             content = part.rows.take(torch.arange(len(part)))
         if part.rows.per_row:
             content = None

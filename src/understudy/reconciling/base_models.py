@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, is_mapped, is_sparse, take_sparse
+from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyWarning
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
@@ -137,7 +137,7 @@ class NearestNeighbours:
         own = nn.functional.one_hot(gold.y[trusted], fold.classes).double()
         labels = torch.cat([own, label_probabilities(pool.teacher.take(rows), gold, fold.classes)])
         centre = None
-        if not (is_sparse(pool.rows) or is_sparse(gold.rows)):
+        if not (pool.rows.is_sparse or gold.rows.is_sparse):
             centre = take_numbers(pool.rows, rows).flatten(1).float().mean(0)
 
         def unit(examples: Rows, index: Tensor | None = None) -> Any:
@@ -180,9 +180,9 @@ def vector_models(
 
 def is_numeric(rows: Rows) -> bool:
     """Whether rows are vectors of numbers in memory, on which distances and linear models make sense."""
-    if is_sparse(rows):
+    if rows.is_sparse:
         return True
-    if rows.collate is not None or rows.per_row or is_mapped(rows) or not len(rows):
+    if rows.collate is not None or rows.per_row or rows.is_mapped or not len(rows):
         return False
     first = rows.take(torch.arange(1))
     return isinstance(first, Tensor) and first.is_floating_point()
@@ -191,7 +191,7 @@ def is_numeric(rows: Rows) -> bool:
 def take_numbers(rows: Rows, index: Tensor | None = None) -> Any:
     """Some rows (None: all) as one tensor or sparse matrix."""
     index = torch.arange(len(rows)) if index is None else index
-    return take_sparse(rows, index) if is_sparse(rows) else rows.take(index)
+    return take_sparse(rows, index) if rows.is_sparse else rows.take(index)
 
 
 def _stack(parts: list[Any]) -> Any:

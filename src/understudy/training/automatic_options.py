@@ -59,9 +59,8 @@ from understudy import models
 from understudy.arguments import checked
 from understudy.data.examples import Gold, Pool
 from understudy.data.inputs import as_rows
-from understudy.data.rows import Rows, is_sparse, take_sparse
+from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import fold_rows
-from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import evaluate, predict
 from understudy.models.registry import fresh_student
@@ -207,7 +206,7 @@ def penalty_on_gold(
 def mean_square(rows: Rows) -> float:
     """The mean squared length of (the first thousand) rows."""
     first = torch.arange(min(len(rows), 1000))
-    values = take_sparse(rows, first).data if is_sparse(rows) else rows.take(first)
+    values = take_sparse(rows, first).data if rows.is_sparse else rows.take(first)
     return max(float(torch.as_tensor(values).double().square().sum()) / len(first), 1e-12)
 
 
@@ -259,13 +258,13 @@ def default_epochs(rows: int, batch_size: int = 128) -> int:
 def prefers_linear(rows: Rows, *, frozen: bool = False) -> bool:
     """Whether the default for these features is a linear student. ``frozen``: they are the vectors of an encoder."""
     shape = row_shape(rows)
-    if is_sparse(rows) or frozen:
+    if rows.is_sparse or frozen:
         return True
     return len(shape) == 1 and shape[0] >= WIDE and len(rows) < ROWS_PER_FEATURE * shape[0]
 
 
 def row_shape(rows: Rows) -> tuple[int, ...]:
-    if is_text(rows):
+    if rows.is_text:
         raise UnderstudyError(
             "texts need a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
         )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.texts import read_by
+from understudy.data.inputs import read_by
 from understudy.errors import UnderstudyError, first_line
 from understudy.inference.passes import FeatureTap, device_of, eval_mode, logits_of, penultimate, predict, to_device
 from understudy.labels.reliability import Reliability
@@ -35,8 +35,9 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     if not any(parameter.requires_grad for parameter in student.parameters()):
         raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
     given = {"gold": gold, "pool": pool, **others}
-    sets = {name: part for name, part in given.items() if part is not None}
-    first = {name: read_by(student, part.rows).take(torch.arange(min(2, len(part)))) for name, part in sets.items()}
+    sets = {name: part.rows for name, part in given.items() if part is not None}
+    read = {name: read_by(student, rows) if rows.is_text else rows for name, rows in sets.items()}
+    first = {name: rows.take(torch.arange(min(2, rows.count))) for name, rows in read.items()}
     classes = _outputs(student, first)
     for name, examples in {"gold": gold, **others}.items():
         if examples is not None and int(examples.y.max()) >= classes:

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.splits import fold_rows
-from understudy.data.texts import is_text
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import predicted
 from understudy.maths.proportions import Share, exact
@@ -81,7 +80,7 @@ def evaluate_training(
         return None
     on_pilot, on_pilot_gold_only = _of_pilot(pilot or {})
     # A net that reads texts takes too long to be trained once more.
-    refits = gold is not None and not is_text(gold.rows) and len(gold.training_rows()) > 0
+    refits = gold is not None and not gold.rows.is_text and len(gold.training_rows()) > 0
     has_pool = pool is not None and pool.teacher is not None
     correct: Tensor | None = None
     gold_only: Tensor | None = None

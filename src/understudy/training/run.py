@@ -28,8 +28,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.data.inputs import as_rows
-from understudy.data.texts import reader_of
+from understudy.data.inputs import as_rows, reader_of
 from understudy.errors import UnderstudyError, first_line, shown
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability

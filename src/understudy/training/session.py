@@ -29,7 +29,6 @@ from understudy.data.batches import (
     plan_full_batch,
 )
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, set_read_by, weigh_by_gold
-from understudy.data.rows import is_sparse
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.models.small_nets import takes_sparse
@@ -231,7 +230,7 @@ class Session:
             return
         if self._full is None or not self._full[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]
-            if takes_sparse(self.student) and self.learner.tap is None and all(map(is_sparse, given)):
+            if all(rows.is_sparse for rows in given) and takes_sparse(self.student) and self.learner.tap is None:
                 x: Any = fetch_sparse(gold, pool, plan)
             else:
                 ((x, _, _),) = fetch_batches(gold, pool, plan)

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from understudy.data.checks import is_reserved
-from understudy.data.memory import check_memory
+from understudy.data.checks import check_memory, is_reserved
 from understudy.errors import UnderstudyError, first_line
 from understudy.labels.forms import COLUMNS, column_of
 from understudy.store.arrow import Array

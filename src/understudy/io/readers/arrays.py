@@ -23,8 +23,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from understudy.data.checks import to_tensor
-from understudy.data.memory import check_memory
+from understudy.data.checks import check_memory, to_tensor
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers import TableSource, join_batches, reading
 from understudy.store.arrow import Array, Frame, as_column

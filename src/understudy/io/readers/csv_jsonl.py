@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from understudy.data.memory import check_memory
+from understudy.data.checks import check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers import TableSource, join_batches
 from understudy.labels.forms import column_of

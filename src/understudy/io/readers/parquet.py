@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from understudy.data.checks import describe
-from understudy.data.memory import available_memory, check_memory, check_space
+from understudy.data.checks import available_memory, check_memory, check_space, describe
 from understudy.errors import UnderstudyError
 from understudy.io.readers import (
     EMPTY_NUMBER,
