@@ -192,11 +192,8 @@ class Loop:
             numbers, phrases = explain(self.strategy, picks, scores, labelled)
             state.notes = {"scores": numbers, "why": phrases, "watch": {**watch._asdict(), "alarm": watch.alarm}}
             if watch.alarm:
-                warn(
-                    f"round {state.round}: {watch.share:.0%} of the {self.strategy} batch comes from regions where "
-                    f"labels look random, {watch.random_share:.0%} of a random batch would (p = {watch.p_value:.1g}); "
-                    "check some of these rows, or use strategy='s_badge'"
-                )
+                advice = "check some of these rows, or use strategy='s_badge'"
+                warn(f"round {state.round}, {self.strategy}: {watch} (p = {watch.p_value:.1g}); {advice}")
         state.batch, state.step = picks.tolist(), "label"
         state.save(self.folder)
 

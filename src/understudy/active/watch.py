@@ -43,6 +43,12 @@ class NoiseWatch(NamedTuple):
     random_share: float
     p_value: float
 
+    def __str__(self) -> str:
+        return (
+            f"{self.share:.0%} of the batch comes from regions where labels look random, {self.random_share:.0%} of a "
+            "random batch would"
+        )
+
     @property
     def alarm(self) -> bool:
         return self.p_value <= ALARM_P_VALUE and self.share - self.random_share >= ALARM_EXCESS

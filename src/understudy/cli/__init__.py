@@ -5,33 +5,13 @@ A mistake of the user's is one line on stderr and exit code 2; Ctrl-C is one lin
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 import understudy
-from understudy.cli.ask import ask_command
-from understudy.cli.audit import audit_command
-from understudy.cli.budget import budget_command
-from understudy.cli.campaign import campaign_command
-from understudy.cli.compare import compare_command
-from understudy.cli.demo import demo_command
-from understudy.cli.encode import encode_command
-from understudy.cli.example import example_command
-from understudy.cli.export import export_command
-from understudy.cli.history import history_command
-from understudy.cli.import_labels import import_command
-from understudy.cli.label import label_command
-from understudy.cli.predict import predict_command
-from understudy.cli.reconcile import reconcile_command
-from understudy.cli.reproduce import reproduce_command
-from understudy.cli.select import select_command
-from understudy.cli.tasks import tasks_command
-from understudy.cli.teach import teach_command
-from understudy.cli.train import train_command
-from understudy.cli.unlock import unlock_command
-from understudy.cli.verify import verify_command
 from understudy.errors import UnderstudyError
 from understudy.store.console import Stopped, complain, ends_on_sigterm, last_words, shown_warnings
 
@@ -88,27 +68,13 @@ app = typer.Typer(
 )
 
 # In the order a user meets them.
-app.command("demo")(demo_command)
-app.command("example")(example_command)
-app.command("ask")(ask_command)
-app.command("import")(import_command)
-app.command("teach")(teach_command)
-app.command("encode")(encode_command)
-app.command("audit")(audit_command)
-app.command("reconcile")(reconcile_command)
-app.command("train")(train_command)
-app.command("compare")(compare_command)
-app.command("predict")(predict_command)
-app.command("export")(export_command)
-app.command("select")(select_command)
-app.command("tasks")(tasks_command)
-app.command("budget")(budget_command)
-app.command("label")(label_command)
-app.command("campaign")(campaign_command)
-app.command("history")(history_command)
-app.command("verify")(verify_command)
-app.command("unlock")(unlock_command)
-app.command("reproduce")(reproduce_command)
+COMMANDS = (
+    "demo", "example", "ask", "import", "teach", "encode", "audit", "reconcile", "train", "compare", "predict",
+    "export", "select", "tasks", "budget", "label", "campaign", "history", "verify", "unlock", "reproduce",
+)  # fmt: skip
+for name in COMMANDS:
+    module = import_module(f"understudy.cli.{'import_labels' if name == 'import' else name}")
+    app.command(name)(getattr(module, f"{name}_command"))
 
 
 def _version(wanted: bool) -> None:

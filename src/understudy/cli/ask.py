@@ -8,39 +8,35 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError
+from understudy.io.data_options import read_mapping
 from understudy.llm.ask_options import COST, PROMPT, AskOptions
 
 BATCHES = "Batches"
 
 
-@shared.takes_table(AskOptions)
+@takes_options()
 def ask_command(
     options: AskOptions,
-    pool: Annotated[Path, typer.Option(help="The rows, of any kind that train reads, with ids.", show_default=False)],
-    classes: Annotated[str, typer.Option(help="The classes, e.g. neg,pos.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder of the answers and labels; the same one continues.")] = Path(
-        "llm_labels"
-    ),
-    text: Annotated[str | None, typer.Option(help="The column of texts. Default: the only one.")] = None,
+    pool: Annotated[Path, flag("The rows, of any kind that train reads, with ids.")],
+    classes: Annotated[str, shared.CLASSES],
+    out: Annotated[Path, typer.Option(help="Of the answers and labels; the same one continues.")] = Path("llm_labels"),
+    text: Annotated[str | None, flag("The column of texts. Default: the only one.")] = None,
     gold: Annotated[
-        Path | None, typer.Option(help="Trusted labels: for --examples; rows outside the pool are labelled too.")
+        Path | None, flag("Trusted labels: for --examples; others than the pool's are labelled too.")
     ] = None,
     column: shared.Column = None,
     examples: Annotated[
         int, typer.Option(min=0, help="Gold rows to show; they train, and never calibrate.", rich_help_panel=PROMPT)
     ] = 0,
     seed: Annotated[int, typer.Option(help="Which gold rows are shown.", rich_help_panel=PROMPT)] = 0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count rows, tokens and cost; send nothing.", rich_help_panel=COST)
-    ] = False,
+    dry_run: Annotated[bool, flag("Count rows, tokens and cost; send nothing.", "--dry-run", panel=COST)] = False,
     batch: Annotated[
-        bool,
-        typer.Option("--batch", help="Write request files for a batch service; send nothing.", rich_help_panel=BATCHES),
+        bool, flag("Write request files for a batch service; send nothing.", "--batch", panel=BATCHES)
     ] = False,
     batch_output: Annotated[
-        list[Path] | None,
-        typer.Option(help="Read the output of a batch service; repeat.", show_default=False, rich_help_panel=BATCHES),
+        list[Path] | None, flag("Read the output of a batch service; repeat.", panel=BATCHES)
     ] = None,
     quiet: shared.Quiet = False,
 ) -> None:
@@ -75,7 +71,7 @@ def ask_command(
         from understudy.store.files import locked
 
     files = AskFiles.read(
-        pool, gold, names, text=text, columns=shared.read_mapping(column), as_rows=options.prompt is not None
+        pool, gold, names, text=text, columns=read_mapping(column), as_rows=options.prompt is not None
     )
     shown = files.examples(examples, seed)
     options = replace(options, examples=[files.example(place) for place in shown], progress=not quiet)

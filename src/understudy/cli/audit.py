@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.shared import takes_options
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.store.files import check_new_file, write_json
@@ -13,12 +13,10 @@ from understudy.store.files import check_new_file, write_json
 
 @takes_options("encoder", "image_size", "scale")
 def audit_command(
-    gold: Annotated[Path, typer.Option(help="Trusted labels, of rows the teacher labelled too.", show_default=False)],
+    gold: Annotated[Path, flag("Trusted labels, of rows the teacher labelled too.")],
     data: DataOptions,
-    pool: Annotated[
-        Path | None, typer.Option(help="Imperfect labels. Without: gold alone.", show_default=False)
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="New .html page or .json file.", show_default=False)] = None,
+    pool: Annotated[Path | None, flag("Imperfect labels. Without: gold alone.")] = None,
+    out: Annotated[Path | None, flag("New .html page or .json file.")] = None,
     rows_wrong: Annotated[int, typer.Option(min=0, help="How many suspect rows to list; 0: none.")] = 20,
     target: Annotated[float, typer.Option(help="Count the gold rows for a noise interval of ± so many points.")] = 2.0,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
@@ -48,13 +46,9 @@ def audit_command(
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")
     result = audit(
-        examples.gold,
-        examples.pool,
-        class_names=examples.class_names,
-        rows_wrong=rows_wrong,
-        target=target / 100,
+        examples.gold, examples.pool, class_names=examples.class_names, rows_wrong=rows_wrong, target=target / 100,
         seed=seed,
-    )
+    )  # fmt: skip
     print_audit(result)
     if out is None:
         return

@@ -8,6 +8,7 @@ import typer
 from understudy.cli import shared
 from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
+from understudy.io.data_options import read_classes, read_mapping
 
 
 def budget_command(
@@ -51,7 +52,7 @@ def budget_command(
         from understudy.active.label_plan import plan_labels
         from understudy.active.plan_files import read_sources, write_plan
 
-    given = read_sources(gold, pool, known, list(prices), shared.read_mapping(column), shared.read_classes(classes))
+    given = read_sources(gold, pool, known, list(prices), read_mapping(column), read_classes(classes))
     every = {**prices, **{name: None for name in given.names if name not in prices}}
     plan = plan_labels(
         every, budget, classes=given.classes, answers=given.answers, known=given.known,

@@ -7,13 +7,12 @@ import typer
 
 from understudy.active.loop_options import CampaignOptions
 from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options, takes_table
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import DataOptions
 
 
 @takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
-@takes_table(CampaignOptions)
 def campaign_command(
     options: CampaignOptions,
     data: DataOptions,

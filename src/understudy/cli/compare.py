@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import takes_options
+from understudy.cli.shared import flag, takes_options
 from understudy.comparison.comparison_options import CompareOptions, split_names
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from understudy.io.read import Examples
 
 
-@takes_options("seed", "ema", "checkpoint_every", table=CompareOptions)
+@takes_options("seed", "ema", "checkpoint_every")
 def compare_command(
     gold: Annotated[list[str], shared.GOLD],
-    pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the results; an unfinished one is resumed.", show_default=False)
-    ],
+    pool: Annotated[Path, shared.POOL],
+    out: Annotated[Path, flag("Folder for the results; an unfinished one is resumed.")],
     data: DataOptions,
+    options: CompareOptions,
     methods: Annotated[
         str, typer.Option(help="Names, separated by commas; options after colons: slam:lower_bound=0.6.")
     ] = "slam,weighted,reconciled",
@@ -39,7 +38,7 @@ def compare_command(
     ray: shared.Ray = None,
     quiet: shared.Quiet = False,
     track: shared.Track = None,
-    **options: Any,
+    **training: Any,
 ) -> None:
     """Compare methods on your own gold and pool, over several seeds, and recommend one.
 
@@ -69,22 +68,22 @@ def compare_command(
     out = work_folder(out)
     names = split_names(methods)
     parse_methods(names)  # a misspelt name is refused before files are read
-    if options["patience"] is not None and select is None and not select_share:
+    if training["patience"] is not None and select is None and not select_share:
         raise UnderstudyError("--patience needs a validation set; name --select, or a --select-share above 0")
-    where = shared.where_to_run(options.pop("workers"), ray)
-    seeds, trackers = options.pop("seeds"), [tracker(name, out) for name in track or []]
+    where = shared.where_to_run(options.workers, ray)
+    trackers = [tracker(name, out) for name in track or []]
     with collected_warnings() as warnings:
         examples = data.for_student(student).read(gold, pool=pool, test=test, select=select)
         examples.leaks().warn()
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("a comparison needs gold and a pool; name both files")
         classes = data.count_classes(examples)
-        student, recipe = resolve_student(student, examples, options)
+        student, recipe = resolve_student(student, examples, training)
         build = student_builder(student, examples, classes)
         recipe, length = resolve_epochs(build, examples, recipe)
         try:
             comparison = compare(
-                build, examples.gold, examples.pool, names, seeds=seeds, test=examples.test,
+                build, examples.gold, examples.pool, names, seeds=options.seeds, test=examples.test,
                 select=examples.select or select_share, out=out, progress=not quiet,
                 callbacks=trackers, **where, **recipe | {"device": usable_device(recipe["device"])},
             )  # fmt: skip
@@ -93,14 +92,13 @@ def compare_command(
             complain(f"stopped: {done} trainings are finished and kept; the same command resumes")
             raise typer.Exit(130) from stop
     how = "trained to convergence" if recipe["optimizer"] == LBFGS else f"{recipe['epochs']} epochs"
-    how = f"{how}, student {student}"
     facts = [
         ("Gold, pool, test", f"{' '.join(gold)}, {as_given(pool)}, {test or 'folds of gold'}"),
         ("Optimizer", optimizer_text(recipe)),
         *epochs_fact(length).items(),
         ("Epochs on gold only, first", str(recipe["pretrain_epochs"])),
     ]
-    _publish(out, comparison, examples, how, facts, warnings, classes)
+    _publish(out, comparison, examples, f"{how}, student {student}", facts, warnings, classes)
 
 
 def _publish(
@@ -116,15 +114,10 @@ def _publish(
     gold, pool, verdict = examples.gold, examples.pool, comparison.sentences
     assert gold is not None and pool is not None
     write_comparison_report(
-        out / "report.html",
-        comparison,
-        title="Recommended method",
+        out / "report.html", comparison, title="Recommended method", verdict=verdict, facts=facts, warnings=warnings,
         lead=f"{len(gold):,} gold rows, {len(pool):,} pool rows, {how}.",
-        verdict=verdict,
         trust=measure_teacher(gold, pool, classes=classes, class_names=examples.class_names),
-        facts=facts,
-        warnings=warnings,
-    )
+    )  # fmt: skip
     if any(line.difference is not None for line in comparison.rows()):
         write_difference_plot(out / "differences.png", comparison)
     Console().print(comparison.table())

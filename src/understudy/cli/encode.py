@@ -6,20 +6,14 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag
 from understudy.errors import shown
-from understudy.store.files import check_new_file
-
-SUFFIXES = (".parquet", ".jsonl", ".npz")
 
 
 def encode_command(
     run: shared.RunFolder,
-    pool: Annotated[
-        Path, typer.Argument(help="A file of any kind that train reads, or a folder of shards.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option(help="New folder of shards; or a new .parquet, .jsonl or .npz file.", show_default=False)
-    ],
+    pool: shared.FileOrShards,
+    out: Annotated[Path, flag("New folder of shards; or a new .parquet, .jsonl or .npz file.")],
     column: shared.Column = None,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
@@ -35,14 +29,9 @@ def encode_command(
 
     `understudy encode runs/first pool --out encoded --ray local`
     """
-    if (shards := shared.shards_for(pool, out)) is None:
-        shared.refuse_engines(workers, ray, "give --out a name without an ending")
-        check_new_file(out, "features are", SUFFIXES)
-    with shared.loading():
-        from understudy.parallel.run_on_file import RunOnFile
-        from understudy.parallel.table_functions import Encode
+    kinds = (".parquet", ".jsonl", ".npz")
+    given, executor = shared.open_run(run, pool, column, out, "features are", kinds, workers, ray)
+    from understudy.parallel.table_functions import Encode
 
-    given = RunOnFile(run, pool, column, shards=shards)
-    executor = None if shards is None else shared.executor_of(workers, ray)
     summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows encoded: {out}"))

@@ -6,18 +6,15 @@ from typing import Annotated
 import typer
 
 from understudy.cli import shared
+from understudy.cli.shared import flag
 from understudy.errors import shown
 
 
 def export_command(
     run: shared.RunFolder,
-    out: Annotated[
-        Path, typer.Option(help="New file: .safetensors, .pt (TorchScript), .pt2 or .onnx.", show_default=False)
-    ],
+    out: Annotated[Path, flag("New file: .safetensors, .pt (TorchScript), .pt2 or .onnx.")],
     selected: shared.Selected = False,
-    rows: Annotated[
-        Path | None, typer.Option(help="A file whose first rows serve the check.", show_default=False)
-    ] = None,
+    rows: Annotated[Path | None, flag("A file whose first rows serve the check.")] = None,
 ) -> None:
     """Write a trained student as one file that runs without this package.
 

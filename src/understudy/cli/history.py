@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from understudy.cli.shared import argument, flag
 from understudy.errors import UnderstudyError
 from understudy.store.checked_folder import read_checked
 from understudy.store.files import local_path
@@ -13,12 +14,8 @@ from understudy.store.log import HISTORY, LabelHistory, history_beside
 
 
 def history_command(
-    path: Annotated[
-        Path, typer.Argument(help="A label store, a loop, a run, or a file with labels.", show_default=False)
-    ],
-    of: Annotated[
-        list[str] | None, typer.Option("--id", help="Only this id; repeat for more.", show_default=False)
-    ] = None,
+    path: Annotated[Path, argument("A label store, a loop, a run, or a file with labels.")],
+    of: Annotated[list[str] | None, flag("Only this id; repeat for more.", "--id")] = None,
 ) -> None:
     """Show the label history: who gave which label, when, from which source and by which command.
 

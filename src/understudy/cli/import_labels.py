@@ -1,12 +1,12 @@
 """``understudy import``: an LLM's answers as the teacher's labels, or people's from another tool."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import argument, flag
 from understudy.io.exchange import FORMS as PEOPLES_FORMS
 from understudy.io.exchange import TOOLS
 from understudy.labels import ANSWER_FORMS
@@ -16,10 +16,8 @@ PEOPLE = "People's answers"
 
 
 def import_command(
-    files: Annotated[
-        list[Path], typer.Argument(help="Files of answers; folders with --from argilla, datasets.", show_default=False)
-    ],
-    classes: Annotated[str, flag("The classes, e.g. neg,pos.")],
+    files: Annotated[list[Path], argument("Files of answers; folders with --from argilla, datasets.")],
+    classes: Annotated[str, shared.CLASSES],
     out: Annotated[Path, typer.Option(help="New file: .parquet, .jsonl or .npz.")] = Path("labels.parquet"),
     pool: Annotated[Path | None, flag("The file the ids come from, to write with its labels.")] = None,
     alias: Annotated[list[str] | None, flag("Another word for a class; repeat for more.", metavar="WORD=CLASS")] = None,
@@ -59,15 +57,11 @@ def import_command(
     `understudy import export.json --from label-studio --classes neg,pos --out answers.csv`
     """
     names = [name.strip() for name in classes.split(",")]
+    given: dict[str, Any] = {"pool": pool, "aliases": read_aliases(alias), "echo": typer.echo}
     with shared.loading():
         from understudy.io.exchange.annotations import import_annotations, import_llm_answers
 
     if source == "llm":
-        import_llm_answers(
-            files, names, out, pool=pool, aliases=read_aliases(alias), field=field, form=form, echo=typer.echo
-        )
+        import_llm_answers(files, names, out, field=field, form=form, **given)
     else:
-        import_annotations(
-            files, source, names, out, form=as_, pool=pool, aliases=read_aliases(alias), question=question, row=row,
-            echo=typer.echo,
-        )  # fmt: skip
+        import_annotations(files, source, names, out, form=as_, question=question, row=row, **given)

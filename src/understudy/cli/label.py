@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import flag
+from understudy.cli.shared import argument, flag
 from understudy.errors import UnderstudyError
+from understudy.io.data_options import read_classes, read_list, read_mapping
 
 if TYPE_CHECKING:
     from understudy.web.cards import Cards
@@ -16,18 +17,14 @@ SHOWN, PEOPLE, SERVED = "What is shown", "Several people", "The server"
 
 
 def label_command(
-    rows: Annotated[
-        Path, typer.Argument(help="The rows to label: a batch of select, or any file train reads.", show_default=False)
-    ],
+    rows: Annotated[Path, argument("The rows to label: a batch of select, or any file train reads.")],
     pool: Annotated[Path | None, flag("The file to show them from, where ROWS has ids alone.")] = None,
     classes: Annotated[str | None, flag("Their names (neg,pos), how many, or a file with one a line.")] = None,
     run: Annotated[Path | None, flag("A finished training with the same classes.")] = None,
     out: Annotated[Path | None, flag("File of the answers, at the end. Default: ROWS-answers.csv.")] = None,
     book: Annotated[Path | None, flag("The file that stores every answer. Default: ROWS.book.")] = None,
     export: Annotated[Path | None, flag("Write the answers so far to this file, and serve nothing.")] = None,
-    random: Annotated[
-        bool, typer.Option("--random", help="ROWS are a random sample: their answers may calibrate.")
-    ] = False,
+    random: Annotated[bool, flag("ROWS are a random sample: their answers may calibrate.", "--random")] = False,
     column: shared.Column = None,
     text: Annotated[str | None, flag("The column of texts.", panel=SHOWN)] = None,
     image: Annotated[str | None, flag("The column of images.", panel=SHOWN)] = None,
@@ -69,18 +66,16 @@ def label_command(
     """
     with shared.loading():
         from understudy.web.answer_book import AnswerBook
-        from understudy.web.answer_export import write_answers
         from understudy.web.cards import Cards
-        from understudy.web.serve import add_rows, serve_rows
+        from understudy.web.serve import add_rows, serve_rows, write_answers
 
-    mapping = shared.read_mapping(column)
     kept = book or rows.with_name(f"{rows.stem}.book")
     if export is not None:
         with AnswerBook(kept) as answers:
-            typer.echo(str(write_answers(answers, export, rows=rows)))
+            typer.echo(write_answers(answers, export, rows=rows))
         return
     cards = Cards.of(
-        rows, pool, columns=mapping, text=text, image=image, fields=shared.read_list(show), words=highlight or ()
+        rows, pool, columns=read_mapping(column), text=text, image=image, fields=read_list(show), words=highlight or ()
     )
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
     with AnswerBook(kept, names, overlap=overlap, people=people) as answers:
@@ -97,7 +92,7 @@ def _classes(typed: str | None, run: Path | None, cards: "Cards") -> list[str]:
         if Path(typed).is_file():
             lines = Path(typed).read_text(encoding="utf-8-sig").splitlines()
             return [line.strip() for line in lines if line.strip()]
-        given = shared.read_classes(typed)
+        given = read_classes(typed)
         return [str(number) for number in range(given)] if isinstance(given, int) else list(given or ())
     if run is not None:
         from understudy.training.run import Run

@@ -8,22 +8,17 @@ import typer
 from understudy.cli import shared
 from understudy.errors import shown
 from understudy.store.console import complain
-from understudy.store.files import check_new_file
-
-SUFFIXES = (".parquet", ".csv", ".jsonl", ".npz")
 
 
 def predict_command(
     run: shared.RunFolder,
-    file: Annotated[
-        Path, typer.Argument(help="A file of any kind that train reads, or a folder of shards.", show_default=False)
-    ],
+    file: shared.FileOrShards,
     out: Annotated[
         Path, typer.Option(help="New .parquet, .csv, .jsonl or .npz file; a name without an ending: folder of shards.")
     ] = Path("predictions.parquet"),
     selected: shared.Selected = False,
     column: shared.Column = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows at once.")] = 1024,
+    batch_size: shared.BatchSize = 1024,
     workers: shared.ShardWorkers = None,
     ray: shared.ShardRay = None,
     quiet: shared.Quiet = False,
@@ -44,17 +39,12 @@ def predict_command(
 
     `understudy predict runs/first pool --out predictions --ray local`
     """
-    if (shards := shared.shards_for(file, out)) is None:
-        shared.refuse_engines(workers, ray, "give --out a name without an ending")
-        check_new_file(out, "tables are", SUFFIXES)
-    with shared.loading():
-        from understudy.comparison.interval import percent
-        from understudy.parallel.run_on_file import RunOnFile
-        from understudy.parallel.table_functions import Predict
+    kinds = (".parquet", ".csv", ".jsonl", ".npz")
+    given, executor = shared.open_run(run, file, column, out, "tables are", kinds, workers, ray)
+    from understudy.comparison.interval import percent
+    from understudy.parallel.table_functions import Predict
 
-    given = RunOnFile(run, file, column, shards=shards)
     function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes)
-    executor = None if shards is None else shared.executor_of(workers, ray)
     summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
     known, right = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right"))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import takes_options
+from understudy.cli.shared import flag, takes_options
 from understudy.comparison.comparison_options import ReconcileOptions
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
@@ -15,20 +15,18 @@ from understudy.store.files import check_new_file
 from understudy.training.options import AUTO
 
 
-@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr", table=ReconcileOptions)
+@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
 def reconcile_command(
     gold: Annotated[list[str], shared.GOLD],
-    pool: Annotated[Path, typer.Option(help="Imperfect labels.", show_default=False)],
+    pool: Annotated[Path, shared.POOL],
     data: DataOptions,
+    options: ReconcileOptions,
     out: Annotated[Path, typer.Option(help="New .parquet, .jsonl or .npz file.")] = Path("labels.parquet"),
-    parts: Annotated[
-        Path | None,
-        typer.Option(help="Folder that keeps finished trainings; the same command resumes.", show_default=False),
-    ] = None,
+    parts: Annotated[Path | None, flag("Folder that keeps finished trainings; the same command resumes.")] = None,
     student: shared.Student = AUTO,
     ray: shared.Ray = None,
     quiet: shared.Quiet = False,
-    **options: Any,
+    **training: Any,
 ) -> None:
     """Make better labels for a pool: combine the teacher's with predictions of base models.
 
@@ -57,19 +55,18 @@ def reconcile_command(
     from understudy.report.label_sources_table import print_sources
     from understudy.training.students import resolve_student, student_builder
 
-    where = shared.where_to_run(options.pop("workers"), ray)
-    own = {name: options.pop(name) for name in ("methods", "folds", "rows")}
     with collected_warnings():
         examples = data.for_student(student).read(gold, pool=pool)
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
         classes = data.count_classes(examples)
-        student, recipe = resolve_student(student, examples, options)
+        student, recipe = resolve_student(student, examples, training)
         build = student_builder(student, examples, classes)
         reconciled = reconcile(
-            build, examples.gold, examples.pool, out=parts, progress=not quiet,
-            **own, **where, **recipe | {"device": usable_device(recipe["device"])},
+            build, examples.gold, examples.pool, out=parts, progress=not quiet, methods=options.methods,
+            folds=options.folds, rows=options.rows, **shared.where_to_run(options.workers, ray),
+            **recipe | {"device": usable_device(recipe["device"])},
         )  # fmt: skip
     print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)

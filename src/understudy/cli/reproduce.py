@@ -15,6 +15,7 @@ import typer
 
 import understudy
 from understudy.cli import shared
+from understudy.cli.shared import argument, flag
 from understudy.errors import UnderstudyError
 
 if TYPE_CHECKING:
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
 
 
 def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Experiments to run; none: list them.", show_default=False)
-    ] = None,
-    scale: Annotated[
-        str, typer.Option(help="reduced (minutes, data at hand) or full (the paper's setting).")
-    ] = "reduced",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Fix their number, and add none.")] = None,
+    names: Annotated[list[str] | None, argument("Experiments to run; none: list them.")] = None,
+    scale: Annotated[str, typer.Option(help="reduced (minutes, data at hand) or full (the paper's).")] = "reduced",
+    seeds: Annotated[int | None, flag("Fix their number, and add none.", min=1)] = None,
     minutes: Annotated[float, typer.Option(min=0, help="CPU minutes up to which open claims get more seeds.")] = 10.0,
-    out: Annotated[Path | None, typer.Option(help="Folder for the page and its numbers.", show_default=False)] = None,
+    out: Annotated[Path | None, flag("Folder for the page and its numbers.")] = None,
     work: Annotated[Path, typer.Option(help="Where finished jobs are kept.")] = Path("runs/reproduce"),
     workers: Annotated[int, typer.Option(min=1, help="Processes of one thread each.")] = 2,
     ray: shared.Ray = None,
@@ -58,16 +55,13 @@ def reproduce_command(
             console.print(table, "")
         return
     chosen = [registry.find(name) for name in names]
-    latest: dict[str, Any] = {}
-
-    def keep(finished: Any) -> None:
-        latest[finished.experiment.name] = finished
-
+    every: list[Any] = []
     failed = runner.run(
-        chosen, scale=scale, seeds=seeds, minutes=minutes, work=work, say=typer.echo, on_finished=keep,
+        chosen, scale=scale, seeds=seeds, minutes=minutes, work=work, say=typer.echo, on_finished=every.append,
         **{"workers": workers} | shared.where_to_run(workers, ray),
     )  # fmt: skip
-    for finished in latest.values():
+    # Of an experiment that got more seeds, the last.
+    for finished in {each.experiment.name: each for each in every}.values():
         console.print(Markdown(pages.page(finished)))
         if out is not None:
             typer.echo(f"written: {reproduce.write(finished, out)}")
@@ -77,15 +71,12 @@ def reproduce_command(
 
 def listing(experiments: Any, papers: dict[str, str]) -> "Iterator[Table]":
     """One table for each paper."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     for key, title in papers.items():
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for heading in ("name", "shows"):
-            table.add_column(heading, no_wrap=True)
-        table.add_column("minutes", justify="right")
-        for heading in ("data, reduced", "in full", "what"):
-            table.add_column(heading)
+        names = [Column(heading, no_wrap=True) for heading in ("name", "shows")]
+        headings = (*names, Column("minutes", justify="right"), "data, reduced", "in full", "what")
+        table = Table(*headings, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for experiment in experiments:
             if experiment.paper == key:
                 minutes = f"{experiment.minutes:g}" if experiment.minutes else "shared"

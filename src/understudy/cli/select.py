@@ -2,34 +2,26 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from understudy.acquisition.strategies import NAMES
 from understudy.cli import shared
+from understudy.cli.shared import argument, flag
 from understudy.errors import shown, warn
 from understudy.store.console import complain
 from understudy.store.files import check_new_file
 
-if TYPE_CHECKING:
-    from understudy.active.watch import NoiseWatch
-    from understudy.parallel.run_on_file import RunOnFile
-    from understudy.parallel.shard_selection import SelectedBatch
-
 
 def select_command(
     run: shared.RunFolder,
-    pool: Annotated[
-        Path,
-        typer.Argument(help="A file of any kind that train reads, with the features; or shards.", show_default=False),
-    ],
+    pool: Annotated[Path, argument("A file of any kind that train reads, with the features; or shards.")],
     strategy: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "badge",
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 100,
     out: Annotated[Path, typer.Option(help="New .csv or .parquet file.")] = Path("batch.csv"),
     labelled: Annotated[
-        list[Path] | None,
-        typer.Option(help="Files of rows that have labels already (id, label); repeat for more.", show_default=False),
+        list[Path] | None, flag("Files of rows that have labels already (id, label); repeat for more.")
     ] = None,
     column: shared.Column = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
@@ -59,6 +51,7 @@ def select_command(
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     with shared.loading():
         from understudy.io.answer_file import write_columns
+        from understudy.io.gold_pool import is_one_file
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.selection import select_rows
@@ -76,46 +69,23 @@ def select_command(
     confidence, predicted = batch.probs.max(1)
     key, values = ("row", batch.rows.tolist()) if batch.ids is None else ("id", batch.ids)
     columns = {
-        key: values,
-        "score": batch.numbers,
-        "why": batch.reasons,
-        "predicted": given.named(predicted.numpy()).tolist(),
-        "confidence": confidence.tolist(),
-        "label": [None] * n,
-    }
+        key: values, "score": batch.numbers, "why": batch.reasons,
+        "predicted": given.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(), "label": [None] * n,
+    }  # fmt: skip
     write_columns(out, columns)
-    _warn_of_labels(given, pool, labelled or [], batch)
-    LabelHistory(history_beside(out)).add(
-        "selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(values), by=key
-    )
-    if batch.watch is not None:
-        _print_watch(batch.watch)
+    # A pool with every label is a benchmark's, whose truth is not looked at.
+    if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in labelled or []):
+        where = f"{pool} ({given.table.theirs.get('label', 'label')!r})"
+        warn(f"{batch.known} of {n} picks have a label in {where}; --labelled {pool} leaves them out")
+    if "skip" in (given.class_names or ()):
+        warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")
+    history = LabelHistory(history_beside(out))
+    history.add("selected", f"{strategy} on {run}, seed {seed}", dict.fromkeys(values), by=key)
+    if batch.watch is not None and batch.watch.alarm:
+        p_value = f"p = {batch.watch.p_value:.1g}"
+        complain(f"warning: {batch.watch} ({p_value}); look at some rows first, or use another strategy")
+    elif batch.watch is not None:
+        typer.echo(str(batch.watch))
     if shards is not None:
         shutil.rmtree(scratch)
     typer.echo(shown(f"{n} rows to label: {out}"))
-
-
-def _print_watch(watch: "NoiseWatch") -> None:
-    text = (
-        f"{watch.share:.0%} of the batch comes from regions where labels look random, "
-        f"{watch.random_share:.0%} of a random batch would"
-    )
-    if watch.alarm:
-        complain(f"warning: {text} (p = {watch.p_value:.1g}); look at some rows first, or use another strategy")
-    else:
-        typer.echo(text)
-
-
-def _warn_of_labels(given: "RunOnFile", pool: Path, files: list[Path], batch: "SelectedBatch") -> None:
-    """Warn where the batch has labels already, or a class named 'skip' could be misread."""
-    from understudy.io.gold_pool import is_one_file
-
-    # A pool with every label is a benchmark's, whose truth is not looked at.
-    if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in files):
-        where = given.table.theirs.get("label", "label")
-        warn(
-            f"{batch.known} of {len(batch.rows)} picks have a label in {pool} ({where!r}); --labelled {pool} leaves "
-            "them out"
-        )
-    if "skip" in (given.class_names or ()):
-        warn("'skip' is a class of this run and means it in the batch too; write -1 where no label can be given")

@@ -1,7 +1,7 @@
 """Options that several commands share, each from the table that owns it.
 
     @takes_options()
-    def command(out: Annotated[Path, typer.Option(…)], data: DataOptions, **training: Any) -> None: ...
+    def command(out: Annotated[Path, flag("New folder.")], data: DataOptions, **training: Any) -> None: ...
 
 A field of such a table is an option of the command line: ``data`` brings those of ``io/data_options.py``,
 ``**training`` those of ``training/options.py``. Help is shown, and a mistake in the arguments reported, before anything
@@ -14,7 +14,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,61 +22,86 @@ import typer
 
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import FILES, DataOptions
-from understudy.io.data_options import read_classes as read_classes
-from understudy.io.data_options import read_list as read_list
-from understudy.io.data_options import read_mapping as read_mapping
-from understudy.store.files import is_remote
+from understudy.store.files import check_new_file
 from understudy.store.option_fields import known
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
 
 if TYPE_CHECKING:
     from understudy.parallel.executors import Executor
-    from understudy.parallel.pool_shards import PoolShards
+    from understudy.parallel.run_on_file import RunOnFile
 
-GOLD = typer.Option(help="Trusted labels; again with +FILE for the labels of a chosen batch.", show_default=False)
-TEST = typer.Option(help="Test set.", show_default=False, rich_help_panel=FILES)
-SELECT = typer.Option(help="Validation set, which selects the epoch.", show_default=False, rich_help_panel=FILES)
-RunFolder = Annotated[Path, typer.Argument(help="The folder of a finished training.", show_default=False)]
-Selected = Annotated[bool, typer.Option("--selected", help="The student of the selected epoch.")]
-Student = Annotated[
-    str,
-    typer.Option(
-        help="A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; or "
-        "auto: chosen by the features."
-    ),
+
+def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option whose default its help names, if any."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+def argument(help: str) -> Any:
+    return typer.Argument(help=help, show_default=False)
+
+
+def read_epochs(text: str) -> int | None:
+    """A number; None for ``auto``."""
+    if str(text).strip().lower() == AUTO:
+        return None
+    if not str(text).strip().isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither auto nor a whole number, at least 1")
+    return int(text)
+
+
+def typed_fields(table: type) -> "dict[str, Field[Any]]":
+    """The fields of an option table that can be typed, by their name on the command line."""
+    typed = [each for each in fields(table) if known(each).typed is not None]
+    return {(known(each).flag or each.name).partition("/")[0]: each for each in typed}
+
+
+def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
+    """A field of an option table as a parameter of a command."""
+    option, is_epochs = known(each), name == "epochs"
+    typed, text, default = option.typed, option.help, each.default
+    if name in CHOSEN_AUTOMATICALLY:
+        typed, text, default = typed | None, f"{text} Default: chosen automatically.", None
+    elif default is MISSING:
+        default = inspect.Parameter.empty
+    elif typed is bool and default is None:
+        default = False
+    shown = typer.Option(
+        f"--{(option.flag or name).replace('_', '-')}", help=text, show_default=default is not None,
+        min=int(option.least) if option.integer and option.least is not None and not is_epochs else None,
+        rich_help_panel=option.panel, parser=read_epochs if is_epochs else None,
+        metavar="N|auto" if is_epochs else option.metavar,
+    )  # fmt: skip
+    kind: Any = Annotated[typed, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+GOLD = flag("Trusted labels; again with +FILE for the labels of a chosen batch.")
+POOL = flag("Imperfect labels.")
+CLASSES = flag("The classes, e.g. neg,pos.")
+TEST = flag("Test set.", panel=FILES)
+SELECT = flag("Validation set, which selects the epoch.", panel=FILES)
+RunFolder = Annotated[Path, argument("The folder of a finished training.")]
+FileOrShards = Annotated[Path, argument("A file of any kind that train reads, or a folder of shards.")]
+Column = Annotated[
+    list[str] | None, option_parameter("column", typed_fields(DataOptions)["column"]).annotation.__metadata__[0]
 ]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        help="Work on Ray instead: local (a cluster on this machine), auto (the one it is part of) or HOST:PORT.",
-        show_default=False,
-        metavar="ADDRESS",
-    ),
-]
-SHARDS = "Folders of shards"
-ShardWorkers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Processes of one thread each (1); with --ray, shards at once (as many as there is room for).",
-        show_default=False, rich_help_panel=SHARDS,
-    ),
-]  # fmt: skip
-ShardRay = Annotated[
-    str | None,
-    typer.Option(
-        "--ray", help="Pass over the shards on Ray: local, auto or HOST:PORT.", metavar="ADDRESS", show_default=False,
-        rich_help_panel=SHARDS,
-    ),
-]  # fmt: skip
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Selected = Annotated[bool, flag("The student of the selected epoch.", "--selected")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows at once.")]
+Quiet = Annotated[bool, flag("No progress.", "--quiet")]
+NET = "A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; or auto"
+Student = Annotated[str, typer.Option(help=f"{NET}: chosen by the features.")]
 Track = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Send training to a tracker: tensorboard (files in --out), mlflow or wandb; repeat for more.",
-        show_default=False,
-    ),
+    flag("Send training to a tracker: tensorboard (files in --out), mlflow or wandb; repeat for more."),
 ]
+_PLACES = "local (a cluster on this machine), auto (the one it is part of) or HOST:PORT."
+Ray = Annotated[str | None, flag(f"Work on Ray instead: {_PLACES}", "--ray", metavar="ADDRESS")]
+SHARDS = "Folders of shards"
+ShardRay = Annotated[
+    str | None, flag("Pass over the shards on Ray: local, auto or HOST:PORT.", "--ray", panel=SHARDS, metavar="ADDRESS")
+]
+_PROCESSES = "Processes of one thread each (1); with --ray, shards at once (as many as there is room for)."
+ShardWorkers = Annotated[int | None, flag(_PROCESSES, panel=SHARDS, min=1)]
 
 
 @contextmanager
@@ -96,68 +121,37 @@ def loading() -> Iterator[None]:
         gc.enable()
 
 
-def where_to_run(workers: int | None, ray: str | None) -> dict[str, Any]:
-    """The arguments ``workers`` or ``executor`` of a function that runs many things."""
-    if ray is None:
-        return {"workers": workers}
-    from understudy.parallel.ray_tasks import RayTasks
+def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of its tables and of its ``**training``, without those named.
 
-    return {"executor": RayTasks(ray, workers=workers)}
-
-
-def read_epochs(text: str) -> int | None:
-    """A number; None for ``auto``."""
-    if str(text).strip().lower() == AUTO:
-        return None
-    if not str(text).strip().isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither auto nor a whole number, at least 1")
-    return int(text)
-
-
-def typed_fields(table: type) -> "dict[str, Field[Any]]":
-    """The fields of an option table that can be typed, by their name on the command line."""
-    return {
-        (known(each).flag or each.name).partition("/")[0]: each
-        for each in fields(table)
-        if known(each).typed is not None
-    }
-
-
-_COLUMN = known(typed_fields(DataOptions)["column"])
-Column = Annotated[
-    list[str] | None,
-    typer.Option("--column", help=_COLUMN.help, show_default=False, rich_help_panel=FILES, metavar=_COLUMN.metavar),
-]
-
-
-def takes_options(*without: str, table: type | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of its ``data`` and ``**training``, without those named and those it has itself.
-
-    ``table``: further options, which join those of the training.
+    A parameter whose type is an option table (``data: DataOptions``) gets the table made of what was typed. Where two
+    have an option of the same name, the command's own comes first, then that of the first table.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
-        trains = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-        own = [
-            each
-            for name, each in signature.parameters.items()
-            if name != "data" and each.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        left_out = {*without, *signature.parameters}
-        data, training = (
-            {name: each for name, each in typed_fields(source).items() if shown and name not in left_out}
-            for source, shown in ((DataOptions, True), (TrainingOptions, trains))
-        )
-        training |= {} if table is None else typed_fields(table)
+        own = [each for each in signature.parameters.values() if not is_dataclass(each.annotation)]
+        tables = {each.name: each.annotation for each in signature.parameters.values() if each not in own}
+        trains = [own.pop()] if own[-1].kind is inspect.Parameter.VAR_KEYWORD else []
+        taken, flags = {*without, *signature.parameters}, {}
+        for role, table in {**tables, **{each.name: TrainingOptions for each in trains}}.items():
+            flags[role] = {name: each for name, each in typed_fields(table).items() if name not in taken}
+            taken |= flags[role].keys()
 
         @functools.wraps(command)
         def wrapped(**typed: Any) -> None:
-            given = {each.name: _read(each, typed.pop(name)) for name, each in data.items()}
-            options = {each.name: _read(each, typed.pop(name)) for name, each in training.items() if name in typed}
-            command(**typed, data=DataOptions(**given), **options)
+            given = {
+                role: {each.name: _read(each, typed.pop(name)) for name, each in mine.items()}
+                for role, mine in flags.items()
+            }
+            training = given.pop(trains[0].name) if trains else {}
+            command(**typed, **{role: tables[role](**values) for role, values in given.items()}, **training)
 
-        return _shows(wrapped, signature, own, [option_parameter(*each) for each in {**data, **training}.items()])
+        shown = [option_parameter(name, each) for mine in flags.values() for name, each in mine.items()]
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown)]
+        every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+        wrapped.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        return wrapped
 
     return decorate
 
@@ -167,79 +161,21 @@ def _read(each: "Field[Any]", value: Any) -> Any:
     return value if read is None else read(value)
 
 
-def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
-    """A field of an option table as a parameter of a command."""
-    option, is_epochs = known(each), name == "epochs"
-    default = inspect.Parameter.empty if each.default is MISSING else each.default
-    default = False if option.typed is bool and default is None else default
-    typed, text = option.typed, option.help
-    if name in CHOSEN_AUTOMATICALLY:
-        typed, text, default = option.typed | None, f"{option.help} Default: chosen automatically.", None
-    shown = typer.Option(
-        f"--{(option.flag or name).replace('_', '-')}",
-        help=text,
-        min=int(option.least) if option.integer and option.least is not None and not is_epochs else None,
-        show_default=default is not None,
-        rich_help_panel=option.panel,
-        parser=read_epochs if is_epochs else None,
-        metavar="N|auto" if is_epochs else option.metavar,
-    )
-    kind: Any = Annotated[typed, shown]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def where_to_run(workers: int | None, ray: str | None) -> dict[str, Any]:
+    """The arguments ``workers`` or ``executor`` of a function that runs many things."""
+    if ray is None:
+        return {"workers": workers}
+    from understudy.parallel.ray_tasks import RayTasks
 
-
-def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option whose default its help names, if any."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
-
-
-def takes_table(table: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of a table of options (``store/option_fields.py``) in the place of ``options``."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        own = [each for name, each in signature.parameters.items() if name != "options"]
-        flags = {name: each for name, each in typed_fields(table).items() if name not in signature.parameters}
-
-        @functools.wraps(command)
-        def wrapped(**typed: Any) -> None:
-            given = {each.name: _read(each, typed.pop(name)) for name, each in flags.items()}
-            command(options=table(**given), **typed)
-
-        return _shows(wrapped, signature, own, [option_parameter(name, each) for name, each in flags.items()])
-
-    return decorate
-
-
-def _shows(
-    wrapped: Callable[..., None], signature: inspect.Signature, own: list[inspect.Parameter],
-    shown: list[inspect.Parameter],
-) -> Callable[..., None]:  # fmt: skip
-    """The function with these parameters in its signature, required ones first."""
-    catch_all = [each for each in own if each.kind is inspect.Parameter.VAR_KEYWORD]
-    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shown) if each not in catch_all]
-    every.sort(key=lambda each: each.default is not inspect.Parameter.empty)
-    wrapped.__signature__ = signature.replace(parameters=[*every, *catch_all])  # type: ignore[attr-defined]
-    return wrapped
+    return {"executor": RayTasks(ray, workers=workers)}
 
 
 def executor_of(workers: int | None, ray: str | None) -> "Executor":
     """Who passes over the shards: this process, processes, or Ray."""
-    from understudy.parallel.executors import executor_for
+    from understudy.parallel.executors import WorkerProcesses
 
-    where: dict[str, Any] = where_to_run(workers if workers is not None or ray else 1, ray)
-    return executor_for(where.get("workers"), where.get("executor"))
-
-
-def shards_for(pool: Path, out: Path) -> "PoolShards | None":
-    """The shards of a pool, where the output is to be a folder of shards too."""
-    if out.suffix:
-        return None
-    from understudy.parallel.pool_shards import list_pool_shards
-
-    if not is_remote(pool) and not pool.exists():
-        raise UnderstudyError(f"{pool} is not there; check the path")
-    return list_pool_shards(pool)
+    executor: Executor = where_to_run(workers, ray).get("executor") or WorkerProcesses(workers or 1)
+    return executor
 
 
 def refuse_engines(workers: int | None, ray: str | None, cure: str) -> None:
@@ -247,3 +183,19 @@ def refuse_engines(workers: int | None, ray: str | None, cure: str) -> None:
     if workers is not None or ray is not None:
         named = "--ray" if ray is not None else "--workers"
         raise UnderstudyError(f"{named} is for folders of shards; {cure}")
+
+
+def open_run(
+    run: Path, pool: Path, column: list[str] | None, out: Path, what: str, suffixes: tuple[str, ...],
+    workers: int | None, ray: str | None,
+) -> "tuple[RunOnFile, Executor | None]":  # fmt: skip
+    """A run and the file to apply it to; where ``out`` is to be a folder, the shards, and who passes over them."""
+    if out.suffix:
+        refuse_engines(workers, ray, "give --out a name without an ending")
+        check_new_file(out, what, suffixes)
+    with loading():
+        from understudy.parallel.pool_shards import list_pool_shards
+        from understudy.parallel.run_on_file import RunOnFile
+
+    shards = None if out.suffix else list_pool_shards(pool)
+    return RunOnFile(run, pool, column, shards=shards), None if shards is None else executor_of(workers, ray)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy.cli import shared
-from understudy.cli.shared import takes_options
+from understudy.cli.shared import flag, takes_options
 from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions
 from understudy.methods import NAMES
@@ -20,32 +20,24 @@ if TYPE_CHECKING:
     from understudy.training.job import TrainedJob
 
 VANILLA = "vanilla"
+METHOD = (
+    f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels or chooses a method. Default: {AUTO}; "
+    f"{VANILLA} without gold or pool, and for hf:… students, of which a pilot trains some thirty."
+)
 
 
 @takes_options()
 def train_command(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="New folder for the run.", show_default=False)],
+    out: Annotated[Path, flag("New folder for the run.")],
     data: DataOptions,
     gold: Annotated[list[str] | None, shared.GOLD] = None,
-    pool: Annotated[
-        Path | None, typer.Option(help="Imperfect labels. Default: gold alone.", show_default=False)
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help=f"One of {', '.join(NAMES)}; or {AUTO}: a pilot reconciles the labels or chooses a method. Default: "
-            f"{AUTO}; vanilla without gold or pool, and for hf:… students, of which a pilot trains some thirty.",
-            show_default=False,
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="An option of the method, e.g. lower_bound=0.6; repeat for more.", show_default=False),
-    ] = None,
+    pool: Annotated[Path | None, flag("Imperfect labels. Default: gold alone.")] = None,
+    method: Annotated[str | None, flag(METHOD)] = None,
+    option: Annotated[list[str] | None, flag("An option of the method, e.g. lower_bound=0.6; repeat for more.")] = None,
     student: shared.Student = AUTO,
     quiet: shared.Quiet = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, with its options.")] = False,
+    resume: Annotated[bool, flag("Continue the run in --out, with its options.", "--resume")] = False,
     test: Annotated[Path | None, shared.TEST] = None,
     select: Annotated[Path | None, shared.SELECT] = None,
     track: shared.Track = None,
@@ -106,10 +98,6 @@ def train_command(
     if resume:
         _check_alone(context)
     out = work_folder(out)
-    if resume:
-        with process_group():
-            resume_training(out, _report, progress=not quiet)
-        return
     has_pilot = gold and pool and not student.startswith("hf:")
     files = {"pool": pool, "test": test, "select": select}
     request = TrainRequest(
@@ -118,7 +106,7 @@ def train_command(
         training=training, track=track or [],
     )  # fmt: skip
     with process_group():
-        if is_restarted() and has_request(out):
+        if resume or (is_restarted() and has_request(out)):
             resume_training(out, _report, progress=not quiet)
         else:
             begin(request, _report, progress=not quiet)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.shared import argument
 
-def unlock_command(
-    folder: Annotated[Path, typer.Argument(help="Address of a run, comparison or label store.", show_default=False)],
-) -> None:
+
+def unlock_command(folder: Annotated[Path, argument("Address of a run, comparison or label store.")]) -> None:
     """Let others write to a folder at an address (s3:// …) whose writer is dead.
 
     Storage knows no locks: a process that writes there leaves a note of who it is and since when, and one that was

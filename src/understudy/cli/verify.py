@@ -5,18 +5,14 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.shared import argument
 from understudy.errors import UnderstudyError, shown
 from understudy.store.checked_folder import FolderKind
 from understudy.store.files import work_folder
 
 
 def verify_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            help="A run, comparison, label store, loop, pass over shards or ask folder.", show_default=False
-        ),
-    ],
+    folder: Annotated[Path, argument("A run, comparison, label store, loop, pass over shards or ask folder.")],
 ) -> None:
     """Check every file of a folder against its checksum. Exit code 0: all are unchanged; 2: one is not.
 
