@@ -40,21 +40,21 @@ def test_an_answer_is_there_after_the_book_was_closed(book: AnswerBook) -> None:
 def test_an_answer_that_is_sent_twice_counts_once(book: AnswerBook) -> None:
     for _ in range(2):
         book.answer("r1", "pos", annotator="ann", name="x")
-    assert book.progress("ann").mine == 1
+    assert book.progress("ann")["mine"] == 1
     with pytest.raises(us.UnderstudyError, match="is another one already"):
         book.answer("r1", "neg", annotator="ann", name="x")
     assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
     assert book.undo(annotator="ann", undoes="x", name="u") == "r1"
     book.answer("r1", "pos", annotator="ann", name="x")  # a late retry of what was undone
-    assert book.answers() == {} and book.progress("ann").mine == 0
+    assert book.answers() == {} and book.progress("ann")["mine"] == 0
 
 
 def test_undo_brings_back_the_answer_before(book: AnswerBook) -> None:
     for label in ("pos", "neg"):
         book.answer("r1", label, annotator="ann")
-    assert book.answers() == {"r1": "neg"} and book.progress("ann").finished == 1
+    assert book.answers() == {"r1": "neg"} and book.progress("ann")["finished"] == 1
     book.undo(annotator="ann")
-    assert book.answers() == {"r1": "pos"} and book.progress("ann").finished == 1
+    assert book.answers() == {"r1": "pos"} and book.progress("ann")["finished"] == 1
     book.undo(annotator="ann")
     assert book.answers() == {} and book.undo(annotator="ann") is None
 
@@ -148,7 +148,7 @@ def test_against_a_book_that_remembers_everything(tmp_path: Path, seed: int) -> 
         for who in people:
             free = [id for id in ids if count[id] < needed[id] and (id, who) not in stands]
             progress = book.progress(who)
-            assert (progress.left, progress.mine) == (len(free), sum(each[0] == who for each in said))
+            assert (progress["left"], progress["mine"]) == (len(free), sum(each[0] == who for each in said))
             for each in people:  # an undone row is with whoever undid it
                 book.give_back(each)
             assert list(book.hand_out(who, count=20)) == free
@@ -162,12 +162,12 @@ def test_rows_that_overlap_go_to_two_people(tmp_path: Path) -> None:
         for id in ids:
             book.answer(id, "pos", annotator="ann")
         shared = book.waiting()
-        assert 200 < len(shared) < 300 and book.progress("ann").left == 0
-        assert book.progress("bob").left == len(shared)
+        assert 200 < len(shared) < 300 and book.progress("ann")["left"] == 0
+        assert book.progress("bob")["left"] == len(shared)
         assert list(book.hand_out("bob", count=2000)) == shared and not book.hand_out("ann", count=9)
         book.answer(shared[0], "neg", annotator="bob")
         assert book.answers()[shared[0]] is None, "a tie is no label"
-        assert book.progress("bob").left == len(shared) - 1
+        assert book.progress("bob")["left"] == len(shared) - 1
     with AnswerBook(tmp_path / "b.book", ["neg", "pos"], overlap=0.25) as other:
         other.add(ids[::-1])
         other.answer(shared[0], "pos", annotator="ann")
@@ -209,7 +209,7 @@ def test_two_processes_share_a_book(book: AnswerBook) -> None:
     with AnswerBook(book.path) as other:
         other.answer("r0", "pos", annotator="bob", name="x")
         book.answer("r0", "pos", annotator="bob", name="x")
-        assert book.progress("bob").mine == 1 and book.waiting()[0] == "r1"
+        assert book.progress("bob")["mine"] == 1 and book.waiting()[0] == "r1"
         assert list(other.hand_out("bob", count=1)) == ["r1"] and list(book.hand_out("ann")) == ["r2"]
         book.add(["new"])
         assert other.waiting()[-1] == "new" and not other.wait(0.01, ["new"])
@@ -221,7 +221,7 @@ def test_a_failed_write_leaves_nothing_behind(book: AnswerBook) -> None:
     with pytest.raises(KeyboardInterrupt), book.together():
         book.answer("r0", "pos", annotator="ann")
         raise KeyboardInterrupt
-    assert book.answers() == {} and book.progress("ann").finished == 0
+    assert book.answers() == {} and book.progress("ann")["finished"] == 0
     book.answer("r0", "neg", annotator="ann")
     assert book.answers() == {"r0": "neg"}
 

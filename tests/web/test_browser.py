@@ -200,7 +200,7 @@ def test_two_people_label_sixty_rows_through_kills(rows: Path, browser: Any, ser
 
     with AnswerBook(rows / "rows.book") as book:
         given = {(id, who): line.label for id, people in book.given().items() for who, line in people.items()}
-        assert book.waiting() == [] and book.progress("ann").rows == 60
+        assert book.waiting() == [] and book.progress("ann")["rows"] == 60
     expected = {(id, "ann"): label for id, label in ann.said.items()}
     assert given == expected | {(id, "bob"): label for id, label in bob.said.items()}
     with closing(sqlite3.connect(rows / "rows.book")) as file:

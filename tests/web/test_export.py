@@ -9,8 +9,8 @@ from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
 from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook
-from understudy.web.answer_export import write_answers, write_votes
 from understudy.web.cards import Cards
+from understudy.web.serve import write_answers, write_votes
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_train_obeys_what_the_page_kept(pool: Path, tmp_path: Path) -> None:
         "false",
         "true",
     ]
-    assert str(exported) == f"3 labels, 1 skipped: {tmp_path / 'out.csv'}"
+    assert exported == f"3 labels, 1 skipped: {tmp_path / 'out.csv'}"
     (tmp_path / "out2.csv").write_text((tmp_path / "out.csv").read_text().replace("04,neg,1", "04,neg,0"))
     for name in ("out.csv", "out2.csv"):
         gold = read_examples(gold=tmp_path / "gold.csv", pool=pool, chosen=[tmp_path / name]).gold
@@ -91,7 +91,7 @@ def test_most_people_decide_and_ties_train_nothing(tmp_path: Path) -> None:
                 book.answer(id, label, annotator=who)
         exported = write_answers(book, tmp_path / "out.csv")
     columns = text_columns(tmp_path / "out.csv")
-    assert (exported.labelled, exported.tied, exported.skipped) == (1, 1, 0)
+    assert exported.startswith("1 labels, 1 without a majority (skip): ")
     assert columns["label"] == ["neg", "nan"], "skip is a class here"
     assert columns["answers"] == ["3", "2"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.web.access import Access
 from understudy.web.answer_book import AnswerBook
+from understudy.web.app import Access
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer
 

@@ -21,14 +21,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 from understudy.errors import UnderstudyError
-from understudy.web.book_file import BookFile
-from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
+from understudy.web.book_file import AnswerLine, BookFile, LabellingState
 
 if TYPE_CHECKING:
     from understudy.labels.votes import Votes
@@ -37,20 +36,6 @@ if TYPE_CHECKING:
 LEASE = 600.0
 #: Answers over which a person's pace is measured.
 _LAST = 30
-
-
-@dataclass(frozen=True)
-class LabellingProgress:
-    """Of one person."""
-
-    rows: int
-    finished: int
-    #: Answers this person gave.
-    mine: int
-    #: Rows this person could still answer.
-    left: int
-    #: Seconds for a row, the median of the last ones.
-    pace: float | None
 
 
 class AnswerBook:
@@ -149,14 +134,14 @@ class AnswerBook:
             if line.name not in state.lines and undoes not in history:
                 raise UnderstudyError("that answer is not there any more; undo another one")
             self._write(state, line)
-            self.file.add_leases([line.row], annotator, Lease(tab, self._clock() + self.lease))
+            self.file.add_leases([line.row], annotator, tab, self._clock() + self.lease)
             return state.ids[line.row]
 
     def _write(self, state: LabellingState, line: AnswerLine) -> None:
         before = state.lines.get(line.name)
         if before is None:
             self.file.add_line(line)
-        elif not before.same_as(line):
+        elif before.content() != line.content():
             raise UnderstudyError(f"answer {line.name} is another one already; give each answer its own name")
 
     def hand_out(
@@ -175,11 +160,10 @@ class AnswerBook:
         """
         with self.file.writing() as state:
             now = self._clock()
-            self.file.end_leases(now)
             kept = [row for id in have if state.is_open(row := _number(state, id), annotator)]
-            free = state.free_rows(annotator, tab, kept)
-            rows = [row for row, _ in zip(free, range(count - len(kept)), strict=False)]
-            self.file.add_leases([*kept, *rows], annotator, Lease(tab, now + self.lease))
+            free = state.free_rows(annotator, tab, kept, self.file.leases(now))
+            rows = list(islice(free, max(count - len(kept), 0)))
+            self.file.add_leases([*kept, *rows], annotator, tab, now + self.lease)
             return self._shown(state, rows, annotator, suggests)
 
     def give_back(self, annotator: str, *, tab: str = "") -> None:
@@ -210,19 +194,21 @@ class AnswerBook:
         with self.file.writing():
             yield
 
-    def progress(self, annotator: str) -> LabellingProgress:
+    def progress(self, annotator: str) -> dict[str, Any]:
+        """Numbers of one person: ``mine``, answers given; ``left``, rows still to answer; ``pace``, seconds a row."""
         with self.file.looking() as state:
             mine = state.history[annotator]
-            last = [line.seconds for line, _ in zip(reversed(mine.values()), range(_LAST), strict=False)]
-            times = [seconds for seconds in last if seconds is not None]
-            pace = median(times) if times else None
-            return LabellingProgress(len(state.ids), state.finished, len(mine), state.left(annotator), pace)
+            times = [line.seconds for line in islice(reversed(mine.values()), _LAST) if line.seconds is not None]
+            return {
+                "rows": len(state.ids), "finished": state.finished, "mine": len(mine), "left": state.left(annotator),
+                "pace": median(times) if times else None,
+            }  # fmt: skip
 
     def history(self, annotator: str, count: int = 50) -> list[tuple[str, str, str | None]]:
         """A person's last answers, the newest first: name, id, label."""
         with self.file.looking() as state:
-            lines = zip(reversed(state.history[annotator].values()), range(count), strict=False)
-            return [(line.name, state.ids[line.row], line.label) for line, _ in lines]
+            lines = islice(reversed(state.history[annotator].values()), count)
+            return [(line.name, state.ids[line.row], line.label) for line in lines]
 
     def given(self) -> dict[str, dict[str, AnswerLine]]:
         """By id and person, the last answer that was not undone."""
@@ -253,16 +239,30 @@ class AnswerBook:
 
     def votes(self, by: str = "majority") -> "tuple[list[str], Votes]":
         """Ids with an answer, and everyone's answers as votes."""
-        given = {id: {who: line.label for who, line in people.items()} for id, people in self.given().items()}
+        from understudy.labels.votes import Votes
+
+        given, people = self.given(), self.annotators()
         if not given:
             raise UnderstudyError(f"{self.path} holds no answers yet; label some rows first")
-        return list(given), votes_of(given, self.classes, by)
+        labels = [[each[who].label if who in each else None for who in people] for each in given.values()]
+        return list(given), Votes(self._numbered(labels), len(self.classes), by=by, sources=people)
 
     def agreement(self) -> tuple[float | None, int]:
         """Krippendorff's alpha of the rows that several people gave a class, and how many these are."""
+        import torch
+
+        from understudy.maths.annotators import krippendorff_alpha
+
         with self.file.looking() as state:
             shared = [[stack[-1].label for stack in state.given[row].values()] for row in state.shared]
-        return agreement_of(shared, self.classes)
+        labels = [[label for label in row if label is not None] for row in shared]
+        # Alpha does not depend on the person: the answers of a row come first, and gaps after.
+        votes = self._numbered(zip(*zip_longest(*(row for row in labels if len(row) > 1)), strict=True))
+        return (krippendorff_alpha(torch.tensor(votes), len(self.classes)), len(votes)) if votes else (None, 0)
+
+    def _numbered(self, rows: Iterable[Iterable[str | None]]) -> list[list[int]]:
+        place: dict[str | None, int] = {name: number for number, name in enumerate(self.classes)}
+        return [[place.get(label, -1) for label in row] for row in rows]
 
     def wait(self, seconds: float, ids: Collection[str] | None = None) -> bool:
         """Whether these rows (or all) have their answers, after waiting for them up to so many seconds."""
@@ -309,33 +309,3 @@ def most_common(labels: Iterable[str | None]) -> str | None:
     """The majority label; None where two tie, or all skipped."""
     counts = Counter(label for label in labels if label is not None).most_common(2)
     return None if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]) else counts[0][0]
-
-
-def votes_of(given: Mapping[str, Mapping[str, str | None]], classes: Sequence[str], by: str = "majority") -> "Votes":
-    """A column for each person, by name; a person without an answer abstains."""
-    from understudy.labels.votes import Votes
-
-    people = sorted({who for each in given.values() for who in each})
-    labels = [[each.get(who) for who in people] for each in given.values()]
-    return Votes(_numbered(labels, classes), len(classes), by=by, sources=people)
-
-
-def agreement_of(rows: Iterable[Iterable[str | None]], classes: Sequence[str]) -> tuple[float | None, int]:
-    """Krippendorff's alpha of the rows with two labels or more, and how many these are."""
-    import torch
-
-    from understudy.maths.annotators import krippendorff_alpha
-
-    labels = [[label for label in row if label is not None] for row in rows]
-    labels = [row for row in labels if len(row) > 1]
-    if not labels:
-        return None, 0
-    # Alpha does not depend on the person: the answers of a row come first, and gaps after.
-    width = max(map(len, labels))
-    votes = _numbered([[*row, *[None] * (width - len(row))] for row in labels], classes)
-    return krippendorff_alpha(torch.tensor(votes), len(classes)), len(labels)
-
-
-def _numbered(rows: Iterable[Iterable[str | None]], classes: Sequence[str]) -> list[list[int]]:
-    place = {name: number for number, name in enumerate(classes)}
-    return [[-1 if label is None else place[label] for label in row] for row in rows]

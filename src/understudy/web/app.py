@@ -1,4 +1,4 @@
-"""The requests of the page, one route each, behind the checks of ``web/access.py``.
+"""The requests of the page, one route each, and who may send them.
 
 | request | response |
 | --- | --- |
@@ -12,12 +12,29 @@
 ``sync`` takes *events*, each with a name made by the browser (``{"name", "id", "label"}``, ``label`` null: skipped;
 ``{"name", "undoes"}``), and may be repeated: an event is stored once. Answers and the leases of the next rows are one
 transaction.
+
+A token in the link moves to a cookie, and only requests of the page itself are answered:
+
+| what could happen | what stops it |
+| --- | --- |
+| another program or person on this machine opens the port | a token of 256 bits, compared in constant time |
+| the link stays in a history or a log | it only sets a cookie (HttpOnly, SameSite=Strict); nothing logs it |
+| another site's page sends answers through your browser | its Origin, Sec-Fetch-Site and missing cookie |
+| a site's name is made to point here (DNS rebinding) | the Host header names this machine, or the request is refused |
+| a row's text holds markup | texts are set as texts, and the Content-Security-Policy runs no other script |
+
+The tokens follow from a secret file beside the book, so that links hold when the server is started again.
 """
 
+import hmac
+import ipaddress
 import json
+import os
 import re
+import secrets
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,16 +46,110 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from understudy.errors import UnderstudyError
-from understudy.web.access import HEADERS, Access
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Card, Cards, guideline_html
 
 MOST_EVENTS, MOST_ROWS, MOST_BYTES = 200, 20, 1 << 18
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_PARTS = {"page.css": "text/css", "page.js": "text/javascript"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TAB = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _OPEN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Understudy</title>
 <link rel="icon" href="data:,"><meta http-equiv="refresh" content="0;url=/"><a href="/">Go to the page</a></html>"""
 _STRANGER = "Open the link that understudy label printed: it holds the key to this page."
+
+
+class Access:
+    def __init__(self, secret_file: Path, annotators: Sequence[str], *, host: str, book: str) -> None:
+        secret = _secret(secret_file)
+        self.tokens = {name: _token(secret, name) for name in annotators}
+        #: One per book: cookies are not separate by port.
+        self.cookie = f"understudy-{book}"
+        self._host = host
+
+    def annotator(self, token: str) -> str | None:
+        """The owner of a token; all are compared, so that the time taken reveals nothing."""
+        given = token.encode("utf-8", "replace")
+        same = [name for name, own in self.tokens.items() if hmac.compare_digest(own.encode(), given)]
+        return same[0] if same else None
+
+    def refusal(self, method: str, headers: Mapping[str, str]) -> str | None:
+        """Why a request is not from the page; None where it may be."""
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return "this page is served to the address it was started for"
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        # Typed addresses have none; links from elsewhere lead to the page, but not to its data.
+        if method != "GET" and site not in (None, "same-origin"):
+            return "only the page itself may send answers"
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+            return "only the page itself may send requests"
+        if method != "GET" and origin is None:
+            return "answers come with the Origin header that browsers send"
+        if method == "GET" and site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+            return "other sites may not send requests"
+        return None
+
+    def _is_ours(self, header: str) -> bool:
+        """The port is left open: a tunnel may change it, and names are what rebinding needs."""
+        name = header.rsplit(":", 1)[0] if not header.endswith("]") else header
+        name = name.strip("[]").lower()
+        if name in LOOPBACK or name == self._host.lower():
+            return True
+        if self._host in LOOPBACK:
+            return False
+        # Served to others: an address cannot be rebound, and the machine knows its own name.
+        return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _token(secret: bytes, annotator: str) -> str:
+    return hmac.new(secret, b"label page\0" + annotator.encode(), "sha256").hexdigest()
+
+
+def _secret(path: Path) -> bytes:
+    """Made once, readable by its owner alone."""
+    try:
+        if not path.exists():
+            _make_secret(path)
+        secret = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnderstudyError(f"cannot use the secret {path} of the page's links: {error}; remove it") from error
+    if len(secret) != 64:
+        raise UnderstudyError(f"{path} does not hold the secret of the page's links; remove it, and links are new")
+    return secret.encode()
+
+
+def _make_secret(path: Path) -> None:
+    """Whole under a name of its own, then linked: of two processes that begin at once one is first."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
 
 
 class LabelApp:
@@ -58,11 +169,10 @@ class LabelApp:
         self._suggests = cards.suggests if show_suggestion else None
         self._alpha: tuple[float, Any] = (0.0, None)
         page = files("understudy.web") / "page"
-        self._files = {name: (page / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
+        self._files = {name: (page / name).read_text(encoding="utf-8") for name in ("page.html", *_PARTS)}
         routes = [
             Route("/", self.page),
-            Route("/page.css", self.css),
-            Route("/page.js", self.script),
+            *(Route(f"/{name}", self.part) for name in _PARTS),
             Route("/api/session", self.session),
             Route("/api/sync", self.sync, methods=["POST"]),
             Route("/api/agreement", self.agreement),
@@ -71,29 +181,21 @@ class LabelApp:
         self.asgi = Guard(Starlette(routes=routes), access)
 
     def page(self, request: Request) -> Response:
-        html = self._files["page.html"].replace("<!-- guideline -->", guideline_html(self.guideline))
-        return HTMLResponse(html)
+        return HTMLResponse(self._files["page.html"].replace("<!-- guideline -->", guideline_html(self.guideline)))
 
-    def css(self, request: Request) -> Response:
-        return Response(self._files["page.css"], media_type="text/css")
-
-    def script(self, request: Request) -> Response:
-        return Response(self._files["page.js"], media_type="text/javascript")
+    def part(self, request: Request) -> Response:
+        name = request.url.path[1:]
+        return Response(self._files[name], media_type=_PARTS[name])
 
     def session(self, request: Request) -> Response:
         annotator: str = request.state.annotator
-        return JSONResponse(
-            {
-                "book": self.book.settings["book"],
-                "annotator": annotator,
-                "title": self.title,
-                "classes": self.book.classes,
-                "lease": self.book.lease,
-                "several": len(self.access.tokens) > 1,
-                "guideline": self.guideline is not None,
-                "history": self._history(annotator),
-            }
-        )
+        answered = [{"name": name, "id": id, "label": label} for name, id, label in self.book.history(annotator)]
+        found = {
+            "book": self.book.settings["book"], "annotator": annotator, "title": self.title,
+            "classes": self.book.classes, "lease": self.book.lease, "several": len(self.access.tokens) > 1,
+            "guideline": self.guideline is not None, "history": answered,
+        }  # fmt: skip
+        return JSONResponse(found)
 
     async def sync(self, request: Request) -> Response:
         body = b""
@@ -122,7 +224,7 @@ class LabelApp:
             "results": results,
             "rows": [self._card(id, shown) for id, shown in rows.items()],
             "gone": [id for id in sync.have if id not in have],
-            "progress": vars(progress),
+            "progress": progress,
         }
 
     def _take(self, event: Mapping[str, Any], sync: "SyncRequest") -> dict[str, Any]:
@@ -130,9 +232,8 @@ class LabelApp:
         who, name = sync.annotator, event["name"]
         try:
             if "undoes" not in event:
-                self.book.answer(
-                    event["id"], event["label"], annotator=who, name=name, seconds=_seconds(event.get("seconds"))
-                )
+                seconds = _seconds(event.get("seconds"))
+                self.book.answer(event["id"], event["label"], annotator=who, name=name, seconds=seconds)
                 return {"name": name, "kept": True}
             id = self.book.undo(annotator=who, undoes=event["undoes"], name=name, tab=sync.tab)
             assert id is not None
@@ -144,9 +245,6 @@ class LabelApp:
         if id not in self.cards.places:  # answered in an earlier file, and undone
             return {"id": id, "text": [("(the file has no such row any more)", False)], "image": False, "fields": []}
         return {**self.cards.card(id), "suggestion": self.cards.suggestion(id) if shown else None}
-
-    def _history(self, annotator: str) -> list[dict[str, Any]]:
-        return [{"name": name, "id": id, "label": label} for name, id, label in self.book.history(annotator)]
 
     def agreement(self, request: Request) -> Response:
         """Computed at most every five seconds, over all shared rows."""
@@ -183,17 +281,12 @@ class SyncRequest:
 def _event(event: Any) -> dict[str, Any]:
     if not _NAME.fullmatch(_text(event["name"])):
         raise ValueError
+    if not event.get("undoes", True):
+        raise ValueError
     if "undoes" in event:
-        if not event["undoes"]:
-            raise ValueError
         return {"name": event["name"], "undoes": _text(event["undoes"])}
-    label = event["label"]
-    return {
-        "name": event["name"],
-        "id": _text(event["id"]),
-        "label": None if label is None else _text(label),
-        "seconds": event.get("seconds"),
-    }
+    label = None if event["label"] is None else _text(event["label"])
+    return {"name": event["name"], "id": _text(event["id"]), "label": label, "seconds": event.get("seconds")}
 
 
 def _listed(value: Any, most: int) -> list[Any]:

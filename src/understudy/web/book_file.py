@@ -1,4 +1,4 @@
-"""The file of an answer book: SQLite with a write-ahead log, every transaction synced; its state is kept in memory.
+"""The file of an answer book: SQLite with a write-ahead log, every transaction synced; its answers folded in memory.
 
     with file.looking() as state: ...          # what all processes have written until now
     with file.writing() as state: file.add_line(line)
@@ -11,14 +11,15 @@ failed half-way.
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.files import timestamp
-from understudy.web.labelling_state import AnswerLine, LabellingState, Lease
 
 FORMAT = 1
 # "USLB": marks an SQLite file as a book.
@@ -37,6 +38,118 @@ _SCHEMA = (
     "CREATE TRIGGER answers_last BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'answers are only added'); END",
 )
 _LINE = "name, annotator, row, label, undoes, suggested, seconds"
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """One line of the book: an answer (``label``; None: skipped), or an undo of the answer called ``undoes``."""
+
+    #: Made by the sender, so that one sent twice is one.
+    name: str
+    annotator: str
+    row: int
+    label: str | None = None
+    undoes: str | None = None
+    #: Whether the row was ever shown to this person with a suggestion.
+    suggested: bool = False
+    #: From seeing the row to the answer.
+    seconds: float | None = None
+
+    def content(self) -> tuple[str, int, str | None, str | None]:
+        return self.annotator, self.row, self.label, self.undoes
+
+
+class LabellingState:
+    """A fold over the lines of a book: applied in the order written, so that a reopened book is in the same state.
+
+    A row is *finished* when as many people have answered as it needs; a skip is an answer too. The answers of one
+    person to one row are a stack, because undo removes one answer and the one before holds again.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.needed: list[int] = []
+        self.chosen: list[bool] = []
+        self.lines: dict[str, AnswerLine] = {}
+        #: By row and person, the answers that were not undone; no empty ones.
+        self.given: dict[int, dict[str, list[AnswerLine]]] = {}
+        #: By person, the same by name, in the order given.
+        self.history: dict[str, dict[str, AnswerLine]] = defaultdict(dict)
+        self.finished = 0
+        #: Rows that several people answered.
+        self.shared: set[int] = set()
+        #: By person, rows they answered that still need another person.
+        self._ahead: Counter[str] = Counter()
+        #: By person, a row before which nothing is left to them.
+        self._start: Counter[str] = Counter()
+
+    def add_row(self, id: str, needed: int, chosen: bool) -> None:
+        self.numbers[id] = len(self.ids)
+        self.ids.append(id)
+        self.needed.append(needed)
+        self.chosen.append(chosen)
+
+    def apply(self, line: AnswerLine) -> None:
+        self.lines[line.name] = line
+        self._count(line.row, -1)
+        stack = self.given.setdefault(line.row, {}).setdefault(line.annotator, [])
+        history = self.history[line.annotator]
+        if line.undoes is None:
+            stack.append(line)
+            history[line.name] = line
+        else:
+            stack.remove(history.pop(line.undoes))
+            # It is free again for people who had passed it as finished.
+            for annotator, start in self._start.items():
+                self._start[annotator] = min(start, line.row)
+        if not stack:
+            del self.given[line.row][line.annotator]
+        if not self.given[line.row]:
+            del self.given[line.row]
+        self._count(line.row, 1)
+        (self.shared.add if len(self.given.get(line.row, ())) > 1 else self.shared.discard)(line.row)
+
+    def _count(self, row: int, sign: int) -> None:
+        people = self.given.get(row, {})
+        if len(people) >= self.needed[row]:
+            self.finished += sign
+        else:
+            for annotator in people:
+                self._ahead[annotator] += sign
+
+    def is_finished(self, row: int) -> bool:
+        return len(self.given.get(row, ())) >= self.needed[row]
+
+    def left(self, annotator: str) -> int:
+        """Rows that this person could still answer, including those reserved for others."""
+        return len(self.ids) - self.finished - self._ahead[annotator]
+
+    def is_open(self, row: int, annotator: str) -> bool:
+        return annotator not in self.given.get(row, {}) and not self.is_finished(row)
+
+    def free_rows(
+        self, annotator: str, tab: str, without: Collection[int], leases: Mapping[int, Mapping[str, str]]
+    ) -> Iterator[int]:
+        """Rows to show, best first: those this tab had already, then new ones, then those in the person's other tabs.
+
+        ``leases``: by row and person, the tab.
+        """
+        mine = sorted(row for row, held in leases.items() if annotator in held and self.is_open(row, annotator))
+        here = [row for row in mine if leases[row][annotator] == tab and row not in without]
+        yield from here
+        for row in self._open_rows(annotator):
+            given = self.given.get(row, {})
+            # Other people have it at the moment, and have not answered it.
+            others = sum(who != annotator and who not in given for who in leases.get(row, ()))
+            if row not in mine and row not in without and len(given) + others < self.needed[row]:
+                yield row
+        yield from (row for row in mine if row not in here and row not in without)
+
+    def _open_rows(self, annotator: str) -> Iterator[int]:
+        while self._start[annotator] < len(self.ids) and not self.is_open(self._start[annotator], annotator):
+            self._start[annotator] += 1
+        return (row for row in range(self._start[annotator], len(self.ids)) if self.is_open(row, annotator))
 
 
 class BookFile:
@@ -115,18 +228,13 @@ class BookFile:
         if version == self._version:
             return
         state, ask = self._state, self._file.execute
-        for id, needed, chosen in ask(
-            "SELECT id, needed, chosen FROM rows WHERE number>=? ORDER BY number", (len(state.ids),)
-        ):
+        rows = ask("SELECT id, needed, chosen FROM rows WHERE number>=? ORDER BY number", (len(state.ids),))
+        for id, needed, chosen in rows:
             state.add_row(id, needed, bool(chosen))
-        for number, name, annotator, row, label, undoes, suggested, seconds in ask(
-            f"SELECT number, {_LINE} FROM answers WHERE number>? ORDER BY number", (self._seen,)
-        ):
-            state.apply(AnswerLine(name, annotator, row, label, undoes, bool(suggested), seconds))
+        new = ask(f"SELECT number, {_LINE} FROM answers WHERE number>? ORDER BY number", (self._seen,))
+        for number, *line in new:
+            state.apply(AnswerLine(*line))
             self._seen = number
-        state.leases.clear()
-        for row, annotator, tab, until in ask("SELECT * FROM leases"):
-            state.leases.setdefault(row, {})[annotator] = Lease(tab, until)
         self._version = version
 
     def settings(self) -> dict[str, Any]:
@@ -138,44 +246,33 @@ class BookFile:
 
     def add_rows(self, rows: Iterable[tuple[str, int, bool]]) -> None:
         """Id, how many people are to answer, and whether a strategy chose it."""
-        start = len(self._state.ids)
         for row in rows:
+            self._file.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", (len(self._state.ids), *row))
             self._state.add_row(*row)
-        state, numbers = self._state, range(start, len(self._state.ids))
-        new = [(number, state.ids[number], state.needed[number], state.chosen[number]) for number in numbers]
-        self._file.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", new)
 
     def add_line(self, line: AnswerLine) -> None:
-        values = (
-            line.name,
-            line.annotator,
-            line.row,
-            line.label,
-            line.undoes,
-            line.suggested,
-            line.seconds,
-            timestamp(),
-        )
+        values = (*astuple(line), timestamp())
         added = self._file.execute(f"INSERT INTO answers({_LINE}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._file.execute("DELETE FROM leases WHERE row=? AND annotator=?", (line.row, line.annotator))
         self._state.apply(line)
         self._seen = int(added.lastrowid or 0)
         self.changed.notify_all()
 
-    def add_leases(self, rows: Iterable[int], annotator: str, lease: Lease) -> None:
-        new = [(row, annotator, lease.tab, lease.until) for row in rows]
+    def add_leases(self, rows: Iterable[int], annotator: str, tab: str, until: float) -> None:
+        """Reserves rows for a person until then; others get other rows."""
+        new = [(row, annotator, tab, until) for row in rows]
         self._file.executemany("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", new)
-        for row, *_ in new:
-            self._state.leases.setdefault(row, {})[annotator] = lease
 
-    def end_leases(self, until: float) -> None:
-        """Deletes those that ran out."""
-        if self._state.end_leases(until):
-            self._file.execute("DELETE FROM leases WHERE until<=?", (until,))
+    def leases(self, now: float) -> dict[int, dict[str, str]]:
+        """By row and person, the tab; those that ran out are deleted."""
+        self._file.execute("DELETE FROM leases WHERE until<=?", (now,))
+        held: dict[int, dict[str, str]] = {}
+        for row, annotator, tab in self._file.execute("SELECT row, annotator, tab FROM leases"):
+            held.setdefault(row, {})[annotator] = tab
+        return held
 
     def give_back(self, annotator: str, tab: str) -> None:
-        if self._state.give_back(annotator, tab):
-            self._file.execute("DELETE FROM leases WHERE annotator=? AND tab=?", (annotator, tab))
+        self._file.execute("DELETE FROM leases WHERE annotator=? AND tab=?", (annotator, tab))
 
     def add_suggested(self, rows: Iterable[int], annotator: str) -> None:
         """This person saw a suggestion for these rows."""

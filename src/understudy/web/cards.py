@@ -16,9 +16,10 @@ a browser never takes one for a page. Drawings with scripts in them (SVG) are re
 
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -238,18 +239,13 @@ class Cards:
         return [name for name in self.shown.names if not is_reserved(name) and name not in _ABOUT]
 
     def card(self, id: str) -> Card:
-        row = self.places[id]
-        card: Card = {"id": id, "text": None, "image": self.image is not None}
+        row, text = self.places[id], None
         if self.text is not None:
-            cell = _text(self._cell(self.text, row))
-            card["text"] = self._marked(cell, id)
-        card["fields"] = [[name, _text(self._cell(name, row))[:_LONGEST]] for name in self.fields]
-        return card
-
-    def _marked(self, text: str, id: str) -> Marked:
-        row, where = self.places[id], f"{self.shown.path}: column 'highlights' row {self.places[id]}"
-        given = self._cell("highlights", row) if "highlights" in self.shown.names else None
-        return marked(text, self.words, given, where)
+            given = self._cell("highlights", row) if "highlights" in self.shown.names else None
+            where = f"{self.shown.path}: column 'highlights' row {row}"
+            text = marked(_text(self._cell(self.text, row)), self.words, given, where)
+        fields = [[name, _text(self._cell(name, row))[:_LONGEST]] for name in self.fields]
+        return {"id": id, "text": text, "image": self.image is not None, "fields": fields}
 
     def picture(self, id: str) -> Picture:
         if self.image is None or id not in self.places:
@@ -259,49 +255,33 @@ class Cards:
         return picture(self.shown.columns[self.image][row], self.shown.folder, where)
 
     def suggests(self, id: str) -> bool:
-        return id in self.places and self._suggested[self._row(id)] is not None
+        return id in self._suggestions
 
     def suggestion(self, id: str) -> dict[str, Any] | None:
         """The class predicted by the student that chose the row, or else by the teacher."""
-        found = self._suggested[self._row(id)]
-        return None if found is None else {"label": found[0], "confidence": found[1], "by": self._source}
+        return self._suggestions.get(id)
 
     @cached_property
-    def _source(self) -> str:
-        return "student" if "predicted" in self.rows.names else "teacher"
-
-    @cached_property
-    def _suggested(self) -> list[tuple[str, float | None] | None]:
-        """By row to label: a class and its probability, or None."""
-        if self._source == "student":
-            labels = [_text(cell) for cell in self.rows.columns["predicted"].tolist()]
-            sure = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else [None] * len(labels)
-            found = zip(labels, map(_share, sure), strict=True)
-            return [(label, share) if label in self._known else None for label, share in found]
-        return self._of_teacher()
-
-    def _of_teacher(self) -> list[tuple[str, float | None] | None]:
-        names = ClassNames(tuple(self.classes))
+    def _suggestions(self) -> dict[str, dict[str, Any]]:
+        if "predicted" in self.rows.names:
+            labels = map(_text, self.rows.columns["predicted"].tolist())
+            shares = self.rows.columns["confidence"].tolist() if "confidence" in self.rows.names else repeat(None)
+            return {
+                id: {"label": label, "confidence": _share(share), "by": "student"}
+                for id, label, share in zip(self.places, labels, shares, strict=False)
+                if label in self.classes
+            }
         # Classes called 0, 1, … are given by number.
         numbered = all(name == str(number) for number, name in enumerate(self.classes))
-        how = Labelling(None if numbered else names, len(self.classes))
-        teacher = read_teacher(self.shown, how)
-        if teacher is None:
-            return [None] * len(self.places)
-        top = teacher.top1().tolist()
-        found = (top[row] for row in self.places.values())
-        return [(self.classes[label], None) if 0 <= label < len(self.classes) else None for label in found]
-
-    @cached_property
-    def _known(self) -> Collection[str]:
-        return frozenset(self.classes)
-
-    @cached_property
-    def _order(self) -> dict[str, int]:
-        return {id: number for number, id in enumerate(self.places)}
-
-    def _row(self, id: str) -> int:
-        return self._order[id]
+        names = None if numbered else ClassNames(tuple(self.classes))
+        teacher = read_teacher(self.shown, Labelling(names, len(self.classes)))
+        top = [] if teacher is None else teacher.top1().tolist()
+        found = [(id, top[place]) for id, place in self.places.items() if top]
+        return {
+            id: {"label": self.classes[label], "confidence": None, "by": "teacher"}
+            for id, label in found
+            if 0 <= label < len(self.classes)
+        }
 
     def _cell(self, name: str, row: int) -> Any:
         """As the file has it: 007 stays 007."""
