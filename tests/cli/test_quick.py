@@ -6,7 +6,13 @@ from pathlib import Path
 
 HEAVY = ("matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "torch")
 # What only trainings need, and Arrow's machinery for folders of files.
-IN_VAIN = ("pyarrow.dataset", "understudy.leaks.between", "understudy.training.train", "understudy.report.page", "s3fs")
+IN_VAIN = (
+    "pyarrow.dataset",
+    "understudy.leaks.between",
+    "understudy.training.train",
+    "understudy.report.run_page",
+    "s3fs",
+)
 
 # One process for all: what a command had loaded would still be there at the end.
 ASK = f"""

@@ -428,7 +428,7 @@ def judged(tally: Tally, command: str, world: World, tables: int, run: Callable[
 def run_world(number: int, folder: Path, tally: Tally) -> None:
     folder.mkdir(parents=True)
     world = World(random.Random(f"meaning {number}"), folder)
-    with warnings.catch_warnings(), mock.patch("understudy.report.page.write_run_report"):
+    with warnings.catch_warnings(), mock.patch("understudy.report.run_page.write_run_report"):
         warnings.simplefilter("ignore")
         if not judged(tally, "train", world, 3, lambda: train(world), f"world {number}"):
             return

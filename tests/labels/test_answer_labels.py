@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import understudy as us
 from understudy.labels import answer_matching
 from understudy.labels.answer_labels import Answers
-from understudy.report.llm_labels import printable
+from understudy.report.templates import printable
 
 CLASSES = ["neg", "pos"]
 

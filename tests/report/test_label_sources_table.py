@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import binomtest
 
-from understudy.report.label_sources_table import _with_interval, combined_accuracy, source_table
+from understudy.report.run_text import combined_accuracy, source_table
 
 FACTS = {
     "reconciled.log_loss": 0.4, "reconciled.accuracy": 0.85, "reconciled.gold_rows": 100.0, "train_seconds": 2.0,
@@ -29,5 +29,6 @@ def test_the_table_and_the_sentence() -> None:
 def test_the_interval_is_clopper_and_pearsons(hits: int, rows: int) -> None:
     theirs = binomtest(hits, rows).proportion_ci(0.95)
     expected = f"{100 * hits / rows:.1f}% ({100 * theirs.low:.1f}–{100 * theirs.high:.1f})"
-    assert _with_interval(hits / rows, rows) == expected
-    assert _with_interval(0.0, 0) == "unknown"
+    facts = FACTS | {"reconciled.accuracy of gce": hits / rows, "reconciled.rows of gce": float(rows)}
+    assert source_table(facts)[0][3] == expected
+    assert source_table(facts | {"reconciled.rows of gce": 0.0})[0][3] == "–"

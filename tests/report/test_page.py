@@ -14,9 +14,9 @@ import understudy as us
 from understudy.comparison.outcome import Comparison, Outcome
 from understudy.maths.confidence import entropy
 from understudy.objective import Context
-from understudy.report.comparison import comparison_curves, write_comparison_report
+from understudy.report.comparison_page import comparison_curves, write_comparison_report
 from understudy.report.figures import measure_teacher, reliability_figure, run_curves
-from understudy.report.page import write_run_report
+from understudy.report.run_page import write_run_report
 from understudy.report.run_text import name_facts
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}

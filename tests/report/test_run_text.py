@@ -8,8 +8,9 @@ import torch
 
 import understudy as us
 from understudy.maths.proportions import exact
-from understudy.report.page import OF_SOURCES, write_run_report
-from understudy.report.run_text import curves_text, name_facts, summary
+from understudy.report.run_page import write_run_report
+from understudy.report.run_text import name_facts, summary
+from understudy.report.templates import sentences
 from understudy.training.evaluation import Evaluation
 
 
@@ -74,7 +75,7 @@ def test_without_an_evaluation_the_accuracy_is_unknown() -> None:
 
 
 def test_curves_are_explained_as_they_are() -> None:
-    plain, tested = curves_text([{"loss": 1.0}]), curves_text([{"loss": 1.0, "test_accuracy": 0.5}])
+    plain, tested = (sentences("run", "curves", is_tested)[0] for is_tested in (False, True))
     assert "loss that still falls" in plain and "rises" not in plain and "rows that do not train" in plain
     assert "accuracy that still rises" in tested
 
@@ -105,7 +106,7 @@ def test_no_fact_of_a_method_is_a_raw_name() -> None:
         objective = method(*needed.get(name, []))
         student = us.models.mlp(3, 2, hidden=(4,))
         run = us.train(student, gold, pool, objective, epochs=1, pretrain_epochs=1, progress=False)
-        shown = name_facts({fact: value for fact, value in run.facts.items() if not fact.startswith(OF_SOURCES)})
+        shown = name_facts(run.facts)
         assert all(name[0].isupper() or name.startswith("p-") for name, _ in shown) and not any(
             "_" in name for name, _ in shown
         ), (name, shown)

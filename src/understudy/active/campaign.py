@@ -65,7 +65,7 @@ def run_campaign(
 
             def on_round(records: list[dict[str, Any]]) -> None:
                 gain = round_gains(records, options.price)[-1]
-                echo(from_report("campaign_page").round_line(gain, records[-1]))
+                echo(*from_report("templates").sentences("campaign", "round_line", gain, records[-1].get("watch")))
                 report(records)
 
             loop = _loop(options, files, examples, classes, training, oracle, on_round)

@@ -87,8 +87,8 @@ class LabelPlan:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The plan and its reasons (``report/label_budget.py``)."""
-        return tuple(from_report("label_budget").plan_sentences(self))
+        """The plan and its reasons (``report/label_budget.txt.jinja``)."""
+        return tuple(from_report("templates").sentences("label_budget", "plan_sentences", self))
 
 
 @checked

@@ -205,7 +205,9 @@ def _lines(
     blank = [None] * len(rows)
     reasons = ["to measure its accuracy"] * len(rows)
     if not about_gold:
-        reasons = from_report("label_budget").row_reasons(plan, rows, given.class_names)
+        two = plan.known[rows].topk(2, dim=1)
+        each = zip(two.indices.tolist(), two.values.tolist(), plan.gain[rows].tolist(), strict=True)
+        reasons = from_report("templates").sentences("label_budget", "row_reasons", each, given.class_names)
     return {
         "id": ids[rows.numpy()].tolist(),
         "purpose": [purpose] * len(rows),

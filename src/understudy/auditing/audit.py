@@ -8,7 +8,7 @@ audit.verdict, audit.expectations     # as sentences, and the outlook of each me
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,6 +68,13 @@ class GoldSize:
         return self.rows >= self.wanted
 
 
+class Expectation(NamedTuple):
+    method: str
+    #: Better than vanilla ("baseline")? "likely", "possible", "unlikely", or "not possible": what it needs is missing.
+    outlook: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class Audit(Shown):
     """Everything that was measured."""
@@ -97,17 +104,21 @@ class Audit(Shown):
     @property
     def verdict(self) -> list[str]:
         """The findings as sentences, the most important first."""
-        return list(from_report("audit_text").verdict(self))
+        return self._sentences("verdict")
 
     @property
-    def expectations(self) -> list[Any]:
-        """``(method, outlook, reason)``: whether each method is expected to beat vanilla."""
-        return list(from_report("audit_text").expectations(self))
+    def expectations(self) -> list[Expectation]:
+        """Whether each method is expected to beat vanilla."""
+        return [Expectation(*line.split(": ", 2)) for line in self._sentences("expectations")]
 
     @property
     def warnings(self) -> list[str]:
         """What makes the findings doubtful, as sentences."""
-        return list(from_report("audit_text").audit_warnings(self))
+        return self._sentences("warnings")
+
+    def _sentences(self, part: str) -> list[str]:
+        lines: list[str] = from_report("templates").sentences("audit", part, self)
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; without the curve and the probability of every single pool row."""

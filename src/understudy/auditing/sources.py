@@ -20,7 +20,7 @@ from understudy.auditing.teacher_labels import AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes
-from understudy.maths.proportions import Share, exact, holm
+from understudy.maths.proportions import Share, exact, holm, two_sided
 from understudy.maths.source_confusion import without_each
 
 
@@ -57,6 +57,11 @@ class VoteModel:
     better: int
     #: Rows that only the majority has right.
     worse: int
+
+    @property
+    def p_value(self) -> float:
+        """Of McNemar's test."""
+        return two_sided(self.better, self.better + self.worse)
 
 
 @dataclass(frozen=True)

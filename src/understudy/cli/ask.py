@@ -1,6 +1,5 @@
 """``understudy ask``: labels for a pool from an LLM."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -65,9 +64,9 @@ def ask_command(
         raise UnderstudyError("--batch writes request files and does nothing else; leave the other options for later")
     with shared.loading():
         from understudy.llm.ask_files import AskFiles, read_output, rows_under_way, write_batches
-        from understudy.llm.asking import check_stopped
+        from understudy.llm.asking import check_stopped, estimate_cost
         from understudy.llm.request import make_plan
-        from understudy.report import ask_text
+        from understudy.report.templates import sentences
         from understudy.store.files import locked
 
     files = AskFiles.read(
@@ -77,7 +76,12 @@ def ask_command(
     options = replace(options, examples=[files.example(place) for place in shown], progress=not quiet)
     plan = make_plan(names, options)
     if dry_run:
-        _echo(ask_text.estimate_lines(files.run(plan, out, shown), options.budget))
+        run = files.run(plan, out, shown)
+        typer.echo(
+            "\n".join(
+                sentences("ask", "estimate", estimate_cost(run), len(run.ids), run.ledger().spent, options.budget)
+            )
+        )
         return
     with locked(out, lend=True):
         run = files.run(plan, out, shown)
@@ -85,20 +89,15 @@ def ask_command(
         if options.again:
             run.forget_unusable()
         if batch:
-            _echo(ask_text.batch_lines(sum(map(len, rows_under_way(run))), write_batches(run)))
+            typer.echo("\n".join(sentences("ask", "batch", sum(map(len, rows_under_way(run))), write_batches(run))))
             return
         try:
             if batch_output:
-                typer.echo(ask_text.output_line(read_output(run, batch_output)))
+                typer.echo("\n".join(sentences("ask", "batch_output", read_output(run, batch_output))))
             else:
                 run.run(without=rows_under_way(run))
         finally:
             found = run.labelled()
             files.write(out, found, shown)
-    _echo(ask_text.answer_lines(files, found, out, gold))
+    typer.echo("\n".join(sentences("ask", "answers", files, found, out, gold)))
     check_stopped(found.stopped)
-
-
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)

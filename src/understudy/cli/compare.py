@@ -108,7 +108,7 @@ def _publish(
     """The page, the picture, and the same in the terminal."""
     from rich.console import Console
 
-    from understudy.report.comparison import write_comparison_report, write_difference_plot
+    from understudy.report.comparison_page import write_comparison_report, write_difference_plot
     from understudy.report.figures import measure_teacher
 
     gold, pool, verdict = examples.gold, examples.pool, comparison.sentences

@@ -26,7 +26,8 @@ def demo_command(
 
     from understudy.comparison.digits_demo import DemoSetting, run_demo
     from understudy.comparison.interval import percent
-    from understudy.report.demo_page import demo_verdict, write_demo_report
+    from understudy.report.comparison_page import write_demo_report
+    from understudy.report.templates import sentences
 
     torch.set_num_threads(1)  # the nets are tiny: more threads only wait for each other
     line: list[str] = []
@@ -40,6 +41,6 @@ def demo_command(
     result, report = run_demo(DemoSetting(seeds=seeds), on_done=on_done), out / "report.html"
     write_demo_report(report, result)
     Console().print(result.comparison.table())
-    for sentence in demo_verdict(result.comparison):
+    for sentence in sentences("comparison", "demo", result.comparison):
         typer.echo(sentence)
     typer.echo(f"Report: {report}")

@@ -52,7 +52,7 @@ def reconcile_command(
     from understudy.io.write import write_table
     from understudy.reconciling.labelled_table import with_reconciled_labels
     from understudy.reconciling.relabel import reconcile
-    from understudy.report.label_sources_table import print_sources
+    from understudy.report.run_text import print_sources
     from understudy.training.students import resolve_student, student_builder
 
     with collected_warnings():

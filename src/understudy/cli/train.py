@@ -122,9 +122,8 @@ def _check_alone(context: typer.Context) -> None:
 
 def _report(job: "TrainedJob") -> None:
     """Write the report, and print its first lines."""
-    from understudy.report.label_sources_table import print_sources
-    from understudy.report.page import write_run_report
-    from understudy.report.run_text import choice_reason, request_facts, result_lines, summary
+    from understudy.report.run_page import write_run_report
+    from understudy.report.run_text import choice_reason, print_sources, request_facts, result_lines, summary
 
     run, path = job.run, job.request.out / "report.html"
     write_run_report(

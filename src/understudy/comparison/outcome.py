@@ -146,8 +146,8 @@ class Comparison(Shown):
     @property
     def sentences(self) -> list[str]:
         """The recommendation and why, in sentences, and what else a reader of the table should know."""
-        text = from_report("recommendation_text")
-        return [*text.recommendation_sentences(self), *self.notes, *text.failure_sentences(self)]
+        reasons = from_report("recommendation_text").recommendation_sentences(self)
+        return [*reasons, *self.notes, *from_report("templates").sentences("comparison", "failures", self)]
 
     def as_dict(self) -> dict[str, Any]:
         """The table, the results per seed and the recommendation, for JSON."""

@@ -69,6 +69,21 @@ class AnswerReport:
     def used(self) -> int:
         return sum(self.counts[name] for name in USED)
 
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """How many answers were used, and not, by category."""
+        used, not_used = (
+            [(f"  {name}", self.counts[name]) for name in kind if self.counts[name]] for kind in (USED, NOT_USED)
+        )
+        return [("used", self.used), *used, ("not used", self.lines - self.used), *not_used, (self.unit, self.lines)]
+
+    @property
+    def first_examples(self) -> list[tuple[str, str, str]]:
+        """Category, place and text of answers that were not used: one of every category before the second of any."""
+        kept = [(name, self.examples[name]) for name in NOT_USED if name in self.examples and name != BLANK]
+        turns = ((name, *shown[turn]) for turn in range(EXAMPLES) for name, shown in kept if turn < len(shown))
+        return list(turns)[:EXAMPLES]
+
     def count(self, category: str, where: str, text: str) -> None:
         self.counts[category] += 1
         if category == MALFORMED:
@@ -79,8 +94,7 @@ class AnswerReport:
                 shown.append((where, text))
 
     def __str__(self) -> str:
-        text: str = from_report("llm_labels").answer_report_text(self)
-        return text
+        return "\n".join(from_report("templates").sentences("ask", "answer_report", self))
 
 
 # Signs belong to numbers and to names such as C++ and are not stripped.

@@ -12,10 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from understudy.auditing.audit import Audit
 from understudy.auditing.measures import ClassAccuracy
-from understudy.report.audit_text import gain_text
 from understudy.report.figures import GREY, RIGHT, WRONG, accuracy_curve, drawing, name_lines
-from understudy.report.formatting import auc_range, ci, p_text, shorten
-from understudy.report.page import write_page
+from understudy.report.templates import facts, shorten, write_page
 
 # A page of more classes is a page without readers; the most frequent are shown.
 MOST_CLASSES = 30
@@ -52,30 +50,9 @@ def audit_parts(audit: Audit) -> dict[str, Any]:
         "class_svg": class_figure(classes, audit.accuracy.overall.estimate),
         "confusion_svg": confusion_figure(audit) if audit.confusion.pairs else None,
         "curve_svg": curve_figure(audit),
-        "facts": _facts(audit),
-        "ci": ci,
-        "p_text": p_text,
-        "auc_range": auc_range,
-        "gain_text": gain_text,
+        "facts": facts("audit", audit),
         "most_sources": MOST_SOURCES,
     }
-
-
-def _facts(audit: Audit) -> list[tuple[str, str]]:
-    facts = [
-        ("Gold rows that measure the teacher", f"{audit.gold_rows:,}"),
-        ("Gold rows needed for a stable estimate", f"{audit.size.wanted:,}"),
-        (f"More gold rows for a 95% CI of the noise of ±{100 * audit.size.target:g} points", f"{audit.size.more:,}"),
-    ]
-    if audit.pool_rows is not None:
-        facts += [
-            ("Pool rows with a teacher label", f"{audit.pool_rows:,}"),
-            ("Pool rows without a label (left out)", f"{audit.unlabelled:,}"),
-        ]
-    if audit.shift is not None:
-        distance = f"{audit.shift.distance:.2f} ({p_text(audit.shift.p_value)})"
-        facts.append(("Total variation distance of the predicted classes, gold vs pool", distance))
-    return facts
 
 
 def class_figure(classes: Sequence[ClassAccuracy], overall: float) -> Markup:

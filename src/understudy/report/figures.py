@@ -25,7 +25,7 @@ from torch import Tensor
 from understudy.data.examples import Gold, Pool, weigh_by_gold
 from understudy.labels.reliability import Reliability
 from understudy.maths.accuracy_curves import StepCurve
-from understudy.report.formatting import shorten
+from understudy.report.templates import shorten
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,10 @@ def reliability_figure(trust: MeasuredTeacher) -> Markup:
     """Accuracy against margin: raw gold points, isotonic steps; or one bar per class for bare hard labels."""
     curve = trust.estimate.alpha_steps
     return _class_bars(trust) if curve is None else _step_curve(trust, curve)
+
+
+def teacher_section(teacher: MeasuredTeacher | None, note: str = "") -> dict[str, Any]:
+    return {"trust": teacher, "trust_svg": teacher and reliability_figure(teacher), "trust_note": note}
 
 
 def _step_curve(trust: MeasuredTeacher, curve: StepCurve) -> Markup:

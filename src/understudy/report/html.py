@@ -10,9 +10,10 @@ from understudy.auditing.audit import Audit
 from understudy.comparison.outcome import Comparison
 from understudy.labels.reliability import Reliability
 from understudy.report.audit_page import TITLE, audit_parts
-from understudy.report.comparison import comparison_parts
-from understudy.report.figures import MeasuredTeacher
-from understudy.report.page import page, run_parts, teacher_section
+from understudy.report.comparison_page import comparison_parts
+from understudy.report.figures import MeasuredTeacher, teacher_section
+from understudy.report.run_page import run_parts
+from understudy.report.templates import page
 from understudy.training.run import Run
 
 

@@ -1,122 +1,46 @@
-"""A run in sentences: its accuracy, its baselines, the uncertainty, the next steps; and its facts by names.
+"""A run in sentences (``run.txt.jinja``): its accuracy, its baselines, the uncertainty, the next steps.
 
-for heading, sentences in summary(run):
-    print(heading, *sentences)
+Also its facts by names (``fact_names.toml``), and the table of its label sources.
+
+for heading, lines in summary(run):
+    print(heading, *lines)
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from understudy.comparison.candidates import RECONCILED, VANILLA
-from understudy.comparison.interval import percent, signed
-from understudy.maths.proportions import two_sided
-from understudy.report.formatting import p_text, percent_ci
-from understudy.training.evaluation import Evaluation
+from rich.console import Console
+from rich.markup import escape
+
+from understudy.comparison.interval import percent
+from understudy.maths.proportions import exact, two_sided
+from understudy.reconciling.label_sources import NUMBERS, sources_in
+from understudy.report.templates import percent_range, print_table, sentences
 from understudy.training.job import TrainRequest
 from understudy.training.optimizers import ITERATIONS
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
 from understudy.training.students import reads_texts
 
-#: The half-width of an interval that is narrow enough to decide by, and the level of McNemar's test.
-NARROW, SIGNIFICANT = 0.03, 0.05
 SET_NAMES = {"test": "test set", "select": "validation set"}
+NAMES = tomllib.loads(Path(__file__).with_name("fact_names.toml").read_text(encoding="utf-8"))
+SOURCE_HEADINGS = ("label source", "what it is", "weight", "accuracy (95% CI)", "log-loss")
 
 
 def summary(run: Run, warnings: Sequence[str] = ()) -> list[tuple[str, list[str]]]:
     """Headings, each with its sentences."""
-    found = run.evaluation
-    if found is None:
-        return [
-            ("Accuracy", ["Unknown: no held-out labels."]),
-            ("Next steps", ["Give labelled rows that do not train as --test, or more gold rows to cross-validate on."]),
-        ]
-    return [
-        ("Accuracy", [accuracy_sentence(found)]),
-        ("Baselines", baseline_sentences(found, run.config.get("class_names"))),
-        ("Uncertainty", _uncertainty(run, found, warnings)),
-        ("Next steps", _next_steps(found)),
-    ]
-
-
-def accuracy_sentence(found: Evaluation) -> str:
-    rows = f"{found.accuracy.rows:,.0f}"
-    where = f" on {rows} test rows" if found.on_test else f", cross-validated on {rows} gold rows"
-    return f"Accuracy {percent_ci(found.accuracy)}{where}."
-
-
-def baseline_sentences(found: Evaluation, class_names: Sequence[str] | None = None) -> list[str]:
-    """The majority class, the teacher and training on gold alone, and whether the student is better."""
-    name = found.majority_class if class_names is None else class_names[found.majority_class]
-    sentences = [f"Majority class ({name}): {percent(found.majority)}%."]
-    if found.teacher is not None:
-        same = found.teacher_rows == found.rows and found.teacher.rows == found.accuracy.rows
-        where = "the same rows" if same else f"{found.teacher.rows:,.0f} {found.teacher_rows} rows"
-        sentences.append(f"Teacher: {percent_ci(found.teacher)} on {where}.")
-    if found.gold_only is not None:
-        same = found.discordant is not None or not found.on_test
-        where = "on the same rows" if same else "cross-validated on gold"
-        sentences.append(f"Training on gold alone: {percent_ci(found.gold_only)} {where}.")
-    if not found.beats_majority:
-        sentences.append("Not significantly better than the majority class.")
-    if found.teacher is not None and found.teacher.low > found.accuracy.high:
-        sentences.append("The teacher is more accurate: prefer its labels where they can be had.")
-    return [*sentences, *_effect_of_pool(found)]
-
-
-def _effect_of_pool(found: Evaluation) -> list[str]:
-    if found.discordant is not None:
-        only_student, only_gold = found.discordant
-        p_value = two_sided(only_student, only_student + only_gold)
-        effect = "The pool helps" if only_student > only_gold else "Training on gold alone is better"
-        effect = effect if p_value < SIGNIFICANT else "No significant effect of the pool"
-        counts = f"{only_student} rows are correct only with the pool, {only_gold} only without"
-        return [f"{effect}: {counts} (McNemar {p_text(p_value)})."]
-    if found.gold_only is not None and not found.on_test and found.gold_only.estimate >= found.accuracy.estimate:
-        return ["Training on gold alone is as accurate: no effect of the pool is shown."]
-    return []
-
-
-def _is_hurt_by_pool(found: Evaluation) -> bool:
-    only_student, only_gold = found.discordant or (0, 0)
-    return only_gold > only_student and two_sided(only_student, only_student + only_gold) < SIGNIFICANT
-
-
-def _uncertainty(run: Run, found: Evaluation, warnings: Sequence[str]) -> list[str]:
-    half, rows = found.accuracy.width / 2, round(found.accuracy.rows)
-    sentences = [f"95% CI ±{100 * half:.0f} points with {rows:,} rows."]
-    measured = run.metrics("test").get("last", {}) if found.on_test else {}
-    if "ece" in measured:
-        sentences.append(f"Expected calibration error {percent(measured['ece'])} points.")
-    if "worst_class" in measured:
-        sentences.append(f"Lowest recall of a class {percent(measured['worst_class'])}%.")
-    if warnings:
-        sentences.append(f"{len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'} below.")
-    return sentences
-
-
-def _next_steps(found: Evaluation) -> list[str]:
-    sentences = []
-    if not found.beats_majority:
-        sentences.append(
-            "Do not deploy it yet: check the labels with understudy audit, check that the features separate the "
-            "classes, and add gold rows."
-        )
-    rows = round(found.accuracy.rows)
-    more = found.accuracy.more_rows_for(NARROW, rows)
-    if more > rows / 4:
-        # Two digits are enough to plan by.
-        about = round(more, -max(len(str(more)) - 2, 0))
-        kind = "test" if found.on_test else "gold or test"
-        sentences.append(f"About {about:,} more {kind} rows would narrow the 95% CI to ±{100 * NARROW:.0f} points.")
-    if _is_hurt_by_pool(found):
-        sentences.append("Train on gold alone, or improve the pool's labels first: understudy audit, --method auto.")
-    elif found.beats_majority:
-        sentences.append(
-            "Apply it to new rows with understudy predict; understudy select picks the most informative rows to label "
-            "next."
-        )
-    return sentences
+    found, p_value, measured = run.evaluation, 1.0, run.metrics("test").get("last", {})
+    if found is not None and found.discordant is not None:
+        p_value = two_sided(found.discordant[0], sum(found.discordant))
+    parts = {
+        "Accuracy": sentences("run", "accuracy", found),
+        "Baselines": sentences("run", "baselines", found, p_value, run.config.get("class_names")),
+        "Uncertainty": sentences("run", "uncertainty", found, measured, warnings),
+        "Next steps": sentences("run", "next_steps", found, p_value),
+    }
+    return [(heading, lines) for heading, lines in parts.items() if lines]
 
 
 def result_lines(run: Run) -> list[str]:
@@ -150,25 +74,7 @@ def result_table(run: Run) -> list[list[str]]:
 def choice_reason(run: Run) -> str | None:
     """The method that ``us.auto`` chose, and why, in one line; None for a run without a pilot."""
     decision = run.config.get("auto")
-    if decision is None:
-        return None
-    choice, by_name = decision["choice"], {one["method"]: one for one in decision["candidates"]}
-    if not by_name:
-        return f"{choice}, because gold has too few rows to choose a method on"
-    chosen, rival = by_name[choice], decision.get("ruled_out")
-    reference = RECONCILED if RECONCILED in by_name else VANILLA
-    where = f"cross-validated on {chosen['rows']:,} gold rows in a pilot on {decision['pilot_rows']:,} pool rows"
-    if choice == reference:
-        reason = f"{choice}: no other method is significantly better {where}"
-    else:
-        score = f"{signed(chosen['gain'])} ± {100 * chosen['error']:.1f} points"
-        reason = f"{choice}: score {score} over {reference} (accuracy {signed(chosen['accuracy_gain'])}) {where}"
-    if choice == RECONCILED:
-        weights = [f"{one['name']} {one['weight']:.2f}" for one in decision["sources"] if one["weight"] > 0.005]
-        reason += f"; weights: {', '.join(weights)}"
-    if rival is not None:
-        reason += f"; {rival} was ahead, but not more accurate than the teacher, which the full pool would approach"
-    return reason
+    return None if decision is None else sentences("run", "choice", decision)[0]
 
 
 def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
@@ -211,57 +117,40 @@ def epochs_fact(config: Mapping[str, Any]) -> dict[str, str]:
     return {"Epochs": f"{chosen['epochs']}, by the loss on held-out gold ({tried})"}
 
 
-def curves_text(history: Sequence[Mapping[str, float]]) -> str:
-    """How to read the training curves that are there."""
-    texts = ["A training loss that still falls at the end means that more epochs would fit these labels better"]
-    if any("test_accuracy" in record or "select_accuracy" in record for record in history[:1]):
-        texts.append("an accuracy that still rises, that they would help")
-        texts.append("a test loss that rises at constant accuracy is growing overconfidence")
-    else:
-        texts.append("whether that would help needs labelled rows that do not train")
-    return "; ".join(texts) + "."
+def source_table(facts: Mapping[str, float]) -> list[tuple[str, str, str, str, str]]:
+    """A row for each label source in a run's facts, the largest weight first, under ``SOURCE_HEADINGS``."""
+    return [
+        (
+            one["name"],
+            NAMES["label_sources"].get(one["name"], f"your student, trained by {one['name']}"),
+            f"{one['weight']:.2f}",
+            percent_range(exact(one["accuracy"] * one["rows"], one["rows"])),
+            f"{one['log_loss']:.3f}",
+        )
+        for one in sources_in(facts)
+    ]
 
 
-FACT_NAMES = {
-    "gold_rows": "Gold rows",
-    "calibration_rows": "Gold rows that measure the teacher",
-    "pool_rows": "Pool rows with a teacher label",
-    "pool_rows_without_label": "Pool rows without a label (left out)",
-    "slam.mean_alpha": "Estimated teacher accuracy on the pool (mean α)",
-    "slam.mean_k": "Candidate classes per pool row (mean k)",
-    "slam.share_at_lower_bound": "Share of pool rows at the lower bound of α",
-    "estimate_only_rows": "Gold rows that measure the teacher and never train",
-    "mean_weight": "Mean weight of a pool row",
-    "share_weight_1": "Share of pool rows with weight exactly 1",
-    "cross_fitted_folds": "Cross-fitting folds of the pretrained student on gold",
-    "gold_memorised": "Student seems to have memorised gold (1: yes)",
-    "class_shift": "Total variation distance of the predicted classes, gold vs pool",
-    "class_shift_p": "Significance of that distance (p-value)",
-    "ups.share_selected": "Share of pool rows with a selected class",
-    "oracle.share_right": "Share of correct pool labels",
-    "confident.kept_rows": "Pool rows kept for their confidence",
-    "co_teaching.forget_rate": "Share of a batch dropped for its large loss",
-    "transition.mean_accuracy": "Teacher accuracy on gold, macro average",
-    "reconciled.log_loss": "Log-loss of the reconciled labels on gold, cross-fitted",
-    "reconciled.accuracy": "Accuracy of the reconciled labels on gold, cross-fitted",
-    "reconciled.gold_rows": "Gold rows that weight the sources",
-    "prepare_seconds": "Preparation, seconds",
-    "train_seconds": "Total, seconds",
-}
-SHARES = (
-    "slam.mean_alpha", "slam.share_at_lower_bound", "share_weight_1", "reconciled.accuracy", "class_shift",
-    "ups.share_selected", "oracle.share_right", "co_teaching.forget_rate", "transition.mean_accuracy",
-)  # fmt: skip
-#: Facts that several slots have, each of itself: ``debias.mean_weight``.
-OF_SLOTS = {
-    "mean_weight": "Mean weight of a pool row by {}",
-    "share_weight_1": "Share of pool rows with weight exactly 1 by {}",
-    "largest_weight": "Largest weight of a pool row by {}",
-    "mean_alpha": "Estimated teacher accuracy on the pool by {}",
-    "mean_k": "Candidate classes per pool row by {}",
-}
-#: The method's own figure again, and what the table of results has.
-SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_")
+def combined_accuracy(facts: Mapping[str, float]) -> str:
+    """Accuracy and log-loss of the reconciled labels, in a sentence."""
+    rows = facts["reconciled.gold_rows"]
+    single = min(one["log_loss"] for one in sources_in(facts))
+    share = exact(facts["reconciled.accuracy"] * rows, rows)
+    return sentences("run", "reconciled", share, facts["reconciled.log_loss"], single)[0]
+
+
+def print_sources(facts: Mapping[str, float]) -> None:
+    """The table on the terminal; nothing for a run without reconciled labels."""
+    rows = [[escape(cell) for cell in row] for row in source_table(facts)]
+    if rows:
+        out = Console(width=max(110, Console().width))
+        title = "[bold]Label sources[/], cross-validated on gold (weight 0: not used)"
+        print_table(out, title, rows, SOURCE_HEADINGS, left=2, wraps="what it is")
+        out.print(combined_accuracy(facts))
+
+
+#: The method's own figure again, what the table of results has, and what the table of label sources has.
+SHOWN_ELSEWHERE = ("mean_alpha", "mean_k", "finetuned_", *(f"reconciled.{number} of " for number in NUMBERS))
 
 
 def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
@@ -279,13 +168,13 @@ def name_facts(facts: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def _fact_name(name: str) -> str:
     slot, _, what = name.partition(".")
-    if name in FACT_NAMES:
-        return FACT_NAMES[name]
-    return OF_SLOTS[what].format(slot.replace("_", " ")) if what in OF_SLOTS else name.replace("_", " ")
+    of_slot = NAMES["facts_of_slots"].get(what)
+    plain = name.replace("_", " ") if of_slot is None else of_slot.format(slot.replace("_", " "))
+    return str(NAMES["facts"].get(name, plain))
 
 
 def _fact(name: str, value: float) -> str:
-    if name in SHARES or name.endswith("share_weight_1"):
+    if name in NAMES["shares"]["facts"] or name.endswith("share_weight_1"):
         return "under 0.1%" if 0 < value < 0.001 else f"{value:.1%}"
     if name.endswith("_seconds"):
         return f"{value:,.1f}"

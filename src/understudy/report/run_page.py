@@ -1,0 +1,61 @@
+"""The page of a run: self-contained HTML without script or outside reference, prints on A4.
+
+write_run_report("runs/first/report.html", run, gold=gold, pool=pool)
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy.data.examples import Gold, Pool
+from understudy.report.figures import measure_teacher, run_curves, teacher_section
+from understudy.report.run_text import SET_NAMES, SOURCE_HEADINGS, name_facts, result_table, source_table, summary
+from understudy.report.templates import sentences, write_page
+from understudy.training.options import LBFGS
+from understudy.training.run import Run
+
+
+def write_run_report(
+    path: str | Path,
+    run: Run,
+    *,
+    gold: Gold | None = None,
+    pool: Pool | None = None,
+    lower_bound: float = 0.5,
+    warnings: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """The page of one training. ``settings``: its options, shown among the facts.
+
+    The reliability of the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
+    """
+    config = run.config
+    teacher = measure_teacher(
+        gold, pool, reliability=next(iter(run.fits.values()), None), lower_bound=lower_bound,
+        classes=config.get("classes"), class_names=config.get("class_names"),
+    )  # fmt: skip
+    parts = run_parts(run) | {"summary": summary(run, warnings)}
+    write_page(path, warnings=warnings, settings=settings, **parts, **teacher_section(teacher))
+
+
+def run_parts(run: Run) -> dict[str, Any]:
+    """The parts of the page about the run itself."""
+    config = run.config
+    # What trained is in the facts; a pool that did not train may still be shown as evidence.
+    rows = {name: int(run.facts.get(f"{name}_rows", 0)) for name in ("gold", "pool")}
+    trained_on = " and ".join(f"{count:,} {name} rows" for name, count in rows.items() if count)
+    alone = rows["gold"] and not rows["pool"]
+    converged = config.get("optimizer") == LBFGS
+    how = "Trained to convergence" if converged else f"{len(run.history)} epochs"
+    is_tested = any(f"{name}_accuracy" in record for record in run.history[:1] for name in SET_NAMES)
+    return {
+        "title": "Training on gold alone" if alone else f"Training with {config.get('objective', 'training')}",
+        "lead": f"{how} on {trained_on}." if trained_on else f"{how}.",
+        "facts": name_facts(run.facts),
+        "sources": source_table(run.facts),
+        "source_headings": SOURCE_HEADINGS,
+        "results": result_table(run),
+        # To convergence it is a few points, whose loss leaves out the penalty and may rise: nothing to learn from.
+        "curves_svg": run_curves(run.history, run.selected_epoch) if run.history and not converged else None,
+        "curves_text": sentences("run", "curves", is_tested)[0],
+    }
