@@ -28,6 +28,7 @@ from torch import Tensor, from_numpy
 
 from understudy.auditing.teacher_labels import AuditData, Floats, Ints, TeacherLabels
 from understudy.comparison.interval import Interval
+from understudy.labels.base import Ranking
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
 
@@ -228,9 +229,9 @@ def _macro(correct: Ints, rows: Ints) -> Share:
 
 
 def _top_k(data: AuditData) -> list[Share]:
-    if not data.gold.labels.ranks:
+    ranking = data.gold.labels
+    if not isinstance(ranking, Ranking):
         return []
-    ranking = data.gold.labels.ranking()
     positions = ranking.positions(from_numpy(data.truth)).numpy()
     deepest = min(ranking.listed, ranking.classes - 1, DEEPEST)
     return [exact(int((positions < k).sum()), len(positions)) for k in range(1, deepest + 1)]
@@ -314,7 +315,7 @@ def calibration_of(data: AuditData, *, seed: int = 0) -> Calibration | None:
 def _top_probabilities(data: AuditData) -> Tensor | None:
     """The probability of the predicted class, where the labels have one."""
     labels = data.gold.labels
-    if labels.ranks:
-        return labels.ranking().leading(0, len(labels), 1).probs[:, 0]
+    if isinstance(labels, Ranking):
+        return labels.leading(0, len(labels), 1).probs[:, 0]
     given = labels.confidence("margin")
     return given if labels.has_confidence and float(given.min()) >= 0 and float(given.max()) <= 1 else None

@@ -84,7 +84,8 @@ def teach(
         block = missing[start : start + batch_size * save_every]
         answers.append(names[block.numpy()], ask(block))
         answers.flush()
-    labels = answers.labels(names).ranking()
+    labels = answers.labels(names)
+    assert labels.classes is not None  # of form "dense"
     return labels.dense(torch.arange(len(labels)), labels.classes)
 
 

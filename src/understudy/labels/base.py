@@ -66,10 +66,10 @@ class Labels(ABC):
     """A teacher's labels of N examples."""
 
     #: Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint.
-    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names")
+    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names", "has_confidence", "needs_gold")
     #: The columns these labels are stored in; the first one marks the form.
     columns: ClassVar[tuple[Column, ...]]
-    #: Whether the classes are scored, so that "the teacher's top k" means something; ``ranking`` has the scores.
+    #: Whether the classes are scored (``Ranking``), so that "the teacher's top k" means something.
     ranks: ClassVar[bool] = False
     #: Whether the number of classes is not known from the columns alone.
     needs_classes: ClassVar[bool] = False
@@ -77,6 +77,10 @@ class Labels(ABC):
     classes: int | None
     #: The names of the classes in their order, where they were listed (``classes=("neg", "pos")``).
     names: tuple[str, ...] | None = None
+    #: Whether ``confidence`` differs between rows: not for bare hard labels.
+    has_confidence: bool = True
+    #: Whether the votes have yet to be weighed by gold (``learn_from``).
+    needs_gold: bool = False
 
     @property
     @abstractmethod
@@ -102,11 +106,6 @@ class Labels(ABC):
     @abstractmethod
     def confidence(self, measure: str) -> Tensor:
         """One float64 per row by "margin" or "entropy" (hard labels: the given confidence, or a constant)."""
-
-    @property
-    def has_confidence(self) -> bool:
-        """Whether ``confidence`` differs between rows: not for bare hard labels."""
-        return True
 
     @abstractmethod
     def take(self, rows: Tensor) -> Self: ...
@@ -140,10 +139,6 @@ class Labels(ABC):
         """The same labels in their plainest form: one-hot rows are hard labels."""
         return self
 
-    def ranking(self) -> "Ranking":
-        """The same labels, if they rank."""
-        raise UnderstudyError(f"{self.title} do not rank the classes; pass probabilities or us.TopK(…)")
-
     def with_classes(self, classes: int) -> "Labels":
         """The same labels, known to be over so many classes."""
         return self
@@ -151,11 +146,6 @@ class Labels(ABC):
     def vote_model(self) -> VoteModel | None:
         """The model that weighs several annotators' votes, where one does."""
         return None
-
-    @property
-    def needs_gold(self) -> bool:
-        """Whether the votes have yet to be weighed by gold (``learn_from``)."""
-        return False
 
     def learn_from(self, gold: Self, y: Tensor) -> Self:
         """These labels with votes weighed by ``gold``: the teacher's labels of rows whose truth is ``y``."""
@@ -183,9 +173,6 @@ class Ranking(Labels):
     classes: int
     #: How many classes a row scores one by one: all of them, or the K of a top-k list.
     listed: int
-
-    def ranking(self) -> "Ranking":
-        return self
 
     @abstractmethod
     def leading(self, start: int, stop: int, depth: int) -> Leading:

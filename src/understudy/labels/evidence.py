@@ -40,7 +40,8 @@ class ClassShift:
 
 def class_shift(gold: Labels, pool: Labels, classes: int) -> ClassShift:
     """The shift between the classes the teacher predicts on gold and on the pool; rows without a label do not count."""
-    here, there = (_counts(labels, classes) for labels in (gold, pool))
+    best = [gold.top1(), pool.top1()]
+    here, there = (np.bincount(each[each >= 0].numpy(), minlength=classes).astype(np.float64) for each in best)
     gold_shares, pool_shares = here / max(here.sum(), 1), there / max(there.sum(), 1)
     most = int(np.abs(gold_shares - pool_shares).argmax())
     return ClassShift(
@@ -50,11 +51,6 @@ def class_shift(gold: Labels, pool: Labels, classes: int) -> ClassShift:
         gold_share=float(gold_shares[most]),
         pool_share=float(pool_shares[most]),
     )
-
-
-def _counts(labels: Labels, classes: int) -> NDArray[np.float64]:
-    best = labels.top1()
-    return np.bincount(best[best >= 0].numpy(), minlength=classes).astype(np.float64)
 
 
 def homogeneity(here: NDArray[np.float64], there: NDArray[np.float64]) -> float:

@@ -39,6 +39,7 @@ class Hard(Labels):
                 f"{where} row {row} is {int(self.labels.max())}, but there are {classes} classes (0 to {classes - 1})"
             )
         self.given = None if confidence is None else to_tensor(confidence, f"{where} confidence").double()
+        self.has_confidence = self.given is not None
         if self.given is not None:
             if self.given.dim() != 1:
                 shape = tuple(self.given.shape)
@@ -56,10 +57,6 @@ class Hard(Labels):
     @property
     def title(self) -> str:
         return "hard labels with a confidence" if self.has_confidence else "hard labels"
-
-    @property
-    def has_confidence(self) -> bool:
-        return self.given is not None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -83,25 +83,24 @@ class Reliability(Shown):
         if estimator not in ("isotonic", "knn"):
             raise UnderstudyError(f"estimator={estimator!r} is unknown; use isotonic or knn")
         teacher = as_labels(probs).simplest()
+        named, labelled = teacher.top1(), teacher.labelled()
         y = check_labels(labels, "labels")
-        check_length(len(y), len(teacher), "labels", "the teacher's labels")
+        check_length(len(y), len(named), "labels", "the teacher's labels")
         if len(y) < 2:
             raise UnderstudyError(
                 f"only {len(y)} gold rows carry a teacher label; at least 2 are needed (some hundred are better): "
                 "pass teacher= for gold rows the teacher had not trained on"
             )
-        labelled = teacher.labelled()
         if not bool(labelled.all()):
             raise UnderstudyError(
                 f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
             )
-        named = teacher.top1()
         right = (named == y).double()
         curves: list[StepCurve] = []
         per_class, top_k_accuracy = None, right.mean().reshape(1)
-        if teacher.ranks:
-            curves, on_gold, top_k_accuracy = _top_k_curves(teacher.ranking(), y, covariate, lower_bound)
-            classes = teacher.ranking().classes
+        if isinstance(teacher, Ranking):
+            curves, on_gold, top_k_accuracy = _top_k_curves(teacher, y, covariate, lower_bound)
+            classes = teacher.classes
         else:
             on_gold, estimator = teacher.confidence("margin"), "isotonic"
             covariate = "confidence" if teacher.has_confidence else "class"
@@ -137,7 +136,7 @@ class Reliability(Shown):
     def covariate_of(self, probs: Any) -> Tensor:
         """What alpha is read off by, ``(N,)`` float64: the top-1 margin or certainty, or the confidence given."""
         teacher = self._checked(probs)
-        return self._by_chunk(teacher.ranking(), 1, next) if teacher.ranks else teacher.confidence("margin")
+        return self._by_chunk(teacher, 1, next) if isinstance(teacher, Ranking) else teacher.confidence("margin")
 
     def alpha(self, probs: Any) -> Tensor:
         """Probability that the teacher's best class is correct, ``(N,)`` in [lower_bound, 1]; NaN without a label."""
@@ -148,19 +147,19 @@ class Reliability(Shown):
         if not 1 <= k <= self.classes:
             raise UnderstudyError(f"k={k} is not between 1 and the {self.classes} classes")
         teacher = self._checked(probs)
-        if 1 < k < self.classes and not teacher.ranks:
-            raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
         if k == 1 and self.per_class is not None:
             values = self.per_class[teacher.top1().clamp(min=0)]
         elif k == 1 and self.alpha_curve is not None:
             # Rows without a label may have NaN for a confidence; any number does until they are blanked.
             values = self.alpha_curve(self.covariate_of(teacher).nan_to_num())
-        elif k > len(self.curves):
+        elif not isinstance(teacher, Ranking) and k < self.classes:
+            raise UnderstudyError(f"hard labels do not rank the classes, so there is no top-{k} accuracy")
+        elif not isinstance(teacher, Ranking) or k > len(self.curves):
             values = torch.ones(len(teacher), dtype=torch.float64)
         else:
             curve = self.curves[k - 1]
-            values = self._by_chunk(teacher.ranking(), k, lambda turns: curve(next(islice(turns, k - 1, None))))
-        return _blank(values, teacher, float("nan"))
+            values = self._by_chunk(teacher, k, lambda turns: curve(next(islice(turns, k - 1, None))))
+        return _blank(values, teacher.labelled(), float("nan"))
 
     def k(self, probs: Any) -> Tensor:
         """Smallest k whose estimated top-k accuracy reaches the threshold, floored at 2, ``(N,)``; C where none does.
@@ -168,19 +167,19 @@ class Reliability(Shown):
         −1 where a row has no label. Where labels do not rank, the truth may be any class: C.
         """
         teacher = self._checked(probs)
-        if not teacher.ranks:
-            return _blank(torch.full((len(teacher),), self.classes), teacher, -1)
-        return _blank(self._smallest_k(teacher.ranking(), _FIRST_DEPTH), teacher, -1)
+        if not isinstance(teacher, Ranking):
+            return _blank(torch.full((len(teacher),), self.classes), teacher.labelled(), -1)
+        return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher.labelled(), -1)
 
     def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
         """Both, as ``slam`` wants them; for scores in one pass over the labels."""
         teacher, curve = self._checked(probs), self.alpha_curve
-        if not teacher.ranks or curve is None:
+        if not isinstance(teacher, Ranking) or curve is None:
             return self.alpha(teacher), self.k(teacher)
         alphas: list[Tensor] = []
-        k = self._smallest_k(teacher.ranking(), _FIRST_DEPTH, lambda covariate: alphas.append(curve(covariate)))
-        alpha = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64)
-        return _blank(alpha, teacher, float("nan")), _blank(k, teacher, -1)
+        k = self._smallest_k(teacher, _FIRST_DEPTH, lambda covariate: alphas.append(curve(covariate)))
+        alpha, labelled = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64), teacher.labelled()
+        return _blank(alpha, labelled, float("nan")), _blank(k, labelled, -1)
 
     def fixed_k(self, share: float = 0.6) -> int:
         """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
@@ -195,7 +194,7 @@ class Reliability(Shown):
             return accuracy_curves.class_bands(
                 *counts, teacher.top1(), lower=self.lower_bound, level=level, repeats=repeats, rng=rng
             )
-        covariate = _blank(self.covariate_of(teacher), teacher, float("nan"))
+        covariate = _blank(self.covariate_of(teacher), teacher.labelled(), float("nan"))
         return accuracy_curves.curve_bands(
             self.gold_covariate, self.gold_right, covariate,
             lower=self.lower_bound, level=level, repeats=repeats, rng=rng,
@@ -273,9 +272,8 @@ class Reliability(Shown):
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
 
-def _blank(values: Tensor, teacher: Labels, filler: float) -> Tensor:
+def _blank(values: Tensor, labelled: Tensor, filler: float) -> Tensor:
     """No estimate where there is no label."""
-    labelled = teacher.labelled()
     return values if bool(labelled.all()) else torch.where(labelled, values, filler)
 
 
@@ -291,7 +289,7 @@ def _top_k_curves(
     """Top-k accuracy against the top-k covariate for every k, the rows' top-1 covariate, their top-k accuracies."""
     if int(y.max()) >= teacher.classes:
         raise UnderstudyError(f"labels hold class {int(y.max())}, but the teacher knows {teacher.classes} classes")
-    scores = teacher.leading(0, len(teacher), teacher.listed)
+    scores = teacher.leading(0, len(y), teacher.listed)
     positions = teacher.positions(y).numpy()
     curves = [
         fit_steps(column.numpy(), (positions < k).astype(np.float64), lower=lower_bound)

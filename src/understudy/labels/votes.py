@@ -74,7 +74,7 @@ class Votes(Distribution):
             )
         if sources is not None and len(sources) != self.votes.shape[1]:
             raise UnderstudyError(f"{where} holds {self.votes.shape[1]} annotators, but sources= names {len(sources)}")
-        self.by = by
+        self.by, self.needs_gold = by, isinstance(by, str) and by == "gold"
         #: The annotators' names.
         self.sources = None if sources is None else tuple(map(str, sources))
         self._fit = by if isinstance(by, VoteModel) else None
@@ -131,10 +131,6 @@ class Votes(Distribution):
         if self.votes.shape[1] == 1 and self.by == "majority":
             return Hard(self.votes[:, 0], classes=self.classes)
         return self
-
-    @property
-    def needs_gold(self) -> bool:
-        return self.by == "gold"
 
     def learn_from(self, gold: Labels, y: Tensor) -> "Votes":
         if not self.needs_gold:
