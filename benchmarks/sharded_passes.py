@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import understudy as us
-from understudy.io.featurise import load_featuriser
+from understudy.io.gold_pool import load_featuriser
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import InProcess

@@ -30,7 +30,7 @@ from understudy import cli
 from understudy.active import Loop
 from understudy.data.rows import Rows
 from understudy.inference.passes import predict
-from understudy.io.featurise import features_of, load_featuriser
+from understudy.io.gold_pool import features_of, load_featuriser
 from understudy.io.table import Table, read_table
 from understudy.training.checkpoint import Checkpoints
 

@@ -16,7 +16,7 @@ import understudy as us
 from fuzz.damage import damaged
 from fuzz.good import write_cells
 from understudy import cli
-from understudy.io.featurise import features_of, load_featuriser
+from understudy.io.gold_pool import features_of, load_featuriser
 from understudy.io.table import read_table
 from understudy.store.checked_folder import listed_files
 

@@ -13,8 +13,7 @@ import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions
-from understudy.io.answer_file import BY_NUMBER, read_chosen
-from understudy.io.read import Examples, read_examples
+from understudy.io.read import Examples, read_chosen, read_examples
 from understudy.io.table import read_table
 from understudy.labels.class_names import ClassNames
 
@@ -253,9 +252,9 @@ def test_answers_by_the_letter(save: Save) -> None:
     assert answers.columns["id"].tolist() == [1, 3] and answers.columns["label"].tolist() == [2, 0]
     for text in ("1e3", "007", "1_000", "٣"):
         with pytest.raises(UnderstudyError, match="write a class number from 0"):
-            BY_NUMBER.number(text, "here")
-    assert BY_NUMBER.number("3.0", "here") == 3
-    strange = read_chosen(save("batch.csv", id=["1_0", "2"], label=[0, 1]), pool)
+            ClassNames().number(text, "here")
+    assert ClassNames().number("3.0", "here") == 3
+    strange = read_chosen(save("batch.csv", id=["1_0", "2"], label=[0, 1]), pool, ClassNames())
     assert strange.rows_in(pool).tolist() == [-1, 1]
 
 

@@ -12,8 +12,7 @@ import torch
 from understudy.data.rows import TensorRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions, Featuriser
-from understudy.io.featurise import features_of, load_featuriser
-from understudy.io.gold_pool import PoolFile, to_gold, to_pool
+from understudy.io.gold_pool import PoolFile, features_of, load_featuriser, to_gold, to_pool
 from understudy.io.read import read_examples
 from understudy.io.table import Table, read_table
 from understudy.io.write import write_table

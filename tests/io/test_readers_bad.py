@@ -16,7 +16,7 @@ import pytest
 from understudy.data import memory
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser
-from understudy.io.featurise import features_of
+from understudy.io.gold_pool import features_of
 from understudy.io.table import read_table
 from understudy.io.write import write_table
 
@@ -136,7 +136,7 @@ def test_images_outside_their_folder_are_refused(path: str, tmp_path: Path) -> N
     (folder / "away").symlink_to(tmp_path)
     (folder / "rows.jsonl").write_text(json.dumps({"image": path, "teacher_label": 0}) + "\n")
     table = read_table(folder / "rows.jsonl")
-    from understudy.io.featurise import fit_featuriser
+    from understudy.io.gold_pool import fit_featuriser
 
     with pytest.raises(UnderstudyError, match=r"column 'image' row 0: .* leads out of"):
         fit_featuriser(FeatureOptions(image="image"), table, {})

@@ -9,7 +9,7 @@ import torch
 
 import understudy as us
 from understudy.features.featuriser import FeatureOptions, Featuriser
-from understudy.io.featurise import features_of
+from understudy.io.gold_pool import features_of
 from understudy.io.table import read_table
 from understudy.parallel.table_functions import Encode
 from understudy.store.arrow import to_parquet

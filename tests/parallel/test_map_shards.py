@@ -163,7 +163,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(us.UnderstudyError, match=r"no folder of \.parquet shards"):
         us.map_shards(doubled, tmp_path / "none", tmp_path / "out", progress=False)
     (tmp_path / "pool" / "part-009.parquet").write_bytes(to_parquet({"x": np.zeros((2, 4))}))
-    with pytest.raises(us.UnderstudyError, match=r"part-009.parquet has no column 'id'"):
+    with pytest.raises(us.UnderstudyError, match=r"part-009.parquet: column 'id' is missing"):
         list_pool_shards(tmp_path / "pool")
 
 

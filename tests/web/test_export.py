@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.io.answer_file import text_columns
 from understudy.io.read import read_examples
+from understudy.io.table import text_columns
 from understudy.store.log import LabelHistory, history_beside
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy import cli
 from understudy.cli.label import _classes
-from understudy.io.answer_file import text_columns
+from understudy.io.table import text_columns
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 

@@ -32,7 +32,7 @@ from understudy.comparison.interval import Interval
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predicted
-from understudy.io.answer_file import write_columns
+from understudy.io.write import write_columns
 from understudy.maths.proportions import Share, exact
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest

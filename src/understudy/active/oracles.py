@@ -24,7 +24,9 @@ import torch
 from torch import Tensor
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import is_skipped, text_columns, write_columns
+from understudy.io.read import is_skipped
+from understudy.io.table import text_columns
+from understudy.io.write import write_columns
 from understudy.labels.class_names import ClassNames
 from understudy.store.settings import fingerprint
 from understudy.web.answer_book import AnswerBook

@@ -17,9 +17,9 @@ from torch import Tensor
 from understudy.active.label_plan import LabelPlan
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import write_columns
 from understudy.io.label_columns import Labelling, find_labelling, read_teacher
 from understudy.io.table import Table, read_table
+from understudy.io.write import write_columns
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
 from understudy.store.console import from_report
@@ -186,7 +186,7 @@ def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[s
 def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     if not len(plan.gold):
         return []
-    # Drawn at random, so that they may calibrate (io/answer_file.py).
+    # Drawn at random, so that they may calibrate (io/read.py).
     lines = _lines(plan, plan.gold, given.ids, "new gold", given)
     write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
     return [GOLD_FILE]

@@ -50,8 +50,8 @@ def select_command(
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
     with shared.loading():
-        from understudy.io.answer_file import write_columns
         from understudy.io.gold_pool import is_one_file
+        from understudy.io.write import write_columns
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.selection import select_rows

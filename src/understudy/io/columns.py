@@ -17,7 +17,6 @@ becomes a feature. A type that the user declares holds for typed files too: whol
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,27 +34,21 @@ _MAY_DIFFER = r"^\s*[0-9]+(\.0*)?\s*$|^\s|\s$"
 
 
 def id_array(ids: Array, where: str) -> Any:
-    """As Arrow has them: int64, uint64 or text."""
+    """As Arrow has them: int64, uint64 or text, each of them once."""
     if ids.ndim != 1 or ids.dtype.kind not in "iuUO":
         hint = " (data frames turn whole numbers with gaps into fractions)" if ids.dtype.kind == "f" else ""
         raise UnderstudyError(f"{where} holds {describe(ids)}{hint}; ids are whole numbers or text, one per row")
     if ids.dtype.kind in "iu":
-        return pa.array(ids, pa.uint64() if ids.dtype == np.uint64 else pa.int64())
-    values = text_array(ids, where)
-    empty = pc.index(values, "").as_py()
-    if empty >= 0:
-        raise UnderstudyError(f"{where} row {empty} is empty; give the row an id, or leave the column out")
+        values = pa.array(ids, pa.uint64() if ids.dtype == np.uint64 else pa.int64())
+    else:
+        values = text_array(ids, where)
+        if (empty := pc.index(values, "").as_py()) >= 0:
+            raise UnderstudyError(f"{where} row {empty} is empty; give the row an id, or leave the column out")
+    if len(distinct := pc.unique(values)) < len(values):
+        first = pc.index_in(distinct, value_set=values)
+        row = int(np.setdiff1d(np.arange(len(values)), first.to_numpy())[0])
+        raise UnderstudyError(f"{where} row {row} repeats {values[row].as_py()!r}; ids must be unique")
     return values
-
-
-def check_unique(values: Any, where: str) -> None:
-    if len(pc.unique(values)) == len(values):
-        return
-    known: set[Any] = set()
-    for row, value in enumerate(values.to_pylist()):
-        if value in known:
-            raise UnderstudyError(f"{where} row {row} repeats {value!r}; ids must be unique")
-        known.add(value)
 
 
 def places(mine: Any, theirs: Any) -> Array:
@@ -71,30 +64,12 @@ def as_text(ids: Any) -> Any:
     return ids if pa.types.is_large_string(ids.type) else ids.cast(pa.large_string())
 
 
-@dataclass(frozen=True)
-class Misspelt:
-    row: int
-    mine: str
-    theirs: str
-    #: How many ids differ so.
-    count: int
-
-    def __str__(self) -> str:
-        why = (
-            "spaces" if self.mine.strip() == self.theirs.strip()
-            else "data frames with gaps write whole numbers so" if "." in self.mine + self.theirs
-            else "leading zeros"
-        )  # fmt: skip
-        return f"{self.mine!r}, where there is {self.theirs!r} ({why}; {self.count} such ids)"
-
-
-def misspelt(mine: Any, theirs: Any, index: Array) -> Misspelt | None:
-    """The first of mine without a match (``index``) that one of theirs would be but for its spelling."""
+def misspelt(mine: Any, theirs: Any, index: Array) -> tuple[int, str] | None:
+    """The first of mine without a match (``index``) that one of theirs would be but for its spelling, and how so."""
     if pa.types.is_integer(mine.type) and pa.types.is_integer(theirs.type):
         return None
     rows = np.flatnonzero(index < 0)
-    mine = as_text(mine).take(pa.array(rows))
-    theirs = as_text(theirs)
+    mine, theirs = as_text(mine).take(pa.array(rows)), as_text(theirs)
     if not pc.any(pc.match_substring_regex(mine, _MAY_DIFFER)).as_py():
         # Then it is theirs that are odd, if any: mostly none, and nothing is left to do.
         theirs = theirs.filter(pc.match_substring_regex(theirs, _MAY_DIFFER))
@@ -102,9 +77,10 @@ def misspelt(mine: Any, theirs: Any, index: Array) -> Misspelt | None:
     if near is None or near.null_count == len(near):
         return None
     first = int(pc.index(pc.is_valid(near), True).as_py())
-    return Misspelt(
-        int(rows[first]), mine[first].as_py(), theirs[near[first].as_py()].as_py(), len(near) - near.null_count
-    )
+    one, other = mine[first].as_py(), theirs[near[first].as_py()].as_py()
+    gaps = "data frames with gaps write whole numbers so" if "." in one + other else "leading zeros"
+    why = "spaces" if one.strip() == other.strip() else gaps
+    return int(rows[first]), f"{one!r}, where there is {other!r} ({why}; {len(near) - near.null_count} such ids)"
 
 
 def _plain(texts: Any) -> Any:
@@ -123,9 +99,7 @@ def declared(types: Mapping[str, str]) -> dict[str, str]:
         if kind not in DECLARED:
             raise UnderstudyError(f"type {kind!r} of column {name!r} is unknown; use one of {', '.join(DECLARED)}")
         if is_reserved(name):
-            raise UnderstudyError(
-                f"column {name!r} has a type of its own (ids and labels go by the letter); leave it out"
-            )
+            raise UnderstudyError(f"column {name!r} has a type of its own (ids, labels: by the letter); leave it out")
     return {name: DECLARED[kind] for name, kind in types.items()}
 
 
@@ -160,8 +134,8 @@ def _numbers(column: Array, where: str) -> Array:
     right = pc.or_(pc.match_substring_regex(values, _NUMBER), pc.invert(given))
     if not pc.all(right).as_py():
         row = int(pc.index(right, False).as_py())
+        cure = "correct it, or train with --types NAME=text"
         raise UnderstudyError(
-            f"{where} row {row} is {column[row]!r}, where training or the other file has numbers; correct it, or train "
-            "with --types NAME=text"
+            f"{where} row {row} is {column[row]!r}, where training or the other file has numbers; {cure}"
         )
     return np.array([float(cell) if cell else np.nan for cell in values.to_pylist()])

@@ -1,16 +1,17 @@
-"""Gold and pool made of tables.
+"""Gold and pool made of tables, with the featuriser that a run keeps.
 
     gold_table, pool_table = split_gold_pool(read_table("mine.csv"))       # one file for both
+    featuriser = fit_featuriser(FeatureOptions(text="review"), pool_table, {"gold": gold_table, "test": test_table})
     pool = PoolFile.read(pool_table, featuriser, labelling)
     to_gold(gold_table, pool, featuriser=featuriser, labelling=labelling), to_pool(pool, without=[gold_table])
+    features_of(new_table, featuriser)
 
 One file may serve as gold and pool: rows with a label are gold, the others the pool. Gold rows of ``id, label`` take
 their features and the teacher's labels from the pool by id. Whatever serves as gold, test or select leaves the pool.
 """
 
 import os
-from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,85 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_labels
+from understudy.data.checks import check_finite, check_labels, check_memory
 from understudy.data.examples import Gold, Pool
-from understudy.data.rows import Rows, SubsetRows, TensorRows
+from understudy.data.inputs import as_rows
+from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
-from understudy.features.featuriser import Featuriser
-from understudy.io.answer_file import SHOWN, true_or_false
-from understudy.io.featurise import features_of
-from understudy.io.label_columns import SAW, Labelling, read_teacher
+from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser
+from understudy.features.tabular import Arrays, Numbers, column_kind
+from understudy.io.label_columns import SAW, SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.readers import TableSource
 from understudy.io.table import LazyColumns, Table
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array
+
+
+def fit_featuriser(options: FeatureOptions, main: Table, others: Mapping[str, Table]) -> Featuriser:
+    """Fitted on gold and pool (``main``: the pool, or gold where there is none), less the test and select rows."""
+    held_out = [table for role, table in others.items() if role != "gold"]
+    columns = _training_columns(main, others.get("gold"), held_out, options.image)
+    return Featuriser.fit(columns, options, where=f"{main.path}", folder=main.folder)
+
+
+def _training_columns(main: Table, gold: Table | None, held_out: list[Table], image: str | None) -> LazyColumns:
+    """Columns of the training rows, read on access. Arrays and images are not fitted to and come as they are."""
+    rows = main.rows_without(held_out)
+    own = np.empty(0) if gold is None else np.flatnonzero(gold.rows_in(main) < 0)
+
+    def read(name: str, role: str) -> Array:
+        column = main.columns[name]
+        if column.ndim > 1 or name == image:
+            return column
+        # All of them, where every row is held out: there are no others.
+        if 0 < len(rows) < len(column):
+            column = column[rows]
+        if gold is None or name not in gold.names or not len(own):
+            return column
+        gold.expect({name: column_kind(column)})
+        theirs = gold.columns[name][own]
+        if (theirs.dtype.kind in "OU") != (column.dtype.kind in "OU"):
+            both = f"{gold.where(name)} and {main.where(name)}"
+            raise UnderstudyError(f"{both} hold different kinds of values; use one, or say which: --types {name}=text")
+        return np.concatenate([column, theirs])
+
+    return LazyColumns(main.path, TableSource(main.names, len(rows), read), {name: name for name in main.names})
+
+
+def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -> Rows:
+    """The student's input for every row of a table, checked; columns are read as in training.
+
+    ``lazily``: a memory-mapped file is not read through beforehand.
+    """
+    table.expect(featuriser.types)
+    x = featuriser(table.columns, where=f"{table.path}", folder=table.folder)
+    if isinstance(x, Rows):
+        return x
+    where = table.where(featuriser.names[0])
+    if x.ndim > 1 and 0 in x.shape[1:]:
+        raise UnderstudyError(f"{where} has empty rows; give at least one number")
+    if x.dtype.kind != "f":
+        check_memory(4 * x.size, f"{where} as 32-bit floats", cure="store floats")
+        x = np.asarray(x, dtype=np.float32)
+    rows = as_rows(x, where)
+    if isinstance(rows, MappedRows) and not lazily and rows.x.is_floating_point():
+        check_finite(rows.x, where)
+    return rows
+
+
+def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Featuriser:
+    """The featuriser stored in a run. A run made in Python has none: its features are numbers, as columns or ``x``."""
+    if (folder / VALUES_FILE).exists():
+        return Featuriser.load(folder)
+    if isinstance(names := config.get("features"), list):
+        zeros = np.zeros(len(names))
+        return Featuriser([Numbers(tuple(names), zeros, zeros, scale=False, missing="error")], {})
+    featuriser = Featuriser.fit(table.columns, FeatureOptions(scale=False), where=f"{table.path}", folder=table.folder)
+    for part in featuriser.parts:
+        if not isinstance(part, Arrays | Numbers):
+            learned = f"column {part.names[0]!r} of {table.path}"
+            raise UnderstudyError(f"{folder} does not say how {learned} becomes numbers; give a column x of numbers")
+    return featuriser
 
 
 def is_one_file(gold: Any, pool: Any) -> bool:
@@ -47,25 +116,22 @@ def split_gold_pool(table: Table) -> tuple[Table, Table]:
     Row numbers can be ids only here, where there is no other file whose order could differ.
     """
     if "label" not in table.names:
-        raise UnderstudyError(
-            f"{table.path} is gold and pool, but has no column 'label' for your own labels (empty: a pool row); add "
-            "it, or name it: --column label=NAME"
-        )
+        cure = "add it (empty: a pool row), or name it: --column label=NAME"
+        raise UnderstudyError(f"{table.path} is gold and pool, but has no column 'label' for your own labels; {cure}")
     labels, labelled = own_labels(table)
     if not len(labelled):
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
-    pool = table
     if "id" not in table.names:
-        pool = table.with_columns(ChainMap(table.columns, {"id": np.arange(len(table))}))  # type: ignore[arg-type]
-    ids = pool.ids
-    assert ids is not None
-    return table.with_columns({"id": ids[labelled], "label": labels[labelled]}), pool
+        table.columns.add("id", np.arange(len(table)))
+    assert table.ids is not None
+    return table.with_columns({"id": table.ids[labelled], "label": labels[labelled]}), table
 
 
 def own_labels(table: Table) -> tuple[Array, Array]:
     """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty."""
-    assert isinstance(table.columns, LazyColumns)
-    labels = table.columns.with_gaps("label")
+    # As a teacher's labels are read, which may be empty.
+    read = table.columns.source.read
+    labels: Array = table.columns.from_source(lambda theirs: read(theirs, "teacher_label"), "label")
     return labels, np.flatnonzero(labels != ("" if labels.dtype.kind in "OU" else -1))
 
 
@@ -88,7 +154,20 @@ def to_gold(
     """A table with ``label`` as gold; the features and the teacher's labels it lacks come from the pool by id."""
     if "label" not in table.names:
         raise UnderstudyError(f"{table.path} has no column 'label'; gold needs the true class of every row")
-    gold, order = _without_marks(table, pool, featuriser, labelling or Labelling())
+    labelling = labelling or Labelling()
+    y = check_labels(labelling.numbers(table, "label"), table.where("label"))
+    teacher = read_teacher(table, labelling)
+    index = np.full(len(y), -1) if pool is None else table.rows_in(pool.table)
+    #: The table's row of each of gold's.
+    order = np.arange(len(y))
+    if not _has_features(table, featuriser):
+        gold = _with_features_of_pool(table, y, teacher, pool, index)
+    else:
+        gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
+        if pool is not None and teacher is None and (index >= 0).any():
+            _check_same_features(table, pool.table, index, featuriser)
+            if pool.teacher is not None:
+                gold, order = _with_labels_of_pool(gold, pool.teacher, index)
     if SHOWN in table.names:
         gold.chosen = _marks(table, SHOWN, "the annotator saw a suggestion")[order]
     gold.chosen = gold.chosen | seen_by_teacher(table, None if pool is None else pool.table)[order]
@@ -98,19 +177,9 @@ def to_gold(
     return gold
 
 
-def _without_marks(
-    table: Table, pool: PoolFile | None, featuriser: Featuriser, labelling: Labelling
-) -> tuple[Gold, Tensor]:
-    """The table as gold, and the table's row of each of its rows."""
-    file_order = torch.arange(len(table))
-    y = check_labels(labelling.numbers(table, "label"), table.where("label"))
-    index = np.full(len(y), -1) if pool is None else table.rows_in(pool.table)
-    teacher = read_teacher(table, labelling)
-    if _has_features(table, featuriser):
-        gold = Gold.of(features_of(table, featuriser), y, teacher, ids=table.ids)
-        if pool is None or teacher is not None:
-            return gold, file_order
-        return _with_labels_of_pool(gold, table, pool, index, featuriser)
+def _with_features_of_pool(
+    table: Table, y: Tensor, teacher: Labels | None, pool: PoolFile | None, index: Array
+) -> Gold:  # fmt: skip
     if pool is None:
         raise UnderstudyError(f"{table.path} has no features and there is no pool file to take them from; add them")
     for part in (table, pool.table):
@@ -125,7 +194,7 @@ def _without_marks(
         )
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
-    return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids), file_order
+    return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
 
 
 def _marks(table: Table, name: str, meaning: str) -> Tensor:
@@ -158,28 +227,22 @@ def shown_id(table: Table, row: int) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _with_labels_of_pool(
-    gold: Gold, table: Table, pool: PoolFile, index: Array, featuriser: Featuriser
-) -> tuple[Gold, Tensor]:
+def _with_labels_of_pool(gold: Gold, teacher: Labels, index: Array) -> tuple[Gold, Array]:
     """Gold with features of its own, and the teacher's labels of the rows that are also in the pool file, which come
     first; and the table's row of each."""
+    assert gold.ids is not None
     here, rest = np.flatnonzero(index >= 0), np.flatnonzero(index < 0)
-    file_order = torch.arange(len(gold))
-    if gold.ids is None or not len(here):
-        return gold, file_order
-    _check_same_features(table, pool.table, here, index[here], featuriser)
-    if pool.teacher is None:
-        return gold, file_order
-    teacher = pool.teacher.take(torch.from_numpy(index[here]))
-    known = Gold.of(_take(gold.rows, here), gold.y[here], teacher, ids=gold.ids[here])
-    order = torch.from_numpy(np.concatenate([here, rest]))
-    return known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known, order
+    labels = teacher.take(torch.from_numpy(index[here]))
+    known = Gold.of(_take(gold.rows, here), gold.y[here], labels, ids=gold.ids[here])
+    joined = known.joined_to(gold.take(torch.from_numpy(rest))) if len(rest) else known
+    return joined, np.concatenate([here, rest])
 
 
-def _check_same_features(table: Table, pool: Table, here: Array, there: Array, featuriser: Featuriser) -> None:
+def _check_same_features(table: Table, pool: Table, index: Array, featuriser: Featuriser) -> None:
     """One id names one example: its raw columns are the same in both files."""
+    here = np.flatnonzero(index >= 0)
     for name in featuriser.names:
-        mine, theirs = table.columns[name][here], pool.columns[name][there]
+        mine, theirs = table.columns[name][here], pool.columns[name][index[here]]
         same = mine == theirs
         if mine.dtype.kind == theirs.dtype.kind == "f":
             same |= np.isnan(mine) & np.isnan(theirs)

@@ -22,6 +22,7 @@ The columns are those the forms list (``labels.forms``); here they are found in 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -42,8 +43,18 @@ from understudy.labels.class_names import (
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array, text_array
 
-#: True or false: whether the teacher was shown the row's own label. No label itself.
-SAW = "teacher_saw"
+#: Columns of true or false: whether the teacher was shown the row's own label, and the annotator a suggestion.
+SAW, SHOWN = "teacher_saw", "suggestion_shown"
+TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
+
+
+def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
+    """A column of true and false, however it is written; ``meaning``: of true, for the message."""
+    texts = [str(cell).strip().lower() for cell in cells]
+    for row, text in enumerate(texts):
+        if text not in TRUE | FALSE:
+            raise UnderstudyError(f"{where} row {row} is {cells[row]!r}; write true ({meaning}) or false")
+    return [text in TRUE for text in texts]
 
 
 @dataclass(frozen=True)

@@ -5,38 +5,58 @@
     us.train(student, examples.gold, examples.pool, us.slam(), test=examples.test, epochs=30)
 
 Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categories, ``text``, ``image``: see
-``featurise``); ``label``, the truth, as class names or as numbers from 0; the teacher's labels in one of the forms of
+``features/``); ``label``, the truth, as class names or as numbers from 0; the teacher's labels in one of the forms of
 ``io/label_columns.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
 ``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure. Nor do rows
 that ``teacher_saw`` marks, in gold or in the pool: their label was shown to the teacher, as an example in a prompt.
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
-The steps: files become tables (``table.py``), their columns get their types and the student's input (``columns.py``,
-``featurise.py``), their labels become class numbers (``labelling.py``), and the tables gold and pool
-(``gold_pool.py``). Whether they fit together is checked here, once.
+The steps: files become tables (``table.py``), their columns get their types (``columns.py``), their labels become class
+numbers (``label_columns.py``), and the tables the student's input, gold and pool (``gold_pool.py``). Whether they fit
+together is checked here, once.
+
+Answers to a batch that was chosen for labelling (``chosen=``) are a file of ``id`` and ``label``, filled in by people.
+``label`` holds a class (its name or number), or ``skip`` (or −1) where no label can be given; such rows are left out. A
+class that is called ``skip`` is that class. ``chosen`` (optional, 0 or 1) marks the rows that a strategy picked;
+without it all were. ``suggestion_shown`` (optional, true or false) marks the rows whose annotator saw a suggestion:
+such a label is biased towards it, so it trains and never calibrates. Other columns (scores, reasons) are ignored.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser, text_alone
-from understudy.io.answer_file import BY_NUMBER, named_answers, read_chosen
 from understudy.io.columns import declared
-from understudy.io.featurise import fit_featuriser
-from understudy.io.gold_pool import PoolFile, is_one_file, seen_by_teacher, shown_id, split_gold_pool, to_gold, to_pool
-from understudy.io.label_columns import Labelling, declared_classes, find_labelling, sources_of
-from understudy.io.table import Table, read_table
-from understudy.labels.class_names import text_list
+from understudy.io.gold_pool import (
+    PoolFile,
+    fit_featuriser,
+    is_one_file,
+    seen_by_teacher,
+    shown_id,
+    split_gold_pool,
+    to_gold,
+    to_pool,
+)
+from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find_labelling, sources_of, true_or_false
+from understudy.io.readers import object_column
+from understudy.io.table import Table, read_table, text_columns
+from understudy.labels.class_names import ClassNames, text_list
+from understudy.store.files import local_path
 
 if TYPE_CHECKING:
     from understudy.leaks.between import Leaks, RowSet
+
+SKIPPED = {"skip", "-1", "−1", "nan"}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
@@ -97,7 +117,7 @@ def read_examples(
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
     ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
-    ``chosen``: answers to batches picked for labelling (`io/answer_file.py`); these rows train and never estimate.
+    ``chosen``: answers to batches picked for labelling ; these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
     student's input. ``votes``: how several annotators' votes are weighed.
@@ -182,7 +202,7 @@ def _answers(
     """Answers to a batch that was chosen for labelling, as gold that never estimates."""
     if pool is None:
         raise UnderstudyError(f"{path}: answers take their features from the pool by id; name the pool file")
-    table = read_chosen(path, pool.table, labelling.names or BY_NUMBER)
+    table = read_chosen(path, pool.table, labelling.names or ClassNames())
     for other in others:
         _check_apart(table, other)
     # Their labels are numbers already.
@@ -191,12 +211,52 @@ def _answers(
     return table, gold
 
 
+def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
+    """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
+    path = local_path(path)
+    given = text_columns(path)
+    for name in ("id", "label"):
+        if name not in given:
+            raise UnderstudyError(
+                f"{path} has no column {name!r}; answers are joined to {pool.path} by id: give its rows ids before "
+                "understudy select, or put the answers into gold"
+            )
+    if pool.ids is None:
+        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
+    labels = [label.strip() for label in given["label"]]
+    if "" in labels:
+        raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
+    answered = [row for row, label in enumerate(labels) if not is_skipped(label, names)]
+    if not answered:
+        raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
+    chosen = given.get("chosen", ["1"] * len(labels))
+    shown = given.get(SHOWN, ["false"] * len(labels))
+    seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "the annotator saw a suggestion")
+    ids = [given["id"][row] for row in answered]
+    # As numbers where the pool's are numbers; whether the pool has them is checked later.
+    whole = pool.ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
+    columns = {
+        "id": np.asarray([int(text) for text in ids]) if whole else object_column(ids),
+        "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
+        "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
+    }
+    return Table(path, columns)
+
+
+def named_answers(paths: Sequence[str | Path]) -> set[str]:
+    """Every class in some files of answers."""
+    labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
+    return {label for label in labels if label and label.lower() not in SKIPPED}
+
+
+def is_skipped(text: str, names: ClassNames) -> bool:
+    return text.lower() in SKIPPED and text not in names.names
+
+
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
     """Refuses a name that is in none of the files."""
     for ours, theirs in columns.items():
-        if not any(
-            table.theirs.get(ours) == theirs or (ours == theirs and ours in table.names) for table in tables.values()
-        ):
+        if all(table.theirs.get(ours) != theirs for table in tables.values()):
             files = ", ".join(str(table.path) for table in tables.values())
             raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
 
@@ -206,9 +266,8 @@ def _check_truth_values(examples: Examples, tables: Iterable[Table], pool: Table
     labels = [(table, "label") for table in tables] + ([] if pool is None else [(pool, "teacher_label")])
     for table, name in labels:
         if name in table.names and table.columns[name].dtype.kind == "b" and examples.classes > 2:
-            raise UnderstudyError(
-                f"{table.where(name)} holds true or false, but there are {examples.classes} classes; write them"
-            )
+            held = f"{table.where(name)} holds true or false"
+            raise UnderstudyError(f"{held}, but there are {examples.classes} classes; write them")
 
 
 def _check_apart(one: Table, other: Table) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from understudy.data.checks import describe, looks_like
 from understudy.errors import UnderstudyError, warn
-from understudy.io.columns import as_kind, as_text, check_unique, id_array, misspelt, places
+from understudy.io.columns import as_kind, as_text, id_array, misspelt, places
 from understudy.io.readers import DAMAGE, TableSource, damaged, object_column
 from understudy.io.readers.arrays import frame_source, mapping_source, npy_folder_source, npy_source, npz_source
 from understudy.io.readers.csv_jsonl import csv_source, jsonl_source
@@ -47,30 +47,94 @@ READERS: dict[str, Callable[[Path], TableSource]] = {
 Stored = Any
 
 
+class LazyColumns(Mapping[str, Array]):
+    """Columns that are read when first used, and then kept. ``theirs``: what they are called in the file."""
+
+    def __init__(self, path: Path, source: TableSource, theirs: Mapping[str, str]) -> None:
+        self.path, self.source, self.theirs = path, source, dict(theirs)
+        self._read: dict[str, Array] = {}
+        self._kinds: dict[str, str] = {}
+
+    def where(self, name: str) -> str:
+        return f"{self.path}: column {self.theirs.get(name, name)!r}"
+
+    def add(self, name: str, column: Array) -> None:
+        """A column that is not in the source."""
+        self.theirs[name], self._read[name] = name, column
+
+    def expect(self, kinds: Mapping[str, str]) -> None:
+        for name, kind in kinds.items():
+            if self._kinds.get(name, kind) != kind or name not in self.theirs:
+                continue  # what the user declares comes first, and holds
+            self._kinds[name] = kind
+            if name in self._read:
+                self._read[name] = self._as_kind(name, self._read[name])
+
+    def from_source(self, read: Callable[[str], Any] | None, name: str) -> Any:
+        """A column by one of the ways to read it that a source offers; as it is where that is None."""
+        if read is None or self.theirs[name] not in self.source.names:
+            return self[name]
+        try:
+            return read(self.theirs[name])
+        except DAMAGE as error:
+            raise damaged(self.path, error) from error
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._read:
+            column = self.from_source(lambda theirs: self.source.read(theirs, name), name)
+            self._read[name] = self._as_kind(name, column)
+        return self._read[name]
+
+    def _as_kind(self, name: str, column: Array) -> Array:
+        if name not in self._kinds:
+            return column
+        again = self.source.letters
+        letters = None if again is None else partial(again, self.theirs[name])
+        return as_kind(column, self._kinds[name], letters, self.where(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.theirs)
+
+    def __len__(self) -> int:
+        return len(self.theirs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.theirs
+
+
 class Table:
-    def __init__(self, path: Path, columns: Mapping[str, Array], theirs: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, Array]) -> None:
+        if not isinstance(columns, LazyColumns):
+            arrays, rows = columns, len(next(iter(columns.values())))
+            columns = LazyColumns(path, TableSource((), rows, lambda name, role: arrays[name]), {})
+            for name, array in arrays.items():
+                columns.add(name, array)
         #: The file (of a table in memory, what messages call it), and its columns in their order: at least one, all of
         #: the same length.
         self.path, self.columns = path, columns
-        #: What a column is called in the file, where that differs.
-        self.theirs = theirs or {}
-        self.names = tuple(columns)
+        #: What each column is called in the file, by our name for it.
+        self.theirs = columns.theirs
         #: What paths in this file are relative to.
         self.folder = path if path.is_dir() else path.parent
+        declared = columns.source.declared
         #: The classes of a column in their order, where the table itself says so (``datasets.ClassLabel``).
-        self.declared: dict[str, tuple[str, ...]] = {}
-        self._lazy = columns if isinstance(columns, LazyColumns) else None
+        self.declared = {ours: declared[theirs] for ours, theirs in self.theirs.items() if theirs in declared}
         #: Whether the file holds letters alone, so that what is a number is a guess (CSV).
-        self.by_letter = self._lazy is not None and self._lazy.by_letter
+        self.by_letter = columns.source.letters is not None
 
     def with_columns(self, columns: Mapping[str, Array]) -> "Table":
-        """Other columns, made of those of the same file."""
-        other = Table(self.path, columns, self.theirs)
-        other.declared, other.by_letter, other._lazy = self.declared, self.by_letter, self._lazy
+        """Other rows of columns of the same file."""
+        other = Table(self.path, columns)
+        other.declared, other.by_letter = self.declared, self.by_letter
+        other.theirs.update({name: self.theirs[name] for name in columns})
         return other
 
     def __len__(self) -> int:
-        return self.columns.rows if isinstance(self.columns, LazyColumns) else len(next(iter(self.columns.values())))
+        return self.columns.source.rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.theirs)
 
     @cached_property
     def teacher(self) -> dict[str, Column]:
@@ -80,12 +144,11 @@ class Table:
 
     def where(self, column: str) -> str:
         """How messages name a column of this file."""
-        return f"{self.path}: column {self.theirs.get(column, column)!r}"
+        return self.columns.where(column)
 
     def expect(self, kinds: Mapping[str, str]) -> None:
         """What columns hold, by name (``io/columns.py``); where this file does not say, they are read so."""
-        if self._lazy is not None:
-            self._lazy.expect(kinds)
+        self.columns.expect(kinds)
 
     def warn_of_lookalikes(self, used: Collection[str] = ()) -> None:
         """Warns of columns whose names differ from a reserved one in capitals alone: they are not used."""
@@ -97,20 +160,20 @@ class Table:
 
     def stored(self, name: str) -> Stored:
         """A column to be written again, as the file has it."""
-        return self.columns.stored(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
+        return self.columns.from_source(self.columns.source.stored, name)
 
     def texts(self, name: str) -> list[str]:
         """A column as it is written, as text; '' is an empty cell."""
-        column = self.columns.written(name) if isinstance(self.columns, LazyColumns) else self.columns[name]
+        source = self.columns.source
+        column = self.columns.from_source(source.letters or source.stored, name)
         cells = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
         return ["" if cell is None else str(cell) for cell in cells]
 
     def numbers(self, name: str) -> Array:
         column = self.columns[name]
         if column.dtype.kind not in "biuf":
-            raise UnderstudyError(
-                f"{self.where(name)} holds {describe(column)}; it must hold numbers (classes count from 0)"
-            )
+            held = describe(column)
+            raise UnderstudyError(f"{self.where(name)} holds {held}; it must hold numbers (classes count from 0)")
         return column
 
     @cached_property
@@ -123,9 +186,7 @@ class Table:
         """The ids as Arrow has them; here they are checked, once for each file."""
         if "id" not in self.names:
             return None
-        values = id_array(self.columns["id"], self.where("id"))
-        check_unique(values, self.where("id"))
-        return values
+        return id_array(self.columns["id"], self.where("id"))
 
     @property
     def has_text_ids(self) -> bool:
@@ -143,14 +204,10 @@ class Table:
 
     def check_spelling(self, other: "Table") -> None:
         """Refuses an id that the other file has in another spelling: they are taken for two rows, and hardly are."""
-        if self._ids is None or other._ids is None:
-            return
-        near = misspelt(self._ids, other._ids, self.rows_in(other))
-        if near is not None:
-            raise UnderstudyError(
-                f"{self.where('id')} row {near.row} is not among the ids of {other.path}: {near}; write them alike in "
-                "both files"
-            )
+        both = self._ids is not None and other._ids is not None
+        if both and (near := misspelt(self._ids, other._ids, self.rows_in(other))):
+            row, how = near
+            raise UnderstudyError(f"{self.where('id')} row {row} is not in {other.path}: {how}; write them alike")
 
     def rows_without(self, others: Iterable["Table"]) -> Array:
         """The rows whose id none of the others has."""
@@ -159,68 +216,6 @@ class Table:
             index = other.rows_in(self)
             stays[index[index >= 0]] = False
         return np.flatnonzero(stays)
-
-
-class LazyColumns(Mapping[str, Array]):
-    """Columns that are read when first used, and then kept."""
-
-    def __init__(self, path: Path, source: TableSource, theirs: Mapping[str, str]) -> None:
-        self.rows, self._path, self._source, self._theirs = source.rows, path, source, theirs
-        self._read: dict[str, Array] = {}
-        self._kinds: dict[str, str] = {}
-
-    @property
-    def by_letter(self) -> bool:
-        return self._source.letters is not None
-
-    def expect(self, kinds: Mapping[str, str]) -> None:
-        for name, kind in kinds.items():
-            if self._kinds.get(name, kind) != kind or name not in self._theirs:
-                continue  # what the user declares comes first, and holds
-            self._kinds[name] = kind
-            if name in self._read:
-                self._read[name] = self._as_kind(name, self._read[name])
-
-    def stored(self, name: str) -> Stored:
-        return self._from_source(self._source.stored, name)
-
-    def written(self, name: str) -> Any:
-        """The cells as they are written, where the file declares no types; else as it stores them."""
-        return self._from_source(self._source.letters or self._source.stored, name)
-
-    def _from_source(self, read: Callable[[str], Any] | None, name: str) -> Any:
-        if read is None:
-            return self[name]
-        try:
-            return read(self._theirs[name])
-        except DAMAGE as error:
-            raise damaged(self._path, error) from error
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._read:
-            column = self._from_source(lambda theirs: self._source.read(theirs, name), name)
-            self._read[name] = self._as_kind(name, column)
-        return self._read[name]
-
-    def with_gaps(self, name: str) -> Array:
-        """A column of classes that may have empty cells: "" or −1 there, as in a teacher's labels."""
-        return self._source.read(self._theirs[name], "teacher_label")
-
-    def _as_kind(self, name: str, column: Array) -> Array:
-        if name not in self._kinds:
-            return column
-        again = self._source.letters
-        letters = None if again is None else partial(again, self._theirs[name])
-        return as_kind(column, self._kinds[name], letters, f"{self._path}: column {self._theirs[name]!r}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._theirs)
-
-    def __len__(self) -> int:
-        return len(self._theirs)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._theirs
 
 
 def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: str = "the table") -> Table:
@@ -249,15 +244,18 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     if count > 1:
         raise UnderstudyError(f"{path}: two columns are named {twice!r}; rename one")
     if len(set(columns.values())) < len(columns):
-        twice, _ = Counter(columns.values()).most_common(1)[0]
+        twice = Counter(columns.values()).most_common(1)[0][0]
         raise UnderstudyError(f"column {twice!r} is given two names; a column serves one purpose")
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.
     names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
-    changed = {ours: theirs for ours, theirs in names.items() if ours != theirs}
-    table = Table(path, LazyColumns(path, source, names), changed)
-    table.declared = {ours: source.declared[theirs] for ours, theirs in names.items() if theirs in source.declared}
-    return table
+    return Table(path, LazyColumns(path, source, names))
+
+
+def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+    """Every column of a small file as text, literally; '' is an empty cell. ``columns``: our names to theirs."""
+    table = read_table(path, columns=columns)
+    return {name: table.texts(name) for name in table.names}
 
 
 def _in_memory(given: Any, name: str) -> tuple[Path, TableSource]:
@@ -267,10 +265,8 @@ def _in_memory(given: Any, name: str) -> tuple[Path, TableSource]:
         return path, frame_source(frame, str(path))
     if isinstance(given, Mapping):
         return Path(name), mapping_source(given, name)
-    raise UnderstudyError(
-        f"{name} is a {type(given).__name__}; pass a file's name, a pandas, polars or Arrow table, a datasets.Dataset "
-        "or a mapping of columns"
-    )
+    held = type(given).__name__
+    raise UnderstudyError(f"{name} is a {held}; pass a file's name, a pandas, polars or Arrow table, or a mapping")
 
 
 def parquet_at(path: str | Path) -> list[RemoteFile]:
@@ -284,10 +280,8 @@ def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
         return _folder_source(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise UnderstudyError(
-            f"{path}: files ending in {path.suffix or 'nothing'!r} are not read; use one of {', '.join(READERS)}, "
-            "or a folder of images"
-        )
+        known = ", ".join(READERS)
+        raise UnderstudyError(f"{path}: files ending in {path.suffix or 'nothing'!r} are not read; use one of {known}")
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
     if reader is csv_source:
@@ -315,11 +309,9 @@ def _folder_source(path: Path) -> TableSource:
     """Shards of one table, columns as .npy files, a folder of ``datasets``, or images; by what lies in the folder."""
     if is_datasets_folder(path):
         return datasets_source(path)
-    shards = shards_of(path)
-    arrays = [] if shards else _alike(path, ".npy")
-    if shards:
+    if shards := shards_of(path):
         return parquet_source(path, shards)
-    if arrays:
+    if arrays := _alike(path, ".npy"):
         return npy_folder_source(path, arrays)
     source = image_folder_source(path)
     if not source.rows:

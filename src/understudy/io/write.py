@@ -10,21 +10,21 @@ for a formula is warned about, not changed.
 
 import csv
 import json
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError, warn
-from understudy.io.readers import to_array
+from understudy.io.readers import object_column, to_array
 from understudy.io.table import Stored
 from understudy.store.arrow import Array, to_arrow
 from understudy.store.files import appearing_whole, check_new_file, local_path
@@ -42,6 +42,16 @@ def write_table(path: str | Path, columns: Mapping[str, Stored]) -> None:
         WRITERS[path.suffix.lower()](temporary, columns)
 
 
+def write_columns(path: Path, columns: Mapping[str, list[Any]]) -> None:
+    """A small CSV or Parquet file, whole or not at all; None is an empty cell."""
+    stored: dict[str, Stored] = {name: object_column(cells) for name, cells in columns.items()}
+    suffix = ".parquet" if path.suffix.lower() == ".parquet" else ".csv"
+    if suffix == ".parquet":  # an answer may be a number or a word, so the column is text
+        stored["label"] = pa.array(columns["label"], pa.string())
+    with appearing_whole(path, keep_suffix=False) as temporary:
+        WRITERS[suffix](temporary, stored)
+
+
 def _write_npz(path: Path, columns: Mapping[str, Stored]) -> None:
     # NumPy's annotation takes every keyword for its own allow_pickle.
     save: Any = np.savez
@@ -51,22 +61,45 @@ def _write_npz(path: Path, columns: Mapping[str, Stored]) -> None:
         save(file, **{name: _fixed_width(_in_memory(column, name), name) for name, column in columns.items()})
 
 
+def _fixed_width(column: Array, name: str) -> Array:
+    """An archive holds no Python objects: text gets the width of the longest."""
+    if column.dtype == object and not all(isinstance(cell, str) for cell in column.flat):
+        raise UnderstudyError(f"column {name!r} holds other values than texts, or none in a row; write .parquet")
+    return column.astype(np.str_) if column.dtype == object else column
+
+
+def _in_memory(column: Stored, name: str) -> Array:
+    if isinstance(column, np.ndarray):
+        return column
+    return to_array(column.combine_chunks(), role="", where=f"column {name!r}")
+
+
+def _arrow_table(columns: Mapping[str, Stored]) -> Any:
+    return pa.table({name: to_arrow(column) for name, column in columns.items()})
+
+
 def _write_parquet(path: Path, columns: Mapping[str, Stored]) -> None:
-    pq.write_table(pa.table({name: to_arrow(column) for name, column in columns.items()}), path)
+    pq.write_table(_arrow_table(columns), path)
 
 
 def _write_jsonl(path: Path, columns: Mapping[str, Stored]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for part in _parts(columns):
-            for row in zip(*(_cells(column) for column in part.values()), strict=True):
-                file.write(_line(dict(zip(part, row, strict=True))) + "\n")
+        for batch in _arrow_table(columns).to_batches(_ROWS):
+            file.writelines(_line(record) + "\n" for record in batch.to_pylist())
 
 
 def _line(record: dict[str, Any]) -> str:
     try:
         return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_as_json)
     except ValueError:  # NaN, which is an empty cell; infinity, which JSON cannot say
-        return json.dumps({name: _no_nan(cell, name) for name, cell in record.items()}, default=_as_json)
+        for name, cell in record.items():
+            record[name] = json.loads(json.dumps(cell, default=_as_json), parse_constant=partial(_no_number, name))
+        return json.dumps(record, ensure_ascii=False)
+
+
+def _no_number(name: str, constant: str) -> None:
+    if constant != "NaN":
+        raise UnderstudyError(f"column {name!r} holds infinity, which .jsonl cannot; write .parquet")
 
 
 def _as_json(cell: Any) -> Any:
@@ -78,81 +111,19 @@ def _as_json(cell: Any) -> Any:
     raise UnderstudyError(f".jsonl cannot hold {type(cell).__name__} values; write .parquet, or leave the column out")
 
 
-def _no_nan(cell: Any, name: str) -> Any:
-    if isinstance(cell, list):
-        return [_no_nan(each, name) for each in cell]
-    if isinstance(cell, dict):
-        return {key: _no_nan(each, name) for key, each in cell.items()}
-    if isinstance(cell, float) and not math.isfinite(cell):
-        if math.isinf(cell):
-            raise UnderstudyError(f"column {name!r} holds infinity, which .jsonl cannot; write .parquet")
-        return None
-    return cell
-
-
-def _cells(column: Stored) -> list[Any]:
-    if isinstance(column, pa.ChunkedArray):
-        return list(column.to_pylist())
-    if column.dtype.names:
-        return _records(column)
-    # Whole nanoseconds would come as numbers.
-    return list((column.astype("datetime64[us]") if column.dtype.kind == "M" else column).tolist())
-
-
-def _in_memory(column: Stored, name: str) -> Array:
-    if isinstance(column, np.ndarray):
-        return column
-    return to_array(column.combine_chunks(), role="", where=f"column {name!r}")
-
-
 def _write_csv(path: Path, columns: Mapping[str, Stored]) -> None:
     flat = dict(piece for name, column in columns.items() for piece in _flat(name, _in_memory(column, name)))
-    warn_of_formulas(path, chain(flat, _texts(flat)))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n", quoting=quoting_for(_texts(flat)))
-        writer.writerow(flat)
-        for part in _parts(flat):
-            writer.writerows(zip(*map(_cells, part.values()), strict=True))
-
-
-def warn_of_formulas(path: Path, texts: Iterable[str]) -> None:
-    """``texts``: the cells of a CSV file, and the names of its columns."""
-    risky = next((text for text in texts if text.startswith(_FORMULA)), None)
+    risky = next((text for text in chain(flat, _texts(flat)) if text.startswith(_FORMULA)), None)
     if risky is not None:
-        warn(
-            f"{path.suffix} holds text like {risky!r}, which a spreadsheet takes for a formula; import it as text, or "
-            "write .parquet or .jsonl"
-        )
-
-
-def quoting_for(texts: Iterable[str]) -> Literal[0, 2]:
-    """The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line."""
-    return csv.QUOTE_NONNUMERIC if any("\r" in text for text in texts) else csv.QUOTE_MINIMAL
-
-
-WRITERS: dict[str, Callable[[Path, Mapping[str, Stored]], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".npz": _write_npz,
-}
-
-
-def _fixed_width(column: Array, name: str) -> Array:
-    """An archive holds no Python objects: text gets the width of the longest."""
-    if column.dtype == object and not all(isinstance(cell, str) for cell in column.flat):
-        raise UnderstudyError(f"column {name!r} holds other values than texts, or none in a row; write .parquet")
-    return column.astype(np.str_) if column.dtype == object else column
-
-
-def _parts(columns: Mapping[str, Stored]) -> Iterator[dict[str, Stored]]:
-    for start in range(0, max(map(len, columns.values()), default=0), _ROWS):
-        yield {name: column[start : start + _ROWS] for name, column in columns.items()}
-
-
-def _records(column: Array) -> list[dict[str, Any]]:
-    names = column.dtype.names or ()
-    return [dict(zip(names, row, strict=True)) for row in column.tolist()]
+        cure = "import it as text, or write .parquet or .jsonl"
+        warn(f".csv holds text like {risky!r}, which a spreadsheet takes for a formula; {cure}")
+    # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.
+    quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in _texts(flat)) else csv.QUOTE_MINIMAL
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n", quoting=quoting)
+        writer.writerow(flat)
+        for start in range(0, max(map(len, flat.values()), default=0), _ROWS):
+            writer.writerows(zip(*(column[start : start + _ROWS].tolist() for column in flat.values()), strict=True))
 
 
 def _flat(name: str, column: Array) -> Iterator[tuple[str, Array]]:
@@ -160,7 +131,8 @@ def _flat(name: str, column: Array) -> Iterator[tuple[str, Array]]:
         for inner in column.dtype.names:
             yield f"{name}_{inner}", column[inner]
     elif column.ndim == 1:
-        yield name, column
+        # Whole nanoseconds would come as numbers.
+        yield name, column.astype("datetime64[us]") if column.dtype.kind == "M" else column
     else:
         for number in range(column.shape[1]):
             yield from _flat(f"{name}_{number}", column[:, number])
@@ -170,3 +142,11 @@ def _texts(columns: Mapping[str, Array]) -> Iterator[str]:
     for column in columns.values():
         if column.dtype.kind in "OU":
             yield from (cell for cell in column.tolist() if isinstance(cell, str))
+
+
+WRITERS: dict[str, Callable[[Path, Mapping[str, Stored]], None]] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".npz": _write_npz,
+}

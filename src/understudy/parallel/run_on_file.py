@@ -20,7 +20,7 @@ from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import BATCH_SIZE, predict
 from understudy.io.data_options import read_mapping
-from understudy.io.featurise import features_of, load_featuriser
+from understudy.io.gold_pool import features_of, load_featuriser
 from understudy.io.label_columns import label_column
 from understudy.io.table import read_table
 from understudy.io.write import write_table

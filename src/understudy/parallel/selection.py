@@ -19,10 +19,10 @@ from understudy.acquisition.select import explain, select, strategy_named
 from understudy.active.loop import needs_ema, score
 from understudy.active.watch import noise_watch
 from understudy.errors import UnderstudyError, warn
-from understudy.io.answer_file import is_skipped, text_columns
 from understudy.io.gold_pool import is_one_file, own_labels
 from understudy.io.label_columns import label_column
-from understudy.io.table import Table
+from understudy.io.read import is_skipped
+from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import Executor, InProcess
 from understudy.parallel.pool_shards import OnTable, PoolShards, results_in_order

@@ -23,7 +23,7 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import BATCH_SIZE, predict
-from understudy.io.featurise import features_of
+from understudy.io.gold_pool import features_of
 from understudy.io.label_columns import label_column
 from understudy.io.table import Table
 from understudy.labels.class_names import ClassNames

@@ -20,9 +20,9 @@ from understudy.comparison.auto import auto
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
-from understudy.io.answer_file import text_columns
 from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
+from understudy.io.table import text_columns
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.store.checked_folder import FolderKind

@@ -30,8 +30,7 @@ from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, text_alone
 from understudy.features.images import image_files, open_image
-from understudy.io.answer_file import SHOWN, true_or_false
-from understudy.io.label_columns import Labelling, read_teacher
+from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_false
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError, warn
-from understudy.io.answer_file import SHOWN
+from understudy.io.label_columns import SHOWN
 from understudy.io.readers import object_column
 from understudy.io.table import Stored
 from understudy.io.write import WRITERS

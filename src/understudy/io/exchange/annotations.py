@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from understudy.errors import UnderstudyError, shown, warn
-from understudy.io.answer_file import SHOWN, TRUE, write_columns
 from understudy.io.exchange import FORMS, TOOLS, find_tool
+from understudy.io.label_columns import SHOWN, TRUE
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
-from understudy.io.write import write_table
+from understudy.io.write import write_columns, write_table
 from understudy.labels.answer_labels import Answers, read_answers
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, named_columns

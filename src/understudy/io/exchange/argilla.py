@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
 from understudy.io.exchange.annotations import OPEN, UNKNOWN, Annotation, ExportLayout, entry, is_true, objects
 from understudy.io.exchange.tasks import Task, Tasks
+from understudy.io.label_columns import SHOWN
 from understudy.io.readers.folders import declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, read_json, write_json
 

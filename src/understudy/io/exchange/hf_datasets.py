@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION
 from understudy.io.exchange.annotations import OPEN, Annotation, ExportLayout, is_true
 from understudy.io.exchange.tasks import Tasks
+from understudy.io.label_columns import SHOWN
 from understudy.io.readers.folders import CARD, declared_names, is_datasets_folder, read_datasets_folder
 from understudy.store.files import folder_appearing_whole, write_text
 

@@ -17,10 +17,10 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import QUESTION, ROW
 from understudy.io.exchange.annotations import OPEN, Annotation, ExportLayout, is_true, objects, read_export
 from understudy.io.exchange.tasks import Tasks
+from understudy.io.label_columns import SHOWN
 from understudy.store.files import read_json, write_json, write_text
 
 EMPTY = "submitted without a class"

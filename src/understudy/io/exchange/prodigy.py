@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import SHOWN
 from understudy.io.exchange import ROW
 from understudy.io.exchange.annotations import OPEN, Annotation, ExportLayout, entry, is_true, objects, read_export
 from understudy.io.exchange.tasks import Tasks
+from understudy.io.label_columns import SHOWN
 from understudy.store.files import write_text
 
 REASONS = {"accept": "accepted without a class", "reject": "rejected", "ignore": "ignored"}

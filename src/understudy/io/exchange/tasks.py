@@ -13,10 +13,9 @@ import torch
 
 from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
-from understudy.io.answer_file import SHOWN, text_columns, true_or_false
 from understudy.io.exchange import QUESTION, ROW
-from understudy.io.label_columns import Labelling, read_teacher
-from understudy.io.table import Table
+from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 
