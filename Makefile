@@ -4,6 +4,8 @@ BIN := .venv/bin
 # More than one thread slows small models down, and makes sums depend on the machine.
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+# Without compiled files every process of the suite would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: ask-torture ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python

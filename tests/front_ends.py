@@ -21,16 +21,17 @@ VOCABULARY, LENGTH = 30, 6
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 # What makes labels by trainings of its own is no matter of steps.
-# Every way of taking part in a step is among the quick ones: columns, a link, modules, a second net, the alignment.
-QUICK = {"co_teaching", "l2rw", "resample", "s_model", "vanilla", "vid"}
+# Every way of taking part in a step is in the suite: columns, a link, modules, a second net, the alignment. All methods
+# take every front end in make torture.
+COVERING = {"co_teaching", "l2rw", "resample", "s_model", "slam", "vid"}
 each_method = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        pytest.param(name, marks=[] if name in COVERING else pytest.mark.torture)
         for name in sorted(us.METHODS.keys() - {"reconciled"})
     ],
 )
-each_stop = pytest.mark.parametrize("stop", [1, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (0, 3))])
+each_stop = pytest.mark.parametrize("stop", [1, *(pytest.param(stop, marks=pytest.mark.torture) for stop in (0, 3))])
 
 
 class EveryOther(Weight):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from understudy import cli
+from understudy import cli, samples
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted([DOCS / "start.md", *(DOCS / "tutorials").glob("*.md")])
@@ -74,13 +74,27 @@ def test_a_line_that_is_not_printed_is_found() -> None:
     assert missing_line("label c", output) == "label c"
 
 
+def shorter(text: str) -> str:
+    """Fewer epochs; where another page already runs the pilot, one method."""
+    text = re.sub(r"--votes (\w+) --out (crowd|rules)\n", r"--votes \1 --method slam --out \2\n", text)
+    text = text.replace("--methods reconciled --seeds 2", "--methods slam --seeds 2")
+    return re.sub(r'(epochs=|"epochs": )(\d+)', lambda found: found[1] + str(int(found[2]) // 20), text)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.torture)], ids=["small", "full"])
+def test_the_page_runs(full: bool, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make torture`` runs it to the letter, the suite with less of everything."""
     monkeypatch.chdir(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    if not full:
+        for name, rows in {"POOL": 400, "GOLD": 40, "TEST": 50}.items():
+            monkeypatch.setattr(samples, name, rows)
+        text = shorter(text)
     names: dict[str, Any] = {"__name__": "page"}
-    found = list(blocks(page.read_text(encoding="utf-8")))
+    found = list(blocks(text))
     assert found
     for block in found:
         output = run(block, names)

@@ -12,23 +12,35 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
-from understudy.cli import main
+from understudy.cli import app, main
 from understudy.errors import UnderstudyError
 from understudy.training.session import Session
 
 from ..three_blobs import CLASSES, labels, points
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> list[str]:
-    x, y = points(600)
-    teacher = labels(y, "soft").dense(torch.arange(600), CLASSES)
-    gold, pool = tmp_path / "gold.npz", tmp_path / "pool.npz"
-    np.savez(gold, x=x[:100].numpy(), label=y[:100].numpy(), teacher_probs=teacher[:100].numpy())
-    np.savez(pool, x=x[100:].numpy(), teacher_probs=teacher[100:].numpy())
-    method = ["--method", "slam", "--student", "mlp:8", "--epochs", "2"]
-    return ["train", "--gold", str(gold), "--pool", str(pool), *method]
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Ten batches in two epochs; with a test set nothing is cross-validated."""
+    tmp_path = tmp_path_factory.mktemp("files")
+    x, y = points(200)
+    teacher = labels(y, "soft").dense(torch.arange(200), CLASSES)
+    gold, pool, test = (tmp_path / f"{name}.npz" for name in ("gold", "pool", "test"))
+    np.savez(gold, x=x[:60].numpy(), label=y[:60].numpy(), teacher_probs=teacher[:60].numpy())
+    np.savez(pool, x=x[60:160].numpy(), teacher_probs=teacher[60:160].numpy())
+    np.savez(test, x=x[160:].numpy(), label=y[160:].numpy())
+    method = ["--method", "slam", "--student", "mlp:8", "--epochs", "2", "--batch-size", "32", "--lr", "0.01"]
+    return ["train", "--gold", str(gold), "--pool", str(pool), "--test", str(test), *method, "--weight-decay", "0"]
+
+
+@pytest.fixture(scope="module")
+def alone(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of one process: this one, so that forks find every module imported."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    assert CliRunner().invoke(app, [*command, "--out", str(out)]).exit_code == 0
+    return out
 
 
 def started(
@@ -44,9 +56,8 @@ def started(
         if child == 0:
             code = 1
             try:
-                signal.alarm(120)
-                spoken = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                os.dup2(spoken, 1), os.dup2(spoken, 2)
+                printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                os.dup2(printed, 1), os.dup2(printed, 2)
                 sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
                 os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
                 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -67,6 +78,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "student.safetensors")
 
 
+@pytest.mark.usefixtures("alone")
 def test_an_error_is_printed_once(command: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
     codes = started([*command, "--select", "nowhere.npz", "--out", str(tmp_path / "run")], log)
@@ -74,8 +86,7 @@ def test_an_error_is_printed_once(command: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], tmp_path: Path) -> None:
+def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], alone: Path, tmp_path: Path) -> None:
     out, log = tmp_path / "run", tmp_path / "log"
 
     def breaks(rank: int) -> None:
@@ -91,11 +102,11 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], tmp_pat
     assert started([*command, "--out", str(out)], log, first=breaks) == [2, 2]
     assert log.read_text().count("error:") == 1 and "process 1 is broken" in log.read_text()
     assert started(["train", "--resume", "--out", str(out)], tmp_path / "resumed") == [0, 0]
-    assert started([*command, "--out", str(tmp_path / "one")], tmp_path / "alone", size=1) == [0]
-    one, several = weights(tmp_path / "one"), weights(out)
+    one, several = weights(alone), weights(out)
     assert max(float((one[name] - several[name]).abs().max()) for name in one) <= 1e-6
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_killed_process_is_reported_by_another(command: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
 

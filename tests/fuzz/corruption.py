@@ -290,19 +290,22 @@ class Outcome(NamedTuple):
     said: str
 
 
-def accidents(kind: str, whole: Path, scratch: Path, count: int) -> Iterator[Outcome]:
-    """``count`` accidents to each file, one at a time, and what became of them."""
+def accidents(kind: str, whole: Path, scratch: Path, count: int, *, in_turn: bool = False) -> Iterator[Outcome]:
+    """``count`` accidents to each file, one at a time, and what became of them; ``in_turn``: each file begins with the
+    next sort.
+    """
     use, copy = KINDS[kind][1], scratch / "copy"
     shutil.copytree(whole, copy)
     right = _quiet(use, copy, whole)
     names = sorted(path.relative_to(whole).as_posix() for path in whole.rglob("[!.]*") if path.is_file())
     for name in names:
         draw = random.Random(f"{kind} {names.index(name)}")  # names hold checksums
+        sorts = list(ACCIDENTS)[names.index(name) % len(ACCIDENTS) if in_turn else 0 :]
         done = 0
         while done < count:
             shutil.rmtree(copy)
             shutil.copytree(whole, copy)
-            what = list(ACCIDENTS)[done] if done < len(ACCIDENTS) else draw.choice(_AGAIN)
+            what = sorts[done] if done < len(sorts) else draw.choice(_AGAIN)
             ACCIDENTS[what](Files(copy / name, copy, whole.with_name(f"{whole.name}-other")), draw)
             done += 1
             if (copy / name).exists() and (copy / name).read_bytes() == (whole / name).read_bytes():

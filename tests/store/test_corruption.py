@@ -17,28 +17,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return lambda kind: home / kind if (home / kind).exists() else make(kind, home)
 
 
-def check(kind: str, whole: Path, scratch: Path, count: int) -> None:
-    outcomes = list(accidents(kind, whole, scratch, count))
+def check(kind: str, whole: Path, scratch: Path, count: int, *, in_turn: bool = False) -> None:
+    outcomes = list(accidents(kind, whole, scratch, count, in_turn=in_turn))
     assert not [outcome for outcome in outcomes if outcome.verdict == "silent"]
     # Much is made again: cells, starts, and the checkpoint before a damaged one leads to the same.
     assert Counter(outcome.verdict for outcome in outcomes)["detected"] > len(outcomes) / 8
 
 
-# These two train again after every accident: a minute and a half of one core.
+# These two train again after every accident: each file meets one sort, another than the file before it; all sorts are
+# in make torture.
 LONG = ("training", "comparison")
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.torture) if kind in LONG else kind for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in LONG])
 def test_one_accident_of_each_sort_to_every_file(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
     check(kind, made(kind), tmp_path, len(ACCIDENTS))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("kind", LONG)
+def test_one_accident_to_every_file(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
+    check(kind, made(kind), tmp_path, 1, in_turn=True)
+
+
+@pytest.mark.torture
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_accidents_to_every_file(kind: str, made: Callable[[str], Path], tmp_path: Path) -> None:
-    check(kind, made(kind), tmp_path, 25)  # `make torture`: a hundred
+    check(kind, made(kind), tmp_path, 25)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "training"])
