@@ -171,7 +171,7 @@ def test_a_teachers_columns_are_matched_by_name(world: Any) -> None:
     classifier = UnderstudyClassifier(student(), **SETTINGS)
     pool = {"X_pool": world.pool.x, "teacher_pool": frame(world.pool.teacher)}
     assert_same(classifier.fit(x, y, teacher=frame(world.gold.teacher), **pool).run_.student.state_dict(), expected)
-    with pytest.raises(ValueError, match=r"has the columns .*, the classes are ant, bee, cat, dog; name one for each"):
+    with pytest.raises(ValueError, match=r"has the columns .*, the classes are ant, bee, cat, dog; give one for each"):
         classifier.fit(x, y, teacher=frame(world.gold.teacher).drop_columns(["teacher_prob_ant"]))
     # In another order of the classes, the student's outputs are in that order.
     turned = UnderstudyClassifier(student(), classes=WORDS[other], **SETTINGS)
@@ -228,7 +228,7 @@ def test_classes_that_y_misses_are_asked_for(world: Any) -> None:
     with pytest.warns(UnderstudyWarning, match="no example of class 1"):
         whole.fit(x[some], y[some])
     assert whole.predict_proba(x).shape == (40, 4)
-    with pytest.raises(ValueError, match=r"y holds 'bee', which is not one of classes="):
+    with pytest.raises(ValueError, match=r"is 'bee', which is not one of the classes"):
         UnderstudyClassifier(classes=["ant", "cat", "dog"]).fit(x, y)
     with pytest.raises(ValueError, match="one class only"):
         UnderstudyClassifier().fit(x, np.zeros(40))

@@ -46,7 +46,7 @@ _HOMES = {
     "store.remote": "unlock",
     "training.callbacks": "Callback LogTo MLflow TensorBoard WandB",
     "training.automatic_options": "default_student l2_of_c",
-    "training.ema": "EMA",
+    "training.averages": "EMA",
     "training.run": "Run",
     "training.session": "Session",
     "training.train": "train",

@@ -49,12 +49,12 @@ from understudy.samples import digits as digits
 from understudy.store.remote import unlock as unlock
 from understudy.training.automatic_options import default_student as default_student
 from understudy.training.automatic_options import l2_of_c as l2_of_c
+from understudy.training.averages import EMA as EMA
 from understudy.training.callbacks import Callback as Callback
 from understudy.training.callbacks import LogTo as LogTo
 from understudy.training.callbacks import MLflow as MLflow
 from understudy.training.callbacks import TensorBoard as TensorBoard
 from understudy.training.callbacks import WandB as WandB
-from understudy.training.ema import EMA as EMA
 from understudy.training.run import Run as Run
 from understudy.training.session import Session as Session
 from understudy.training.train import train as train

@@ -67,10 +67,12 @@ def method(factory: Method) -> Method:
     return cast(Method, checked_plainly(with_parameters(factory, shown)))
 
 
-def read_options(factory: Callable[..., Any], texts: Sequence[str], name: str | None = None) -> dict[str, Any]:
-    """Keyword arguments for ``factory``; ``name``: what to call it in errors."""
+def read_options(
+    factory: Callable[..., Any], texts: Sequence[str], name: str | None = None, *, leave_out: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Keyword arguments for ``factory``; ``name``: what to call it in errors; ``leave_out``: those that it has."""
     name = name or getattr(factory, "__name__", "method")
-    kinds = option_kinds(factory)
+    kinds = {key: each for key, each in option_kinds(factory).items() if key not in leave_out}
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -103,10 +103,10 @@ class Context:
         """The calibration rows of gold and the teacher's labels of them; an error where there are too few."""
         rows, labels = (torch.empty(0), None) if self.gold is None else self.gold.calibration()
         if labels is None or len(rows) < 2 or self.gold is None:
-            raise UnderstudyError(
-                f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: pass teacher= to us.Gold for "
-                "rows the teacher had not trained on, or use us.vanilla(), which estimates nothing"
+            cure = (
+                "pass teacher= to us.Gold for rows it had not trained on, or use us.vanilla(), which estimates nothing"
             )
+            raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: {cure}")
         return self.gold if len(rows) == len(self.gold) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
@@ -121,13 +121,8 @@ class Context:
 
     @cached_property
     def student_on_calibration(self) -> Tensor:
-        return (
-            self.predict(self.calibration[0].rows) if self.predict_calibration is None else self.predict_calibration()
-        )
-
-    @cached_property
-    def student_on_pool(self) -> Tensor:
-        return self.predict(self.pool.rows)
+        own = self.predict_calibration
+        return self.predict(self.calibration[0].rows) if own is None else own()
 
 
 class Slot(ABC):
@@ -195,9 +190,7 @@ class Weight(Slot):
 
     def __mul__(self, other: "Weight") -> "Weight":
         if not isinstance(other, Weight):
-            raise UnderstudyError(
-                f"a weight cannot be multiplied by a {type(other).__name__}; pass a weight, e.g. us.fidelity_weight()"
-            )
+            raise UnderstudyError(f"a weight cannot be multiplied by a {type(other).__name__}; pass another weight")
         return ProductWeight((self, other))
 
 
@@ -243,7 +236,8 @@ class TeacherTarget(Target):
 
 
 class Relabelled(NamedTuple):
-    pool: Pool
+    #: The pool's new labels.
+    teacher: Labels
     #: Per row: what the labels were made from.
     columns: Columns
     facts: dict[str, float]
@@ -294,7 +288,7 @@ class Objective:
     refresh_every: int | None = None
     #: Whether gold rows join the batches (learning to reweight only steers by them).
     gold_trains: bool = True
-    #: For a step of another shape (Co-teaching trains two nets): ``Learner -> Scorer`` of ``training/batch_types``.
+    #: For a step of another shape (Co-teaching has two nets): ``StudentLearner -> Scorer`` of ``training/batch_loss``.
     scorer: Callable[[Any], Any] | None = None
     #: For labels of a method's own: ``(student, gold, pool, options, *, classes, folder, progress)``, called first.
     relabel: Callable[..., Relabelled] | None = None

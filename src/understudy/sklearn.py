@@ -28,7 +28,7 @@ from understudy import models
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError
-from understudy.labels.forms import Hard, Labels, as_labels
+from understudy.labels.forms import Hard, Labels, as_labels, read_labels
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.arrow import Array, as_column, as_frame
@@ -52,10 +52,6 @@ class BadInput(UnderstudyError, ValueError):
     """scikit-learn's callers expect a ValueError."""
 
 
-def _shows_recipe(function: Callable[..., None]) -> Callable[..., None]:
-    return with_parameters(function, list(RECIPE.values()))
-
-
 class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A student trained on gold (X, y) and a pool of imperfect labels.
 
@@ -65,7 +61,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     y, sorted. The other parameters are those of ``us.train``; None: its defaults.
     """
 
-    @_shows_recipe
+    @partial(with_parameters, shown=list(RECIPE.values()))
     def __init__(
         self,
         student: nn.Module | Callable[[], nn.Module] | str | None = None,
@@ -82,10 +78,8 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         for name, each in RECIPE.items():
             setattr(self, name, options.pop(name, each.default))
         if unknown := options.keys() - self._method_options():
-            raise TypeError(
-                f"UnderstudyClassifier() got an unexpected keyword argument {min(unknown)!r}; it is no option of a "
-                f"training, nor of method={method!r}"
-            )
+            why = f"it is no option of a training, nor of method={method!r}"
+            raise TypeError(f"UnderstudyClassifier() got an unexpected keyword argument {min(unknown)!r}; {why}")
         for name, value in options.items():
             setattr(self, name, value)
 
@@ -101,7 +95,8 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         objective = self._objective()
         x, y = self._checked(X, y=y)
         check_classification_targets(y)
-        self.classes_, numbers = self._numbered(y)
+        self.classes_ = self._classes(y)
+        numbers = self._label_numbers(y, "y", missing=False)
         labels = None if teacher is None else self._labels(teacher, "teacher")
         gold = Gold(x, numbers, labels, classes=tuple(map(str, self.classes_)), name="X")
         pool = self._pool(X_pool, teacher_pool, rows=len(numbers))
@@ -124,9 +119,8 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Also those of the method's options that were given."""
-        given = {name: getattr(self, name) for name in self._method_options() if name in vars(self)}
         params: dict[str, Any] = super().get_params(deep)
-        return params | given
+        return params | self._given_options()
 
     def set_params(self, **params: Any) -> Self:
         """Any option of the method too. Another method takes none of the options that only the former had."""
@@ -152,6 +146,9 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return set()
         return set(inspect.signature(METHODS[self.method]).parameters) - RECIPE.keys()
 
+    def _given_options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._method_options() if name in vars(self)}
+
     def _objective(self) -> Objective:
         if isinstance(self.method, Objective):
             return self.method
@@ -159,12 +156,9 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise BadInput(f"method={self.method!r} is unknown; use one of {', '.join(METHODS)}, or an objective")
         for name in RECIPE.keys() & inspect.signature(METHODS[self.method]).parameters.keys():
             if getattr(self, name) is not None:
-                raise BadInput(
-                    f"{name}= is an option of {self.method} and of the training; pass method=us.{self.method}(…), and "
-                    f"{name}= is the training's"
-                )
-        options = {name: getattr(self, name) for name in self._method_options() if name in vars(self)}
-        objective: Objective = METHODS[self.method](**options)
+                cure = f"pass method=us.{self.method}(…), and {name}= is the training's"
+                raise BadInput(f"{name}= is an option of {self.method} and of the training; {cure}")
+        objective: Objective = METHODS[self.method](**self._given_options())
         return objective
 
     def _checked(self, X: Any, **with_y: Any) -> Any:
@@ -183,18 +177,14 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             dtype=[np.float64, np.float32] if ours else "numeric",
         )  # fmt: skip
 
-    def _numbered(self, y: Array) -> tuple[Array, Array]:
-        """The classes in their order, and y as their numbers."""
-        present, inverse = np.unique(y, return_inverse=True)
-        classes = present if self.classes is None else np.asarray(self.classes)
+    def _classes(self, y: Array) -> Array:
+        """The classes in their order."""
+        classes = np.unique(y) if self.classes is None else np.asarray(self.classes)
         if len(classes) < 2:
             raise BadInput(f"y holds one class only ({classes.tolist()[0]!r}); a classifier needs two or more")
-        number = {label: number for number, label in enumerate(classes.tolist())}
-        if len(number) < len(classes):
+        if len(set(classes.tolist())) < len(classes):
             raise BadInput(f"classes={classes.tolist()} names a class twice; name each once")
-        if absent := [label for label in present.tolist() if label not in number]:
-            raise BadInput(f"y holds {absent[0]!r}, which is not one of classes={classes.tolist()}")
-        return classes, np.array([number[label] for label in present.tolist()])[inverse]
+        return classes
 
     def _pool(self, X_pool: Any, teacher_pool: Any, *, rows: int) -> Pool | None:
         if X_pool is None and teacher_pool is None:
@@ -205,10 +195,8 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise BadInput("X_pool and teacher_pool go together: the pool's rows and their teacher labels")
         x = self._checked(X_pool)
         if (count := x.shape[0] if hasattr(x, "shape") else len(x)) == rows:
-            raise BadInput(
-                f"X_pool has as many rows as X ({count}), and cross-validation cuts whatever has that many; pass "
-                "UnderstudyClassifier(pool=us.Pool(X_pool, teacher_pool)) instead, which is never cut"
-            )
+            cure = "pass UnderstudyClassifier(pool=us.Pool(X_pool, teacher_pool)) instead, which is never cut"
+            raise BadInput(f"X_pool has as many rows as X ({count}), and cross-validation cuts such arrays; {cure}")
         return Pool(x, self._labels(teacher_pool, "teacher_pool"))
 
     def _own_pool(self) -> Pool | None:
@@ -220,46 +208,39 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if teacher is not None and self.classes is None and teacher.classes is None:
             raise BadInput("the pool's labels are numbers of classes; pass classes=[…], the labels in their order")
         if teacher is not None and teacher.classes not in (None, len(self.classes_)):
-            raise BadInput(
-                f"the pool's teacher knows {teacher.classes} classes, y {len(self.classes_)}; pass classes=[…], all "
-                "labels in the teacher's order"
-            )
+            known = f"the pool's teacher knows {teacher.classes} classes, y {len(self.classes_)}"
+            raise BadInput(f"{known}; pass classes=[…], all labels in the teacher's order")
         return self.pool
 
     def _labels(self, given: Any, where: str) -> Labels:
         """Teacher labels over the numbers of ``classes_``."""
         if isinstance(given, Labels):
             return given
-        if (frame := as_frame(given)) is not None:
-            return as_labels(self._by_name(frame.names, frame, where), where)
+        names = tuple(map(str, self.classes_))
+        if as_frame(given) is not None:
+            try:
+                labels = read_labels(None, given, names, where)[1]
+            except UnderstudyError as error:
+                raise BadInput(error) from error
+            assert labels is not None
+            return labels
         column = as_column(given)
         values = np.asarray(given) if column is None else np.array(column.to_pylist(), dtype=object)
-        if values.ndim != 1:
-            if values.shape[1:] != (len(self.classes_),):
-                raise BadInput(
-                    f"{where} has shape {values.shape}; there are {len(self.classes_)} classes "
-                    f"({', '.join(map(str, self.classes_[:5]))} …): pass classes=[…] where y misses some"
-                )
-            return as_labels(values, where)
-        return Hard(self._label_numbers(values, where), classes=len(self.classes_), where=where)
+        if values.ndim == 1:
+            return Hard(self._label_numbers(values, where), classes=len(names), where=where)
+        if values.shape[1:] != (len(names),):
+            known = f"{where} has shape {values.shape}; there are {len(names)} classes ({', '.join(names[:5])} …)"
+            raise BadInput(f"{known}: pass classes=[…] where y misses some")
+        return as_labels(values, where)
 
-    def _by_name(self, names: Sequence[str], frame: Any, where: str) -> Array:
-        """Columns of probabilities by class name, in the order of ``classes_``."""
-        theirs = {name.removeprefix("teacher_prob_"): name for name in names}
-        wanted = [str(label) for label in self.classes_]
-        if set(theirs) != set(wanted):
-            listed = ", ".join(wanted)
-            raise BadInput(f"{where} has the columns {', '.join(names)}, the classes are {listed}; name one for each")
-        return np.stack([frame.column(theirs[name]).to_numpy() for name in wanted], axis=1)
-
-    def _label_numbers(self, values: Array, where: str) -> Array:
+    def _label_numbers(self, values: Array, where: str, *, missing: bool = True) -> Array:
+        """The places of labels in ``classes_``; −1 where one is missing and may be."""
         number: dict[Any, int] = {label: number for number, label in enumerate(self.classes_.tolist())}
-        numbers = np.array([number.get(label, -1 if _is_missing(label) else -2) for label in values.tolist()])
+        given = values.tolist()
+        numbers = np.array([number.get(label, -1 if missing and _is_missing(label) else -2) for label in given])
         if (numbers == -2).any():
             row = int((numbers == -2).argmax())
-            raise BadInput(
-                f"{where} row {row} is {values.tolist()[row]!r}, which is not one of the classes; pass classes=[…]"
-            )
+            raise BadInput(f"{where} row {row} is {given[row]!r}, which is not one of the classes; pass classes=[…]")
         return numbers
 
     def _student(self, rows: Rows) -> Any:

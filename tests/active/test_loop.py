@@ -12,8 +12,8 @@ import understudy as us
 from understudy import active
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.active.loop import score
+from understudy.training.averages import EMA
 from understudy.training.callbacks import TrainingView
-from understudy.training.ema import EMA
 
 from .conftest import CLASSES, blobs, student
 

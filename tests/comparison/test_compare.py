@@ -78,18 +78,18 @@ def test_every_cell_is_the_training_it_stands_for(tmp_path: Path) -> None:
 def test_pretraining_is_shared_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gold, pool, test = data()
     calls: list[tuple[int, bool]] = []
-    plain, resolved = comparison_cells.train, comparison_cells.train_resolved
+    plain, resolved = comparison_cells.train, comparison_cells.fit_resolved
 
     def counted(*given: Any, **options: Any) -> us.Run:
         calls.append((options["seed"], options.get("test") is None))
         return plain(*given, **options)
 
-    def counted_resolved(*given: Any) -> us.Run:
+    def counted_resolved(*given: Any) -> torch.nn.Module:
         calls.append((given[4].seed, True))
         return resolved(*given)
 
     monkeypatch.setattr(comparison_cells, "train", counted)
-    monkeypatch.setattr(comparison_cells, "train_resolved", counted_resolved)
+    monkeypatch.setattr(comparison_cells, "fit_resolved", counted_resolved)
     found = us.compare(student, gold, pool, ["weighted"], test=test, select=0.0, pretrain_epochs=3, **SMALL)
     pretrainings = [seed for seed, without_test in calls if without_test]
     assert pretrainings == [0, 1] and len(calls) == 2 + 2 * 4

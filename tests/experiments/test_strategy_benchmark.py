@@ -9,7 +9,7 @@ from experiments.strategy_benchmark import Benchmark, Cell, benchmark
 from torch import Tensor
 
 import understudy as us
-from understudy.training.ema import EMA
+from understudy.training.averages import EMA
 
 
 def images(rows: int, seed: int) -> tuple[Tensor, Tensor]:

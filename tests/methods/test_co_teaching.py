@@ -14,7 +14,7 @@ import understudy as us
 from understudy.data.batches import epoch_seed, plan_epoch
 from understudy.methods.co_teaching import forget_rate_at, fresh_copy, small_loss_weights
 from understudy.objective import Step, Weight
-from understudy.training.batch_types import Batch
+from understudy.training.batch_loss import Batch
 
 
 def _pool(rows: int = 60) -> us.Pool:

@@ -14,6 +14,7 @@ from understudy.data.batches import plan_epoch
 from understudy.maths import losses
 from understudy.objective import Context, Objective, Outputs, Step
 from understudy.training.optimizers import make_optimizer
+from understudy.training.options import TrainingOptions
 
 F = torch.tensor([[0.5, 0.3, 0.2]])
 
@@ -209,7 +210,7 @@ def test_a_batch_with_nothing_selected_makes_no_step_between_others() -> None:
     # The same selected rows in the same order, one optimizer step each, written out.
     student = us.models.linear(3, 3)
     student.load_state_dict(net.state_dict())
-    optimizer = make_optimizer("adam", list(student.parameters()), lr=0.2, weight_decay=0.1, momentum=0.9)
+    optimizer = make_optimizer(TrainingOptions(epochs=5, lr=0.2, weight_decay=0.1), student)
     for epoch in range(5):
         for _, rows in plan_epoch(0, 4, batch_size=1, seed=0, epoch=epoch):
             kept = rows[rows % 2 == 0]

@@ -96,7 +96,7 @@ def test_one_that_raises_ends_the_training_which_can_be_resumed(tmp_path: Path) 
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(us.UnderstudyError, match=r"holds a function; pass an object of a class"):
+    with pytest.raises(us.UnderstudyError, match=r"holds a function; pass a list of us.Callback objects"):
         _train(lambda view: None)
 
 

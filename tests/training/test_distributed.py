@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.data.batches import plan_epoch
 from understudy.training.processes import BatchShare, Processes
-from understudy.training.random_states import seed_of_rank
+from understudy.training.session import seed_of_rank
 
 from ..three_blobs import CLASSES, FAST, world
 from ..together import together

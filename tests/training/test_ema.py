@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.ema import EMA
+from understudy.training.averages import EMA
 from understudy.training.options import TrainingOptions
 
 

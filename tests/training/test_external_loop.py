@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.training.external_loop import ExternalLoop, pack, unpack
+from understudy.training.checkpoint import pack, unpack
+from understudy.training.external_loop import ExternalLoop
 
 from ..front_ends import SEED, assert_same, build, net, trained, world
 

@@ -14,7 +14,7 @@ from understudy.comparison.outcome import Outcome
 from understudy.data.noise import uniform_flip
 from understudy.objective import Step, Weight
 from understudy.training import session
-from understudy.training.refined import RefinedLabels
+from understudy.training.averages import RefinedLabels
 
 
 def _logits(*probs: float) -> Tensor:

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.store.files import locked
-from understudy.training.checkpoint import CheckpointFiles, Checkpoints
-from understudy.training.run import read_state
+from understudy.training.checkpoint import CheckpointFiles, Checkpoints, unpack
 
 CLASSES = 3
 
@@ -161,14 +160,14 @@ def test_when_every_checkpoint_is_damaged_it_says_so(tmp_path: Path) -> None:
 
 def test_damaged_columns_count_as_damage(tmp_path: Path) -> None:
     checkpoints = CheckpointFiles(tmp_path)
-    first = checkpoints.write_columns({"a": torch.ones(3)})
-    checkpoints.write({}, {"columns": first, "number": 1})
-    second = checkpoints.write_columns({"a": torch.zeros(3)})
-    checkpoints.write({}, {"columns": second, "number": 2})
+    first = checkpoints.write_columns({"": {"a": torch.ones(3)}})
+    checkpoints.write({"columns": first, "number": 1})
+    second = checkpoints.write_columns({"": {"a": torch.zeros(3)}})
+    checkpoints.write({"columns": second, "number": 2})
     (tmp_path / second).write_bytes(b"")
     with pytest.warns(us.UnderstudyWarning, match="columns"):
         found = checkpoints.latest()
-    assert found is not None and found[1]["number"] == 1
+    assert found is not None and found[0]["number"] == 1
 
 
 def test_checkpoints_are_written_every_so_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,12 +187,12 @@ def test_checkpoints_are_written_every_so_many_batches(tmp_path: Path, monkeypat
 def test_old_checkpoints_and_columns_are_dropped(tmp_path: Path) -> None:
     checkpoints = CheckpointFiles(tmp_path)
     for number in range(5):
-        columns = checkpoints.write_columns({"a": torch.full((3,), float(number // 2))})
-        checkpoints.write({"w": torch.ones(2)}, {"columns": columns, "number": number})
+        columns = checkpoints.write_columns({"": {"a": torch.full((3,), float(number // 2))}})
+        checkpoints.write({"w": torch.ones(2), "columns": columns, "number": number})
     assert len(list(tmp_path.glob("0*.safetensors"))) == 2
     assert len(list(tmp_path.glob("columns-*"))) == 2
     found = checkpoints.latest()
-    assert found is not None and found[1]["number"] == 4
+    assert found is not None and found[0]["number"] == 4
 
 
 def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,24 +282,24 @@ def test_killed_after_the_last_write_nothing_is_missing(tmp_path: Path, monkeypa
 def test_a_damaged_checkpoint_takes_no_place(tmp_path: Path) -> None:
     before = CheckpointFiles(tmp_path)
     for number in range(2):
-        before.write({}, {"number": number})
+        before.write({"columns": "", "number": number})
     sorted(tmp_path.glob("0*"))[1].write_bytes(b"torn")
     after = CheckpointFiles(tmp_path)
     with pytest.warns(us.UnderstudyWarning):
         after.latest()
-    after.write({}, {"number": 2})
+    after.write({"columns": "", "number": 2})
     sorted(tmp_path.glob("0*"))[-1].write_bytes(b"torn as well")
     with pytest.warns(us.UnderstudyWarning):
         found = CheckpointFiles(tmp_path).latest()
-    assert found is not None and found[1]["number"] == 0
+    assert found is not None and found[0]["number"] == 0
 
 
 def test_damaged_columns_are_written_again(tmp_path: Path) -> None:
     checkpoints = CheckpointFiles(tmp_path)
-    name = checkpoints.write_columns({"a": torch.ones(3)})
+    name = checkpoints.write_columns({"": {"a": torch.ones(3)}})
     (tmp_path / name).write_bytes(b"torn")
-    assert checkpoints.write_columns({"a": torch.ones(3)}) == name
-    assert read_state(tmp_path / name)["a"].equal(torch.ones(3))
+    assert checkpoints.write_columns({"": {"a": torch.ones(3)}}) == name
+    assert unpack((tmp_path / name).read_bytes(), tmp_path)[""]["a"].equal(torch.ones(3))
 
 
 def test_a_folder_that_can_be_resumed_is_named(tmp_path: Path) -> None:

@@ -192,7 +192,8 @@ class Drift(Weight):
 
     def prepare(self, context: Context) -> Columns:
         self.epochs.append(context.epoch)
-        return {"seen": context.student_on_pool.amax(1), "round": torch.full((len(context.pool),), context.epoch)}
+        seen = context.predict(context.pool.rows).amax(1)
+        return {"seen": seen, "round": torch.full((len(context.pool),), context.epoch)}
 
     def __call__(self, losses: Tensor, step: Step) -> Tensor:
         assert step.columns["drift.seen"].shape == losses.shape

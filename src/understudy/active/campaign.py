@@ -24,7 +24,7 @@ from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.console import collected_warnings, from_report
-from understudy.training.students import resolve_student, student_builder
+from understudy.training.job import resolve_student, student_builder
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import PORT, LabelServer, free_port

@@ -57,11 +57,11 @@ from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.option_fields import known, spell_out
 from understudy.store.settings import fingerprint
 from understudy.training.automatic_options import builder_options, default_epochs
-from understudy.training.batch_loss import check_outputs
+from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback
-from understudy.training.ema import EMA
 from understudy.training.evaluation import cross_validate
 from understudy.training.options import AUTO, SHARED, TrainingOptions, check_names, shows_options
+from understudy.training.prepare import check_outputs
 from understudy.training.run import Run
 from understudy.training.train import fit_resolved, train
 

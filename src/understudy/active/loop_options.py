@@ -12,15 +12,12 @@ from understudy.training.options import AUTO
 
 @dataclass(frozen=True)
 class LoopOptions:
-    budget: int = option(help="Labels to request in all, the start included.", typed=int, least=1, integer=True)
-    start: int = option(50, help="Rows of the first round, drawn at random.", typed=int, least=0, integer=True)
-    batch: int = option(
-        50, help="Rows of every further round, picked by the strategy.", typed=int, least=1, integer=True
-    )
+    budget: int = option(help="Labels to request in all, the start included.", typed=int, least=1)
+    start: int = option(50, help="Rows of the first round, drawn at random.", typed=int, least=0)
+    batch: int = option(50, help="Rows of every further round, picked by the strategy.", typed=int, least=1)
     seed: int = option(0, help="Same seed, same result.", typed=int)
     stop_after: int | None = option(
         None, help="Stop after so many rounds in a row that change few predictions.", typed=int | None, least=1,
-        integer=True,
     )  # fmt: skip
     stop_change: float = option(0.01, help="Share of the predictions that counts as few.", typed=float, least=0)
     warm_start: bool = option(False, help="Start each round from the student of the last one.")

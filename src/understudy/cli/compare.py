@@ -63,7 +63,7 @@ def compare_command(
         from understudy.inference.passes import usable_device
         from understudy.report.run_text import epochs_fact, optimizer_text
         from understudy.training.callbacks import tracker
-        from understudy.training.students import resolve_epochs, resolve_student, student_builder
+        from understudy.training.job import resolve_epochs, resolve_student, student_builder
 
     out = work_folder(out)
     names = split_names(methods)

@@ -53,7 +53,7 @@ def reconcile_command(
     from understudy.reconciling.labelled_table import with_reconciled_labels
     from understudy.reconciling.relabel import reconcile
     from understudy.report.run_text import print_sources
-    from understudy.training.students import resolve_student, student_builder
+    from understudy.training.job import resolve_student, student_builder
 
     with collected_warnings():
         examples = data.for_student(student).read(gold, pool=pool)

@@ -23,7 +23,7 @@ import typer
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import FILES, DataOptions
 from understudy.store.files import check_new_file
-from understudy.store.option_fields import known
+from understudy.store.option_fields import is_whole, known, typed_as
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def read_epochs(text: str) -> int | None:
 
 def typed_fields(table: type) -> "dict[str, Field[Any]]":
     """The fields of an option table that can be typed, by their name on the command line."""
-    typed = [each for each in fields(table) if known(each).typed is not None]
+    typed = [each for each in fields(table) if typed_as(each) is not None]
     return {(known(each).flag or each.name).partition("/")[0]: each for each in typed}
 
 
 def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
     """A field of an option table as a parameter of a command."""
     option, is_epochs = known(each), name == "epochs"
-    typed, text, default = option.typed, option.help, each.default
+    typed, text, default = typed_as(each), option.help, each.default
     if name in CHOSEN_AUTOMATICALLY:
         typed, text, default = typed | None, f"{text} Default: chosen automatically.", None
     elif default is MISSING:
@@ -67,7 +67,7 @@ def option_parameter(name: str, each: "Field[Any]") -> inspect.Parameter:
         default = False
     shown = typer.Option(
         f"--{(option.flag or name).replace('_', '-')}", help=text, show_default=default is not None,
-        min=int(option.least) if option.integer and option.least is not None and not is_epochs else None,
+        min=int(option.least) if is_whole(each) and option.least is not None and not is_epochs else None,
         rich_help_panel=option.panel, parser=read_epochs if is_epochs else None,
         metavar="N|auto" if is_epochs else option.metavar,
     )  # fmt: skip

@@ -91,9 +91,9 @@ def train_command(
     """
     with shared.loading():
         from understudy.store.files import work_folder
+        from understudy.training.distributed import is_restarted, process_group
         from understudy.training.job import TrainRequest, begin, has_request
         from understudy.training.job import resume as resume_training
-        from understudy.training.torchrun import is_restarted, process_group
 
     if resume:
         _check_alone(context)

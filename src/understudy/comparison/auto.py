@@ -47,10 +47,10 @@ from understudy.store.files import locked, read_json
 from understudy.store.option_fields import spell_out
 from understudy.store.settings import check_same
 from understudy.training.automatic_options import resolve_options
-from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, on_rank_zero, together
 from understudy.training.options import SHARED, TrainingOptions, shows_options
+from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
 
 #: Options of the final training.

@@ -30,12 +30,12 @@ from understudy.methods import METHODS
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Context, Objective
 from understudy.store.settings import fingerprint
-from understudy.training.batch_loss import check_outputs
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import NOT_SHARED, TrainingOptions
+from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, state_to_bytes
-from understudy.training.train import train, train_resolved
+from understudy.training.train import fit_resolved, train
 
 FOLDS = 5
 
@@ -148,8 +148,7 @@ class Job:
         """The student of a seed, pretrained on its gold, for all methods; as the bytes of a file."""
         recipe = self.recipe.on_gold(self.recipe.pretrain_epochs, pretrain_epochs=0, finetune_epochs=0, seed=seed)
         gold = self.parts(seed).gold
-        run = train_resolved(self.student, gold, None, METHODS["vanilla"](), recipe)
-        return state_to_bytes(run.student.state_dict())
+        return state_to_bytes(fit_resolved(self.student, gold, None, METHODS["vanilla"](), recipe).state_dict())
 
     def train(self, cell: Cell) -> tuple[Outcome, list[str]]:
         """Train one method under one seed; its outcome and warnings."""

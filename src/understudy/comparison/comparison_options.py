@@ -25,7 +25,7 @@ class CompareOptions:
     seeds: int | Iterable[int] = option(
         5, help="How many seeds, each with its own split and initial student.", typed=int
     )
-    workers: int | None = option(None, help=WORKERS, typed=int | None, least=1, integer=True)
+    workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -37,13 +37,11 @@ class ReconcileOptions:
         None, help="Methods for base models, e.g. gce,slam. Default: chosen automatically.", typed=str | None,
         read=lambda text: None if text is None else split_names(text),
     )  # fmt: skip
-    folds: int = option(
-        4, help="Parts of gold; each base model is trained once without each.", typed=int, least=2, integer=True
-    )
+    folds: int = option(4, help="Parts of gold; each base model is trained once without each.", typed=int, least=2)
     rows: int | None = option(
-        20_000, help="Pool rows that train base models; all rows get a label.", typed=int, least=1, integer=True
+        20_000, help="Pool rows that train base models; all rows get a label.", typed=int, least=1
     )
-    workers: int | None = option(None, help=WORKERS, typed=int | None, least=1, integer=True)
+    workers: int | None = option(None, help=WORKERS, typed=int | None, least=1)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -53,12 +51,10 @@ class ReconcileOptions:
 class AutoOptions:
     methods: Methods | None = option(None, help="Candidates; None: chosen by the form of the labels.")
     reconcile: bool = option(True, help="Whether reconciled labels are a candidate.")
-    pilot_rows: int = option(20_000, help="Pool rows that train the pilot's candidates.", least=1, integer=True)
-    pilot_epochs: int | None = option(
-        None, help="Their epochs; None: as many as the training, at most 30.", least=1, integer=True
-    )
-    folds: int = option(4, help="Parts of gold; each candidate is trained once without each.", least=2, integer=True)
-    workers: int | None = option(None, help=WORKERS, least=1, integer=True)
+    pilot_rows: int = option(20_000, help="Pool rows that train the pilot's candidates.", least=1)
+    pilot_epochs: int | None = option(None, help="Their epochs; None: as many as the training, at most 30.", least=1)
+    folds: int = option(4, help="Parts of gold; each candidate is trained once without each.", least=2)
+    workers: int | None = option(None, help=WORKERS, least=1)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -190,6 +190,10 @@ class Gold(ExampleSet):
         part.teacher = None if self.teacher is None else self.teacher.take(with_teacher[part.teacher_rows])
         return part
 
+    def without(self, index: Tensor) -> "Gold":
+        """All rows but these."""
+        return self.take(torch.ones(len(self), dtype=torch.bool).index_fill(0, index, False).nonzero().squeeze(1))
+
     def without_teacher(self) -> "Gold":
         """The same rows without the teacher's labels and what was estimated from them."""
         silent = copy.copy(self)

@@ -26,7 +26,8 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate
 from understudy.objective import Objective
 from understudy.store.files import write_bytes
-from understudy.training.external_loop import ExternalLoop, pack, unpack
+from understudy.training.checkpoint import pack, unpack
+from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import LR_SCALE, grouped
 from understudy.training.run import Run
 from understudy.training.session import Session

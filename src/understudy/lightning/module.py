@@ -9,7 +9,7 @@ dropout included (``training/external_loop.py``). Checkpoints hold the session t
 of an epoch. For an optimizer of your own override ``configure_optimizers`` and give it ``self.session.parameters()``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,29 +21,22 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
 from understudy.training.external_loop import ExternalLoop
-from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.options import LBFGS, Groups, Schedules, TrainingOptions
+from understudy.training.optimizers import make_optimizer, set_lr
+from understudy.training.options import SESSION, TrainingOptions, check_names, shows_options
 from understudy.training.run import Run
 from understudy.training.session import Session
 
 STATE = "understudy"
+#: The options of ``us.train`` that make the optimizer and its learning rates.
+OPTIMIZATION = ("lr", "optimizer", "weight_decay", "momentum", "schedule", "warmup", "groups")
 
 
-class _Numbers:
+class _Numbers(list[int]):
     """The numbers of an epoch's batches, which are read where their loss is computed. The session knows how far an
     epoch is; a loader with a state of its own is what Lightning wants to see before it goes on in the middle of one."""
 
-    def __init__(self, batches: int) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return self.batches
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.batches))
-
     def state_dict(self) -> dict[str, int]:
-        return {"batches": self.batches}
+        return {"batches": len(self)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Nothing to be done."""
@@ -53,34 +46,20 @@ class UnderstudyModule(LightningModule):
     """``select``: gold rows that are measured after every epoch and logged as ``select_accuracy`` and so on, for
     ``EarlyStopping`` and ``ModelCheckpoint``; ``options``: what ``us.Session`` takes, but for ``accumulate``."""
 
+    @shows_options((*OPTIMIZATION, *SESSION))
     def __init__(
-        self,
-        student: nn.Module,
-        gold: Gold | None,
-        pool: Pool | None,
-        objective: Objective,
-        *,
-        lr: float = 1e-3,
-        optimizer: str = "adam",
-        weight_decay: float = 0.0,
-        momentum: float = 0.9,
-        schedule: Schedules = "constant",
-        warmup: float = 0.0,
-        groups: Groups | None = None,
-        select: Gold | None = None,
-        **options: Any,
-    ) -> None:
+        self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, *,
+        select: Gold | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        check_names(options, (*OPTIMIZATION, *SESSION), "UnderstudyModule")
         if "accumulate" in options:
             raise UnderstudyError("accumulate= is the Trainer's matter: L.Trainer(accumulate_grad_batches=…)")
-        if optimizer == LBFGS:
-            raise UnderstudyError("optimizer='lbfgs' takes all rows at once, which only us.train does; use adam")
         super().__init__()
-        self.student, self.select = student, select
-        self._given, self._options = (gold, pool, objective), options
-        self._recipe = TrainingOptions(
-            epochs=1, lr=lr, optimizer=optimizer, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
-            warmup=warmup, groups=groups,
-        )  # fmt: skip
+        self.student, self.select, self._given = student, select, (gold, pool, objective)
+        own = {name: options.pop(name) for name in OPTIMIZATION if name in options}
+        self._recipe, self._options = TrainingOptions(epochs=1, **own), options
+        if self._recipe.is_full_batch:
+            raise UnderstudyError("optimizer='lbfgs' takes all rows at once, which only us.train does; use adam")
         self._steps: ExternalLoop | None = None
         self._loaded: dict[str, Any] | None = None
 
@@ -101,9 +80,7 @@ class UnderstudyModule(LightningModule):
         if trainer.world_size > 1:
             raise UnderstudyError("batches are not shared among processes; use L.Trainer(devices=1)")
         if trainer.precision == "16-mixed" and objective.can_vanish:
-            raise UnderstudyError(
-                f"{objective.name} may leave a batch without gradient, which 16-mixed cannot scale; use bf16-mixed"
-            )
+            raise UnderstudyError(f"{objective.name} may leave a batch without gradient; use bf16-mixed, not 16-mixed")
         if self._steps is not None:
             self._steps.close()
         epochs = trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else None
@@ -117,15 +94,12 @@ class UnderstudyModule(LightningModule):
         self._steps = ExternalLoop(session)
 
     def train_dataloader(self) -> Iterable[int]:
-        return _Numbers(self.session.batches_per_epoch)
+        return _Numbers(range(self.session.batches_per_epoch))
 
     def configure_optimizers(self) -> Any:
         self._resume()
         recipe, session = self._recipe, self.session
-        optimizer = make_optimizer(
-            recipe.optimizer, *grouped(self.student, recipe.groups), session.module_parameters(), lr=recipe.lr,
-            weight_decay=recipe.penalty, momentum=recipe.momentum,
-        )  # fmt: skip
+        optimizer = make_optimizer(recipe, self.student, session.module_parameters())
         if session.epochs is None:
             if recipe.schedule != "constant" or recipe.warmup:
                 raise UnderstudyError("schedule and warmup go by how long training is; pass L.Trainer(max_epochs=…)")

@@ -52,19 +52,19 @@ class AskOptions:
     )  # fmt: skip
     examples: Sequence[Any] = option((), help="Pairs of a row and its label, shown to the model.")
     votes: int = option(
-        1, help="Answers per row and model; the label is then their shares.", typed=int, least=1, integer=True,
+        1, help="Answers per row and model; the label is then their shares.", typed=int, least=1,
         panel=PROMPT,
     )  # fmt: skip
     temperature: float | None = option(
         None, help="Default: 0, or 1 with several votes.", typed=float | None, least=0, most=2, panel=PROMPT
     )
     max_tokens: int | None = option(
-        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1, integer=True,
+        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1,
         panel=PROMPT,
     )  # fmt: skip
     logprobs: int | None = option(
         None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20,
-        integer=True, panel=PROMPT,
+        panel=PROMPT,
     )  # fmt: skip
     structured: bool = option(
         True, help="Constrain answers to a JSON schema of the classes.", typed=bool, panel=PROMPT,
@@ -90,9 +90,9 @@ class AskOptions:
     budget: float | None = option(
         None, help="Stop before this is exceeded, over all runs.", typed=float | None, panel=COST
     )
-    concurrency: int = option(8, help="Requests at a time.", typed=int, least=1, integer=True, panel=PACE)
+    concurrency: int = option(8, help="Requests at a time.", typed=int, least=1, panel=PACE)
     timeout: float = option(60.0, help="Seconds to wait for an answer.", typed=float, above=0, panel=PACE)
-    retries: int = option(8, help="Retries of a failed request.", typed=int, least=0, integer=True, panel=PACE)
+    retries: int = option(8, help="Retries of a failed request.", typed=int, least=0, panel=PACE)
     again: bool = option(False, help="Repeat rows without a usable answer.", typed=bool, panel=PACE)
     progress: bool = option(True, help="Show progress.")
 

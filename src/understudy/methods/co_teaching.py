@@ -24,7 +24,7 @@ from understudy.errors import UnderstudyError
 from understudy.method_options import Slots, method
 from understudy.models.registry import drawn_parts
 from understudy.objective import Objective, TeacherTarget
-from understudy.training.batch_types import Batch, Learner, Losses, Scored
+from understudy.training.batch_loss import Batch, Losses, Scored, StudentLearner
 
 __all__ = ["co_teaching"]
 
@@ -69,7 +69,7 @@ def fresh_copy(student: nn.Module, seed: int) -> nn.Module:
 class CoTeachingScorer:
     """Scores a batch with both nets; the loop sees one sum and one optimizer."""
 
-    def __init__(self, learner: Learner, *, forget_rate: float | None, gradual_epochs: int) -> None:
+    def __init__(self, learner: StudentLearner, *, forget_rate: float | None, gradual_epochs: int) -> None:
         if learner.objective.alignment_rows:
             raise UnderstudyError("co_teaching cannot be combined with l2rw_weight: its weights are for one net")
         self.learner, self.forget_rate, self.gradual_epochs = learner, forget_rate, gradual_epochs
@@ -109,7 +109,7 @@ class CoTeachingScorer:
         pool_loss = (own_weights * own.pool).sum() + (peer_weights * peer.pool).sum()
         return Scored(gold_loss + pool_loss, True, own.step.outputs.logits, own_weights)
 
-    def _weights(self, learner: Learner, losses: Losses, batch: Batch, chosen_by: Losses, rate: float) -> Tensor:
+    def _weights(self, learner: StudentLearner, losses: Losses, batch: Batch, chosen_by: Losses, rate: float) -> Tensor:
         """The peer's choice times the objective's own weights."""
         small_losses = partial(small_loss_weights, forget_rate=rate)
         chosen = learner.over_batch(small_losses, chosen_by.pool.detach(), batch)

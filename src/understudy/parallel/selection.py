@@ -30,7 +30,7 @@ from understudy.parallel.run_on_file import RunOnFile
 from understudy.parallel.shard_scores import ScoreTable
 from understudy.parallel.shard_selection import SelectedBatch, rows_of_ids, select_batch
 from understudy.store.arrow import Array
-from understudy.training.ema import EMA
+from understudy.training.averages import EMA
 from understudy.training.run import EMA_FILE
 
 

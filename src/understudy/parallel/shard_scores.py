@@ -23,7 +23,7 @@ from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
 from understudy.parallel.pool_shards import PoolShard, PoolShards
 from understudy.parallel.table_functions import StudentOnTables
-from understudy.training.ema import EMA
+from understudy.training.averages import EMA
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ gold rows and for every pool row:
 """
 
 import copy
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 from understudy import models
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows, take_sparse
-from understudy.errors import UnderstudyWarning
+from understudy.inference.passes import predict
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.nearest import unit_rows, votes_of_neighbours
@@ -34,8 +33,8 @@ from understudy.models.registry import Student
 from understudy.objective import Objective
 from understudy.training.automatic_options import l2_of_c, mean_square
 from understudy.training.evaluation import gold_only_options
+from understudy.training.fit import fit_student
 from understudy.training.options import AUTO, TrainingOptions
-from understudy.training.train import train_resolved
 
 # With more columns a linear model has too many weights, and with more rows the neighbour search takes too long.
 MOST_COLUMNS, MOST_REFERENCES = 50_000, 20_000
@@ -93,11 +92,8 @@ class TrainedModel:
         if self.gold_only:
             recipe = gold_only_options(recipe, fold.gold, pool)
         student = copy.deepcopy(fold.student) if self.student is None else self.student
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnderstudyWarning)  # the full training repeats them
-            trained_on = None if self.gold_only else pool
-            run = train_resolved(student, fold.gold, trained_on, self.objective, recipe)
-        return torch.cat([run.predict(part.rows) for part in (fold.held_out, fold.pool)])
+        trained = fit_student(student, fold.gold, None if self.gold_only else pool, self.objective, recipe)
+        return torch.cat([predict(trained, part.rows) for part in (fold.held_out, fold.pool)])
 
     def _c(self, fold: Fold) -> float:
         if self.c is not None:

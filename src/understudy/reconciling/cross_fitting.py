@@ -14,7 +14,6 @@ With a folder, finished parts are kept there, and an interrupted run resumes.
 import hashlib
 import math
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,18 +28,16 @@ from torch import Tensor
 
 from understudy.data.examples import Gold, Pool
 from understudy.data.splits import fold_rows, random_rows
-from understudy.errors import UnderstudyError, UnderstudyWarning, warn
+from understudy.errors import UnderstudyError, warn
 from understudy.models.registry import Student
-from understudy.objective import Objective
 from understudy.reconciling.base_models import BaseModel, Fold
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind, Jobs, read_checked, write_checked
 from understudy.store.console import ProgressBar
 from understudy.store.files import write_bytes
 from understudy.store.settings import check_same, fingerprint
-from understudy.training.automatic_options import EPOCHS_TO_CHOOSE
+from understudy.training.automatic_options import EPOCHS_TO_CHOOSE, c_on_gold
 from understudy.training.options import AUTO, TrainingOptions
-from understudy.training.train import train_resolved
 
 #: (base model, fold).
 Part = tuple[str, int]
@@ -168,13 +165,7 @@ class CrossFit:
         """On all of gold, once for all base models: a single number reveals little about any one row."""
         pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
         options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnderstudyWarning)
-            gold_only, with_pool = (
-                train_resolved(self.student, self.gold, each, Objective(name="vanilla"), options)
-                for each in (None, pool)
-            )
-        return gold_only.config["chosen_penalty"]["c"], with_pool.config["chosen_penalty"]["c"]
+        return c_on_gold(self.student, self.gold, None, options), c_on_gold(self.student, self.gold, pool, options)
 
     def _leave_out(self, name: str, reason: str) -> None:
         if name in self.needed:

@@ -31,8 +31,8 @@ from understudy.reconciling.label_sources import ReconciledPool, default_c, reco
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import spell_out
 from understudy.training.automatic_options import resolve_options
-from understudy.training.batch_loss import check_outputs
 from understudy.training.options import SHARED, TrainingOptions, shows_options
+from understudy.training.prepare import check_outputs
 
 
 @shows_options([*SHARED, "seed"])
@@ -100,7 +100,8 @@ class Reconcile:
                 folder=folder,
             )  # fmt: skip
             labels = reconciled_pool(fitted, fitted.run(InProcess(threads=None), progress=progress))
-        return Relabelled(labels, labels.columns(), labels.facts(), default_c(pool))
+        assert labels.teacher is not None
+        return Relabelled(labels.teacher, labels.columns(), labels.facts(), default_c(pool))
 
 
 def fit_base_models(

@@ -18,11 +18,10 @@ from understudy.comparison.interval import percent
 from understudy.maths.proportions import exact, two_sided
 from understudy.reconciling.label_sources import NUMBERS, sources_in
 from understudy.report.templates import percent_range, print_table, sentences
-from understudy.training.job import TrainRequest
+from understudy.training.job import TrainRequest, reads_texts
 from understudy.training.optimizers import ITERATIONS
 from understudy.training.options import LBFGS
 from understudy.training.run import Run
-from understudy.training.students import reads_texts
 
 SET_NAMES = {"test": "test set", "select": "validation set"}
 NAMES = tomllib.loads(Path(__file__).with_name("fact_names.toml").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class Options:
-        rounds: int = option(3, help="Rounds in all.", typed=int, least=1, integer=True)
+        rounds: int = option(3, help="Rounds in all.", typed=int, least=1)
 
         def __post_init__(self) -> None:
             check_options(self)
@@ -30,7 +30,7 @@ class Option:
     """What is known of an option beside its type and default."""
 
     help: str
-    #: Its type on a command line; None: Python only.
+    #: Its type on a command line; True: that of the field; None: Python only.
     typed: Any = None
     #: Its name on a command line where that differs: ``pretrain`` for ``--pretrain``.
     flag: str | None = None
@@ -41,7 +41,6 @@ class Option:
     least: float | None = None
     above: float | None = None
     most: float | None = None
-    integer: bool = False
     #: What it may be instead of a number.
     word: str | None = None
     #: Its type in the signature of a function that resolves it; None: that of the field.
@@ -58,6 +57,15 @@ def known(each: "Field[Any]") -> Option:
     """The ``Option`` of a field."""
     found: Option = each.metadata["option"]
     return found
+
+
+def typed_as(each: "Field[Any]") -> Any:
+    """The type of a field on a command line; None where it cannot be typed."""
+    return each.type if known(each).typed is True else known(each).typed
+
+
+def is_whole(each: "Field[Any]") -> bool:
+    return each.type in (int, int | None)
 
 
 def plain(value: Any) -> Any:
@@ -87,9 +95,9 @@ def check_limits(each: "Field[Any]", value: Any) -> None:
         raise UnderstudyError(f"{each.name}={value} must be at most {option.most}{or_none}")
     if option.least is None:
         return
-    if option.integer and not (is_number and isinstance(value, int) and value >= option.least):
+    if is_whole(each) and not (is_number and isinstance(value, int) and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at least {option.least}{or_none}")
-    if option.integer and value > MOST:
+    if is_whole(each) and value > MOST:
         raise UnderstudyError(f"{each.name}={value} must be a whole number, at most {MOST:,}{or_none}")
     if not (is_number and value >= option.least):
         raise UnderstudyError(f"{each.name}={value} must be a number and not negative")

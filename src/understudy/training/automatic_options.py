@@ -47,7 +47,6 @@ differ in it. Without gold it is C = 1 for rows of length 1.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -61,12 +60,12 @@ from understudy.data.examples import Gold, Pool
 from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import fold_rows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
 from understudy.models.registry import fresh_student
 from understudy.objective import Objective
 from understudy.training.distributed import on_rank_zero
-from understudy.training.fit import fit_student
+from understudy.training.fit import fit_student, seeded_student
 from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions, check_names, option_names
 from understudy.training.session import Session
 
@@ -105,10 +104,7 @@ def epochs_on_gold(
         return start, {}
 
     def fit(trains: Gold | None, epochs: int) -> nn.Module:
-        with warnings.catch_warnings():
-            # Warnings about gold are given for all of it, once, where the student is trained.
-            warnings.simplefilter("ignore", UnderstudyWarning)
-            return fit_student(student, trains, pool, Objective(name="vanilla"), options.plain(epochs=epochs))
+        return fit_student(student, trains, pool, Objective(name="vanilla"), options.plain(epochs=epochs))
 
     try:
         epochs, losses = on_rank_zero(lambda: choose_epochs(fit, *parts, start))
@@ -125,13 +121,7 @@ def leave_out(gold: Gold, seed: int) -> tuple[Gold, Gold] | None:
     if len(random) < LEAST_ROWS:
         return None
     _, fold = next(iter(fold_rows(gold.y[random], PARTS, seed)))
-    return _without(gold, random[fold]), gold.take(random[fold])
-
-
-def _without(gold: Gold, rows: Tensor) -> Gold:
-    kept = torch.ones(len(gold), dtype=torch.bool)
-    kept[rows] = False
-    return gold.take(kept.nonzero().squeeze(1))
+    return gold.without(random[fold]), gold.take(random[fold])
 
 
 def choose_epochs(fit: FitForEpochs, trains: Gold | None, left_out: Gold, start: int) -> tuple[int, dict[str, float]]:
@@ -173,9 +163,7 @@ def calibrated_losses(probs: Tensor, y: Tensor) -> Tensor:
 def l2_of_c(c: float, rows: int, classes: int) -> float:
     """The ``weight_decay`` under which L-BFGS minimises what ``LogisticRegression(C=c)`` does on so many rows."""
     if not c > 0 or rows < 1 or classes < 1:
-        raise UnderstudyError(
-            f"C={c} of {rows} rows, {classes} classes is no penalty; C is above 0, the others at least 1"
-        )
+        raise UnderstudyError(f"C={c}, rows={rows}, classes={classes}: C must be above 0, the others at least 1")
     return (2 if classes == 2 else 1) / (c * rows)
 
 
@@ -203,6 +191,14 @@ def penalty_on_gold(
     return l2_of_c(c, session.rows, session.classes), {"chosen_penalty": chosen}
 
 
+def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOptions) -> float:
+    """scikit-learn's C for training on the labels as they are."""
+    with torch.random.fork_rng():
+        session = Session.from_options(seeded_student(student, options), gold, pool, Objective(name="vanilla"), options)
+        c: float = penalty_on_gold(session, gold, pool, options)[1]["chosen_penalty"]["c"]
+    return c
+
+
 def mean_square(rows: Rows) -> float:
     """The mean squared length of (the first thousand) rows."""
     first = torch.arange(min(len(rows), 1000))
@@ -221,12 +217,9 @@ def choose_c(
     grid = [c / length for c in GRID]
     totals = dict.fromkeys(grid, 0.0)
     for _, fold in fold_rows(gold.y[training], FOLDS, seed):
-        left_out, rest, student = gold.take(training[fold]), _without(gold, training[fold]), None
+        left_out, rest, student = gold.take(training[fold]), gold.without(training[fold]), None
         for c in grid:
-            with warnings.catch_warnings():
-                # Warnings about gold are given for all of it, once, where the student is trained.
-                warnings.simplefilter("ignore", UnderstudyWarning)
-                student = fit(rest, student, l2_of_c(c, rows, classes))
+            student = fit(rest, student, l2_of_c(c, rows, classes))
             totals[c] += evaluate(student, left_out)["loss"] * len(fold) / len(training)
     return min(grid, key=totals.__getitem__), {f"{c:g}": loss for c, loss in totals.items()}
 
@@ -265,9 +258,7 @@ def prefers_linear(rows: Rows, *, frozen: bool = False) -> bool:
 
 def row_shape(rows: Rows) -> tuple[int, ...]:
     if rows.is_text:
-        raise UnderstudyError(
-            "texts need a student that reads them; pass us.text(folder, classes=…), or --student hf:FOLDER"
-        )
+        raise UnderstudyError("texts need a student that reads them: us.text(folder, classes=…) or --student hf:FOLDER")
     first = rows.take(torch.arange(1))
     if not isinstance(first, Tensor):
         raise UnderstudyError("rows of several tensors need a net that is made for them; build the student yourself")

@@ -7,99 +7,90 @@ torch.compile).
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.data.inputs import read_by
-from understudy.errors import UnderstudyError, first_line
-from understudy.inference.passes import FeatureTap, device_of, eval_mode, logits_of, penultimate, predict, to_device
+from understudy.errors import UnderstudyError
+from understudy.inference.passes import FeatureTap, device_of, logits_of, penultimate, predict, to_device
 from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
 from understudy.objective import Columns, Context, Objective, Outputs, Step
-from understudy.training.batch_types import Batch, Learner, Losses, Scored
 from understudy.training.distributed import SyncedBatchNorm, current, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
 from understudy.training.processes import BatchShare
 
 
-def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
-    """The student's class count, checked against every set of rows and labels by a small forward pass each."""
-    if next(student.parameters(), None) is None:
-        raise UnderstudyError("the student has no parameters to train; pass a module that has some")
-    if not any(parameter.requires_grad for parameter in student.parameters()):
-        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
-    given = {"gold": gold, "pool": pool, **others}
-    sets = {name: part.rows for name, part in given.items() if part is not None}
-    read = {name: read_by(student, rows) if rows.is_text else rows for name, rows in sets.items()}
-    first = {name: rows.take(torch.arange(min(2, rows.count))) for name, rows in read.items()}
-    classes = _outputs(student, first)
-    for name, examples in {"gold": gold, **others}.items():
-        if examples is not None and int(examples.y.max()) >= classes:
-            raise UnderstudyError(
-                f"{name}.y holds class {int(examples.y.max())}, but the student has {classes} outputs; "
-                "give its last layer as many outputs as there are classes"
-            )
-    labels = {
-        name: part.teacher
-        for name, part in (("gold.teacher", gold), ("pool.teacher", pool))
-        if part is not None and part.teacher is not None
-    }
-    for name, teacher in labels.items():
-        if teacher.classes is not None and teacher.classes != classes:
-            raise UnderstudyError(
-                f"{name} knows {teacher.classes} classes, but the student has {classes} outputs; they must be equal"
-            )
-        if teacher.classes is None and len(teacher) and int(teacher.top1().max()) >= classes:
-            raise UnderstudyError(
-                f"{name} names class {int(teacher.top1().max())}, but the student has {classes} outputs"
-            )
-    if len({type(teacher) for teacher in labels.values()}) > 1:
-        forms = [type(teacher.simplest()).__name__ for teacher in labels.values()]
-        if forms[0] != forms[1]:
-            raise UnderstudyError(f"gold.teacher holds {forms[0]} labels, pool.teacher {forms[1]}; use one form")
-    return classes
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The rows of one batch, gold rows first. Where several processes share it, ``gold_rows`` and ``pool_rows`` are
+    this one's, which may have none: ``x`` then still holds one row."""
+
+    x: Any
+    gold_rows: Tensor
+    pool_rows: Tensor
+    gold_count: int
+    #: Gold and pool rows of all processes.
+    pool_count: int
+    #: Rows of the step this batch belongs to: its own, unless several batches make one step.
+    step_rows: int
+    epoch: int = 0
+    #: Which batch of its epoch this is, counted from 0.
+    number: int = 0
+    #: The share of training that is done, 0 … 1; NaN where the length of training is unknown.
+    progress: float = float("nan")
+    ends_step: bool = True
+    ends_epoch: bool = False
+    #: Whether it holds all rows and is scored many times while one function is minimised (L-BFGS).
+    full: bool = False
+
+    def __len__(self) -> int:
+        return len(self.gold_rows) + len(self.pool_rows)
 
 
-def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
-    """How many classes the student scores, seen on the first rows of each set."""
-    logits = torch.empty(0)
-    with eval_mode(student), torch.inference_mode():
-        for name, x in first.items():
-            try:
-                logits = logits_of(student, to_device(x, device_of(student)))
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
-                shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else sorted(x)
-                raise UnderstudyError(
-                    f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
-                ) from error
-            if logits.dim() != 2:
-                raise UnderstudyError(
-                    f"the student returned shape {tuple(logits.shape)}; it must return logits (rows, classes)"
-                )
-    return logits.shape[1]
+class Losses(NamedTuple):
+    """The losses of a net on a batch, per example, before anything is weighed or summed."""
+
+    #: Of all rows, gold rows first.
+    every: Tensor
+    golds: int
+    #: What the slots see; None where the batch has no pool rows.
+    step: Step | None
+    alignment: Tensor | None = None
+    gold_alignment: Tensor | None = None
+
+    @property
+    def gold(self) -> Tensor:
+        return self.every[: self.golds]
+
+    @property
+    def pool(self) -> Tensor:
+        return self.every[self.golds :]
+
+
+class Scored(NamedTuple):
+    """A batch's loss, and the logits and weights of its pool rows."""
+
+    #: Summed weighted loss, with its graph.
+    total: Tensor
+    #: False where every weight is zero and no gold row is in the batch: the student must stay as it is.
+    moves: bool = True
+    logits: Tensor | None = None
+    weights: Tensor | None = None
 
 
 class StudentLearner:
     """One net under an objective: the columns and modules its slots prepared, its losses per row, and their weights."""
 
     def __init__(
-        self,
-        student: nn.Module,
-        objective: Objective,
-        gold: Gold | None,
-        pool: Pool | None,
-        options: TrainingOptions,
-        *,
-        classes: int,
-        labelled: Tensor | None = None,
-        pool_size: int = 0,
-    ) -> None:
+        self, student: nn.Module, objective: Objective, gold: Gold | None, pool: Pool | None, options: TrainingOptions,
+        *, classes: int, labelled: Tensor | None = None, pool_size: int = 0,
+    ) -> None:  # fmt: skip
         self.objective, self.gold, self.pool, self.options = objective, gold, pool, options
         self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
@@ -131,9 +122,7 @@ class StudentLearner:
         self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and (self.gold is None or not len(self.steering)):
             why = "gold=None" if self.gold is None else "every gold row is estimate_only"
-            raise UnderstudyError(
-                f"{self.objective.name} weighs examples by the gold gradient, but {why}; pass gold rows that may train"
-            )
+            raise UnderstudyError(f"{self.objective.name} needs the gold gradient, but {why}; pass gold that may train")
 
     def with_student(self, student: nn.Module) -> "StudentLearner":
         """The same for another net, which prepares for itself."""
@@ -159,19 +148,13 @@ class StudentLearner:
         layer, size = self.options.feature_layer, self.options.pass_batch_size
         cross_fits = epoch == 0 and self.pretrained_on is not None
         context = Context(
-            self.gold,
-            self.pool,
-            classes=self.classes,
+            self.gold, self.pool, classes=self.classes,
             predict=lambda x: predict(self.student, x, batch_size=size),
             features=lambda x: penultimate(self.student, x, layer=layer, batch_size=size),
             predict_calibration=self._predict_out_of_fold if cross_fits else None,
-            loss=self.objective.loss,
-            temperature=self.temperature,
-            seed=self.seed,
-            epoch=epoch,
-            kept=self.labelled,
+            loss=self.objective.loss, temperature=self.temperature, seed=self.seed, epoch=epoch, kept=self.labelled,
             pool_size=self.pool_size,
-        )
+        )  # fmt: skip
         before = Prepared(self.columns, self.modules if epoch == 0 else {}, self.facts, self.fits)
         return prepare_slots(self.objective, context, before, warns=warn, cross_fitted=cross_fits)
 
@@ -197,13 +180,11 @@ class StudentLearner:
             self._cache[name] = value
         return value
 
-    def _is_weighed(self, batch: Batch) -> bool:
-        """Whether the weights of a full batch are known from the first time it was scored."""
-        return self._cached_batch is batch and bool({"weights", "gold weights"} & self._cache.keys())
-
     def losses(self, model: Any, batch: Batch) -> Losses:
         """The losses of one pass over the batch; with the alignment where a weight asks for it."""
-        if self.aligner is None or not (batch.pool_count or self.weighs_gold) or self._is_weighed(batch):
+        # The weights of a full batch are known from the first time it was scored.
+        weighed = self._cached_batch is batch and {"weights", "gold weights"} & self._cache.keys()
+        if self.aligner is None or not (batch.pool_count or self.weighs_gold) or weighed:
             return self._losses(model, batch)
         # Gold rows come first; where they are weighed too, the alignment is that of all rows.
         first = 0 if self.weighs_gold else len(batch.gold_rows)
@@ -291,11 +272,11 @@ class StudentLearner:
         device = device_of(self.student)
         x = to_device(x, device)
         assert not isinstance(kind, str)
-        precision: AbstractContextManager[Any] = (
-            nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
-        )
+        precision = nullcontext() if kind is None else torch.autocast(device.type, dtype=kind)
+        # A compiled model runs no hooks; the one it was made from does.
+        hooked = getattr(model, "_orig_mod", model)
         with precision, norm:
-            logits, features = (logits_of(model, x), None) if self.tap is None else self.tap(x, call=_hooked(model))
+            logits, features = (logits_of(model, x), None) if self.tap is None else self.tap(x, call=hooked)
         return Outputs(logits if kind is None else logits.float(), features)
 
     def _gold_losses(self, logits: Tensor, rows: Tensor) -> Tensor:
@@ -329,25 +310,31 @@ class StudentLearner:
     def _step(self, outputs: Outputs, batch: Batch) -> Step:
         assert self.pool is not None and self.pool.teacher is not None
         rows, device, labels = batch.pool_rows, outputs.logits.device, self.pool.teacher
+        columns = {
+            name: self.cached(batch, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
+            for name, column in self.columns.items()
+        }
+        teacher = self.cached(batch, "teacher", lambda: labels.dense(rows, self.classes).to(device))
         return Step(
-            outputs=outputs,
-            teacher=self.cached(batch, "teacher", lambda: labels.dense(rows, self.classes).to(device)),
-            rows=rows,
-            columns={
-                name: self.cached(batch, f"column {name}", lambda column=column: column[rows].to(device))  # type: ignore[misc]
-                for name, column in self.columns.items()
-            },
-            modules=self.modules,
-            temperature=self.temperature,
-            epoch=batch.epoch,
+            outputs, teacher, rows, columns, self.modules, temperature=self.temperature, epoch=batch.epoch,
             progress=batch.progress,
-        )
+        )  # fmt: skip
+
+
+class Scorer(Protocol):
+    """Weighs and sums the losses of a batch: the usual one those of a single learner, Co-teaching's those of two."""
+
+    #: The nets it trains, by name; "" is the student's.
+    learners: dict[str, StudentLearner]
+
+    def prepare(self, epoch: int, *, warn: bool = True) -> None: ...
+    def score(self, model: Any, batch: Batch) -> Scored: ...
 
 
 class WeightedSum:
     """The usual scorer: Σ over gold rows of ``gold_weight · loss`` plus Σ over pool rows of ``weight · loss``."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: StudentLearner) -> None:
         self.learner = learner
         self.learners = {"": learner}
         self.can_vanish = learner.objective.can_vanish
@@ -377,8 +364,3 @@ def _weighed(losses: Tensor, weights: Tensor | None) -> Tensor:
 
 def _moves(rows: Tensor, weights: Tensor | None) -> bool:
     return len(rows) > 0 if weights is None else bool((weights != 0).any())
-
-
-def _hooked(model: Any) -> Any:
-    """A compiled model runs no hooks; the one it was made from does."""
-    return getattr(model, "_orig_mod", model)

@@ -84,25 +84,15 @@ class CallbackRunner:
         self.callbacks, self.config, self.folder = callbacks if is_first() else (), config or {}, folder
         self._seen: tuple[nn.Module, list[Record], Record] | None = None
 
-    def start(self, student: nn.Module, history: list[Record], facts: Record) -> None:
-        """``history`` and ``facts``: the training's own, which grow."""
-        self._seen = student, history, facts
-        self.call("on_start")
-
-    def call(self, moment: str) -> None:
-        """Call them in their order."""
+    def call(self, moment: str, *seen: Any) -> None:
+        """Call them in their order. ``seen``: student, history and facts, which grow; at first, and where they are
+        others."""
+        self._seen = seen or self._seen  # type: ignore[assignment]
         for callback in self.callbacks if self._seen is not None else ():
+            assert self._seen is not None
+            student, history, facts = self._seen
             with torch.random.fork_rng():
-                getattr(callback, moment)(self._view())
-
-    def end(self, student: nn.Module, history: list[Record], facts: Record) -> None:
-        self._seen = student, history, facts
-        self.call("on_end")
-
-    def _view(self) -> TrainingView:
-        assert self._seen is not None
-        student, history, facts = self._seen
-        return TrainingView(student, self.config, history, facts, self.folder)
+                getattr(callback, moment)(TrainingView(student, self.config, history, facts, self.folder))
 
     def __enter__(self) -> "CallbackRunner":
         return self
@@ -113,14 +103,10 @@ class CallbackRunner:
                 self.call("on_failure")
 
 
-def check_callbacks(callbacks: Sequence[Any]) -> None:
-    if not isinstance(callbacks, Sequence):
-        raise UnderstudyError(f"callbacks= is a {type(callbacks).__name__}; pass a list of us.Callback objects")
-    for callback in callbacks:
-        if not isinstance(callback, Callback):
-            raise UnderstudyError(
-                f"callbacks= holds a {type(callback).__name__}; pass an object of a class derived from us.Callback"
-            )
+def check_callbacks(callbacks: Any) -> None:
+    given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    if wrong := [each for each in given if given is not callbacks or not isinstance(each, Callback)]:
+        raise UnderstudyError(f"callbacks= holds a {type(wrong[0]).__name__}; pass a list of us.Callback objects")
 
 
 FOLDER = "tensorboard"
@@ -130,6 +116,8 @@ class Tracker(Callback):
     """What they have in common: open, log, close."""
 
     opened = False
+    #: Whether a resumed training tells the epochs before again.
+    retells = True
 
     def open(self, view: TrainingView) -> None: ...
 
@@ -141,12 +129,8 @@ class Tracker(Callback):
     def on_start(self, view: TrainingView) -> None:
         self.open(view)
         self.opened = True
-        for record in self.earlier(view):
+        for record in view.history if self.retells else ():
             self._log_epoch(record)
-
-    def earlier(self, view: TrainingView) -> tuple[Mapping[str, float], ...]:
-        """The epochs to tell again when a training is resumed."""
-        return view.history
 
     def on_epoch(self, view: TrainingView) -> None:
         self._log_epoch(view.history[-1])
@@ -171,9 +155,10 @@ class Tracker(Callback):
 class TensorBoard(Tracker):
     """Event files in ``folder/<method>-seed<seed>``; without a folder beside the run, or in ``tensorboard`` here."""
 
+    retells = False  # they are in the files of before
+
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = folder
-        self._writer: Any = None
         _need("tensorboard", "us.TensorBoard")
 
     def open(self, view: TrainingView) -> None:
@@ -181,13 +166,12 @@ class TensorBoard(Tracker):
 
         folder = self.folder or (view.folder or Path()) / FOLDER
         # What a killed training wrote after its last checkpoint is taken back: its epochs come again.
-        self._writer = SummaryWriter(Path(folder) / _run_name(view), purge_step=view.epoch + 1 if view.epoch else None)
+        self._writer: Any = SummaryWriter(
+            Path(folder) / _run_name(view), purge_step=view.epoch + 1 if view.epoch else None
+        )
         if not view.epoch:
             lines = [f"| {name} | {value} |" for name, value in _plain_settings(view).items()]
             self._writer.add_text("settings", "\n".join(["| setting | value |", "| --- | --- |", *lines]), 0)
-
-    def earlier(self, view: TrainingView) -> tuple[Mapping[str, float], ...]:
-        return ()  # they are in the files of before
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
@@ -196,7 +180,7 @@ class TensorBoard(Tracker):
 
     def close(self, *, failed: bool = False) -> None:
         self._writer.close()
-        self._writer = None
+        del self._writer  # open, it could not be sent to another process
 
 
 class MLflow(Tracker):
@@ -232,7 +216,6 @@ class WandB(Tracker):
 
     def __init__(self, project: str = "understudy") -> None:
         self.project = project
-        self._run: Any = None
         _need("wandb", "us.WandB")
 
     def open(self, view: TrainingView) -> None:
@@ -240,14 +223,14 @@ class WandB(Tracker):
 
         # Without reinit a run that the user has open would be written to, and ended.
         settings = {"config": _plain_settings(view), "reinit": "create_new"}
-        self._run = wandb.init(project=self.project, name=_run_name(view), **settings)
+        self._run: Any = wandb.init(project=self.project, name=_run_name(view), **settings)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
 
     def close(self, *, failed: bool = False) -> None:
         self._run.finish(exit_code=int(failed))
-        self._run = None
+        del self._run
 
 
 class LogTo(Tracker):
@@ -255,9 +238,7 @@ class LogTo(Tracker):
 
     def __init__(self, logger: Any) -> None:
         if not callable(getattr(logger, "log", None)):
-            raise UnderstudyError(
-                f"us.LogTo: a {type(logger).__name__} has no log(values, step=…); pass a run that has"
-            )
+            raise UnderstudyError(f"us.LogTo: a {type(logger).__name__} has no log(values, step=…); pass one that has")
         self.logger = logger
 
     def log(self, values: Mapping[str, float], step: int) -> None:

@@ -1,6 +1,6 @@
 """Processes that share a training: each takes every W-th row of a batch, and the result is that of one process.
 
-    torchrun --nproc-per-node 2 -m understudy train …         # or, in a group that was started elsewhere:
+    torchrun --nproc-per-node 2 -m understudy train …         # process_group; or, in a group started elsewhere:
     run = us.train(student, gold, pool, us.slam(), epochs=30)  # called by every process, with the same arguments
 
 An epoch's plan knows nothing of processes. Row p of a batch, gold rows first, belongs to process p mod W. Each computes
@@ -24,9 +24,10 @@ travel forwards and their gradients backwards: two messages a layer each way.
 """
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -34,12 +35,15 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from understudy.errors import UnderstudyWarning
+from understudy.store.console import complain, last_words
 from understudy.training.processes import Processes
 
+_PRINTED = "understudy has printed the error"
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
@@ -61,7 +65,7 @@ def on_rank_zero(make: Callable[[], Result]) -> Result:
         return make()
 
     def by_one() -> Result:
-        with alone():
+        with _as_current(True):  # what is trained here is trained by this process alone
             return make()
 
     return processes.on_rank_zero(by_one)
@@ -71,11 +75,6 @@ def is_first() -> bool:
     """Whether this process writes and speaks."""
     processes = current()
     return processes is None or processes.is_first
-
-
-def alone() -> AbstractContextManager[None]:
-    """What is trained in this block is trained by this process alone."""
-    return _as_current(True)
 
 
 @contextmanager
@@ -178,16 +177,9 @@ class SyncedBatchNorm(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _batch_norm(
-        self,
-        input: Tensor,
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor:
+        self, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+        bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    ) -> Tensor:  # fmt: skip
         if not training:
             return F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
         axes, shape = [0, *range(2, input.dim())], [1, -1, *[1] * (input.dim() - 2)]
@@ -232,3 +224,54 @@ def _summed(values: Tensor, processes: Processes) -> Tensor:
     total = values.detach().clone()
     processes.sum([total])
     return total
+
+
+def is_restarted() -> bool:
+    """Whether torchrun has started the processes again (``--max-restarts``) after one of them ended."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """The processes that torchrun started, as a group; of a single one, nothing happens.
+
+    A process that fails prints why, and all of them end with its exit code; those that fail because of it print
+    nothing. Of a process that was killed, the first of the others to notice prints it.
+    """
+    named = all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    if not named or int(os.environ["WORLD_SIZE"]) < 2:
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    store, rank, size = next(rendezvous("env://"))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    try:
+        with joined(), _one_error(store):
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _one_error(store: Any) -> Iterator[None]:
+    """Printed before the others learn that this process ends: torchrun kills all when the first of them has."""
+    try:
+        yield
+    except BaseException as error:
+        # torchrun tells the others to end as soon as one has, and this process may be slower than they are.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        words, first = last_words(error), _is_first_to_print(store)
+        if words is None and first:
+            raise  # a bug: its traceback is the message
+        if words is not None and first:
+            complain(words[0])
+        raise SystemExit(1 if words is None else words[1]) from error
+
+
+def _is_first_to_print(store: Any) -> bool:
+    try:
+        return bool(store.add(_PRINTED, 1) == 1)
+    except RuntimeError:  # the process that held the store has ended
+        return True

@@ -10,9 +10,9 @@ pessimistic. Rows chosen by active learning are no random sample: they train and
 pilot has cross-validated already, and its figures are taken. Intervals are Clopper and Pearson's.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.splits import fold_rows
-from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.errors import UnderstudyError
 from understudy.inference.passes import predicted
 from understudy.maths.proportions import Share, exact
 from understudy.objective import Objective
@@ -30,8 +30,11 @@ FOLDS = 4
 #: Of gold, to be measured on, and of gold and pool, to be trained on ``FOLDS`` times more.
 LEAST_ROWS, MOST_ROWS = 20, 20_000
 TEST, GOLD, GOLD_ONLY = "test", "gold", "gold only"
+VANILLA = Objective(name="vanilla")
+#: Options that concern the training itself only.
+_PLAIN: dict[str, Any] = {"patience": None, "ema": None, "checkpoint_every": None}
 
-#: ``(gold, pool, objective, options) -> student``.
+#: ``(gold, pool, objective, options) -> student``, without warnings: the training itself has given them.
 Fit = Callable[[Gold, Pool | None, Objective, TrainingOptions], nn.Module]
 
 
@@ -58,9 +61,6 @@ class Evaluation:
     def beats_majority(self) -> bool:
         return self.accuracy.low > self.majority
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
         shares = {name: Share(**value) for name, value in stored.items() if isinstance(value, dict)}
@@ -86,15 +86,17 @@ def evaluate_training(
     gold_only: Tensor | None = None
     if test is not None:
         correct = predicted(student, test.rows) == test.y
-        if gold is not None and refits and has_pool:
-            other = _fit_gold_only(gold, pool, options, fit)
-            gold_only = None if other is None else predicted(other, test.rows) == test.y
+        if gold is not None and pool is not None and refits and has_pool:
+            few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
+            plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
+            with suppress(UnderstudyError):
+                gold_only = predicted(fit(gold, None, VANILLA, plain), test.rows) == test.y
     elif gold is not None and refits and pilot is None and objective.relabel is None:
         # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
         chosen = options.replace(weight_decay=weight_decay)
         correct = cross_validate(fit, gold, pool, objective, chosen)
         if correct is not None and pool is not None and has_pool:
-            gold_only = cross_validate(fit, gold, None, _vanilla(), gold_only_options(chosen, gold, pool))
+            gold_only = cross_validate(fit, gold, None, VANILLA, gold_only_options(chosen, gold, pool))
     accuracy = on_pilot if correct is None else _share(correct)
     if accuracy is None:
         return None
@@ -121,14 +123,13 @@ def cross_validate(
     random = (~gold.chosen).nonzero().squeeze(1)
     if len(random) < LEAST_ROWS or len(gold) + (0 if pool is None else len(pool)) > MOST_ROWS:
         return None
-    options = options.replace(refine=False, patience=None, ema=None, checkpoint_every=None)
+    options = options.replace(refine=False, **_PLAIN)
     correct = torch.zeros(len(random), dtype=torch.bool)
     for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
-        kept = torch.ones(len(gold), dtype=torch.bool)
-        kept[random[fold]] = False
         left_out = gold.take(random[fold])
-        student = _quietly(fit, gold.take(kept.nonzero().squeeze(1)), pool, objective, options)
-        if student is None:
+        try:
+            student = fit(gold.without(random[fold]), pool, objective, options)
+        except UnderstudyError:
             return None
         correct[fold] = predicted(student, left_out.rows) == left_out.y
     return correct
@@ -141,29 +142,6 @@ def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> Train
         return options
     passes = options.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
     return options.replace(gold_repeat=max(1, passes))
-
-
-def _fit_gold_only(gold: Gold, pool: Pool | None, options: TrainingOptions, fit: Fit) -> nn.Module | None:
-    assert pool is not None
-    few = pool if len(pool) <= MOST_ROWS else pool.take(torch.arange(MOST_ROWS))
-    plain = options.replace(patience=None, ema=None, checkpoint_every=None, pretrain_epochs=0, finetune_epochs=0)
-    return _quietly(fit, gold, None, _vanilla(), gold_only_options(plain, gold, few))
-
-
-def _quietly(
-    fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions
-) -> nn.Module | None:
-    """The student; None where the rows are too few for the method. The training itself has warned already."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnderstudyWarning)
-        try:
-            return fit(gold, pool, objective, options)
-        except UnderstudyError:
-            return None
-
-
-def _vanilla() -> Objective:
-    return Objective(name="vanilla")
 
 
 def _share(correct: Tensor) -> Share:

@@ -9,32 +9,31 @@ Nothing of that may change a bit: their data loader therefore gives them numbers
 where its loss is computed, and the epoch's random state is in place for that moment only. A backward pass draws
 nothing.
 
-The state is tensors and plain values; ``pack`` makes one safetensors file of it, for checkpoints that others write:
+The state is tensors and plain values; ``pack`` of ``training/checkpoint.py`` makes one safetensors file of it, for
+checkpoints that others write:
 
     write_bytes(path, pack(loop.state_dict()))
     loop.load_state_dict(unpack(path.read_bytes(), path), path)
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import device_of
 from understudy.store.settings import as_json
-from understudy.training.batch_types import Batch
+from understudy.training.batch_loss import Batch
 from understudy.training.checkpoint import check_same_training, resume_settings
 from understudy.training.fit import finished, finite
 from understudy.training.options import SESSION
-from understudy.training.run import Run, state_from_bytes, state_to_bytes
-from understudy.training.session import Session, mean_loss
+from understudy.training.run import Run
+from understudy.training.session import Session, get_random, mean_loss, set_random
 
 
 class ExternalLoop:
@@ -47,7 +46,7 @@ class ExternalLoop:
         self.history: list[dict[str, float]] = []
         self._batches: Iterator[Batch] | None = None
         #: The random state of the epoch under way, or left in its middle, between two steps.
-        self._inside: list[Tensor] | None = None
+        self._inside: Mapping[str, Tensor] | None = None
         self._total = torch.zeros(())
 
     @property
@@ -57,10 +56,10 @@ class ExternalLoop:
     def numbers(self) -> "DataLoader[Any]":
         """For the loop: the numbers of an epoch's batches, one by one; its length is theirs."""
         batches = [[number] for number in range(self.session.batches_per_epoch)]
+        # As long as an epoch has rows, which loops show and count; its items are numbers of batches.
+        rows: Any = range(self.session.rows)
         # With a generator of its own: a data loader draws a seed for its workers, whether it has some or not.
-        return DataLoader(
-            _Rows(self.session.rows), batch_sampler=batches, collate_fn=_only, generator=torch.Generator()
-        )
+        return DataLoader(rows, batch_sampler=batches, collate_fn=_only, generator=torch.Generator())
 
     def loss(self, model: Any, number: int) -> Tensor:
         """The mean loss of the next batch, over the rows of its step; see ``Session.loss``."""
@@ -71,10 +70,8 @@ class ExternalLoop:
                 self._total = self._total if session.batch else torch.zeros(())
             batch = next(self._batches)
             if batch.number != number:
-                raise UnderstudyError(
-                    f"the loop is at batch {number} of its epoch, the session at batch {batch.number}; "
-                    "resume both from one checkpoint"
-                )
+                there = f"the loop is at batch {number} of its epoch, the session at batch {batch.number}"
+                raise UnderstudyError(f"{there}; resume both from one checkpoint")
             if batch.number % session.options.accumulate == 0:
                 # Loops that clear the gradients of their model alone know nothing of the modules beside it.
                 for parameter in session.module_parameters():
@@ -92,24 +89,14 @@ class ExternalLoop:
     @contextmanager
     def _epoch_random(self) -> Iterator[None]:
         """The epoch's random state for a while, then that of the loop again."""
-        outside = self._random()
-        if self._inside is not None:
-            self._set_random(self._inside)
-        try:
-            yield
-        finally:
-            self._inside = self._random()
-            self._set_random(outside)
-
-    def _random(self) -> list[Tensor]:
         device = device_of(self.session.student)
-        on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-        return [torch.get_rng_state(), *on_device]
-
-    def _set_random(self, states: list[Tensor]) -> None:
-        torch.set_rng_state(states[0])
-        for state in states[1:]:
-            torch.cuda.set_rng_state(state, device_of(self.session.student))
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            if self._inside is not None:
+                set_random(self._inside, device)
+            try:
+                yield
+            finally:
+                self._inside = get_random(device)
 
     def close(self) -> None:
         """Let go of an epoch that will not be finished; a later state is that of its last step."""
@@ -129,8 +116,7 @@ class ExternalLoop:
         self.close()
         self.session.load_state_dict(state["session"])
         # Other devices' states, if any, are left: the epoch then begins with whatever theirs is.
-        random, names = state["session"]["random"], ("torch", "cuda")[: len(self._random())]
-        self._inside = [random[name] for name in names if name in random] if self.session.batch else None
+        self._inside = state["session"]["random"] if self.session.batch else None
         self.history, self._total = list(state["history"]), state["total"]
 
     @cached_property
@@ -153,53 +139,5 @@ class ExternalLoop:
         return finished(session, self.history, known | options | config)
 
 
-class _Rows(Dataset[int]):
-    """As long as an epoch has rows, which loops show and count; its items are numbers of batches."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def __getitem__(self, number: int) -> int:
-        return number
-
-
 def _only(numbers: list[int]) -> dict[str, int]:
     return {"number": numbers[0]}
-
-
-_OUTLINE = "outline.json"
-_TENSOR = "tensor number"
-
-
-def pack(state: Mapping[str, Any]) -> bytes:
-    """Tensors by number, and as JSON the outline of what stands where."""
-    tensors: list[Tensor] = []
-
-    def outline(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            tensors.append(value)
-            return {_TENSOR: len(tensors) - 1}
-        if isinstance(value, Mapping):
-            return {name: outline(part) for name, part in value.items()}
-        return [outline(part) for part in value] if isinstance(value, list | tuple) else value
-
-    text = json.dumps(outline(state)).encode()
-    numbered = {str(number): tensor for number, tensor in enumerate(tensors)}
-    return state_to_bytes({**numbered, _OUTLINE: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
-
-
-def unpack(content: bytes, path: Path) -> dict[str, Any]:
-    tensors = state_from_bytes(content, path)
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return tensors[str(value[_TENSOR])] if _TENSOR in value else {k: filled(part) for k, part in value.items()}
-        return [filled(part) for part in value] if isinstance(value, list) else value
-
-    if _OUTLINE not in tensors:
-        raise UnderstudyError(f"{path} is no state of a session; resume from a checkpoint that has one")
-    state: dict[str, Any] = filled(json.loads(bytes(tensors.pop(_OUTLINE).tolist())))
-    return state

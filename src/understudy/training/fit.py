@@ -10,29 +10,32 @@ the epoch alone. The loss of a batch is the session's (``training/session.py``).
 import copy
 import math
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.inference.passes import device_of, evaluate, predicted, usable_device
 from understudy.models.registry import fresh_student
 from understudy.objective import Columns, Objective
-from understudy.store.console import EpochProgress
-from understudy.training.batch_types import Batch
+from understudy.store.console import EpochProgress, deferred
+from understudy.training.batch_loss import Batch
 from understudy.training.callbacks import CallbackRunner
-from understudy.training.checkpoint import Checkpoints, FitProgress, OptimizerState
+from understudy.training.checkpoint import Checkpoints, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
-from understudy.training.optimizers import ITERATIONS, LBFGS, grouped, make_optimizer, set_lr
+from understudy.training.optimizers import ITERATIONS, LBFGS, make_optimizer, set_lr
 from understudy.training.options import TrainingOptions
-from understudy.training.random_states import seed_torch
 from understudy.training.run import Run
-from understudy.training.session import Session
+from understudy.training.session import Session, seed_torch
+
+PHASES = ("pretrain", "train", "finetune")
 
 
 def fit(
@@ -40,10 +43,8 @@ def fit(
     checkpoints: Checkpoints | None = None, callbacks: CallbackRunner | None = None, resume: bool = False,
     progress: bool = False,
 ) -> Run:  # fmt: skip
-    """Train the session's student in place; its run, in memory."""
-    training = Training(
-        session, options, checkpoints or Checkpoints(None, {}), callbacks or CallbackRunner(), test=test, select=select
-    )
+    """Train the session's student in place; its run, in memory. Without ``checkpoints`` none are written."""
+    training = Training(session, options, checkpoints, callbacks, test=test, select=select)
     training.run(resume=resume, progress=progress)
     return training.result()
 
@@ -52,8 +53,8 @@ def fit_student(
     student: nn.Module | Callable[[], nn.Module], gold: Gold | None, pool: Pool | None, objective: Objective,
     options: TrainingOptions,
 ) -> nn.Module:  # fmt: skip
-    """A fresh student, trained."""
-    with torch.random.fork_rng():
+    """A fresh student, trained. Warnings about gold are given for all of it, once, where the user's is trained."""
+    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
         session = Session.from_options(seeded_student(student, options), gold, pool, objective, options)
         return fit(session, options).student
 
@@ -66,13 +67,39 @@ def seeded_student(student: nn.Module | Callable[[], nn.Module], options: Traini
 
 
 @dataclass
+class FitProgress:
+    """Where a training stands."""
+
+    phase: str = PHASES[0]
+    #: Epochs of this phase that are finished.
+    epoch: int = 0
+    #: Batches of the epoch under way that are done.
+    batch: int = 0
+    #: Their summed loss.
+    total: Tensor = field(default_factory=partial(torch.zeros, ()))
+    history: list[dict[str, float]] = field(default_factory=list)
+    selected_epoch: int = 0
+    best: float = -1.0
+    selected_state: dict[str, Tensor] | None = None
+
+    def is_past(self, phase: str) -> bool:
+        return PHASES.index(self.phase) > PHASES.index(phase)
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+
+
+@dataclass
 class Training:
     """One fit under way."""
 
     session: Session
     options: TrainingOptions
-    checkpoints: Checkpoints
-    callbacks: CallbackRunner
+    checkpoints: Checkpoints | None = None
+    callbacks: CallbackRunner | None = None
     test: Gold | None = None
     select: Gold | None = None
 
@@ -90,7 +117,7 @@ class Training:
     def run(self, *, resume: bool, progress: bool) -> None:
         """The phases that the options ask for, from the latest checkpoint on where there is one."""
         options, reached = self.options, self.progress
-        if resume:
+        if resume and self.checkpoints is not None:
             reached.phase = self.checkpoints.find() or reached.phase
         if options.compile:
             self.model = torch.compile(self.student)
@@ -110,9 +137,7 @@ class Training:
             if options.patience is not None and reached.selected_state is not None and not reached.is_past("train"):
                 self.student.load_state_dict(reached.selected_state)
             self._on_gold("finetune", options.finetuning())
-            if (test := self.test) is not None:
-                measured = on_rank_zero(lambda: evaluate(self.student, test, batch_size=options.pass_batch_size))
-                self.facts |= {f"finetuned_test_{name}": value for name, value in measured.items()}
+            self.facts |= on_rank_zero(lambda: self._measured({"finetuned_test": self.test}))
 
     def _on_gold(self, phase: str, options: TrainingOptions) -> None:
         self._epochs(phase, self.session.on_gold_alone(epochs=options.epochs), options)
@@ -123,33 +148,36 @@ class Training:
         assert student is not None
         options = self.options.on_gold(self.options.pretrain_epochs, pretrain_epochs=0, ema=None)
         session = Session.from_options(student, gold, None, self.session.objective, options, warn=False)
-        Training(session, options, Checkpoints(None, {}), CallbackRunner())._epochs("pretrain", session, options)
+        Training(session, options)._epochs("pretrain", session, options)
         return student.eval()
 
     def _epochs(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None = None) -> None:
         """Train the student in place, epoch by epoch; ``self.progress`` says how far it is."""
-        progress = self.progress
+        progress, checkpoints = self.progress, self.checkpoints
         self.ema = options.ema if phase == "train" else None
-        self.optimizer, part = self._optimizer(session, options)
-        # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
-        self.parts = {
-            "student": self.student, **self.session.parts(), "random": session.random,
-            "optimizer": part, "progress": progress,
-            **({} if options.ema is None else {"ema": options.ema}),
-        }  # fmt: skip
-        if self.checkpoints.restore(self.parts, self.session):
+        self.optimizer = self._optimizer(session, options)
+        if checkpoints is not None:
+            # Every checkpointed part has its line here; the main session's stay the same whatever phase is under way.
+            self.parts = {
+                "student": self.student, **self.session.parts(), "random": session.random,
+                "optimizer": self.optimizer if isinstance(self.optimizer, LBFGS) else OptimizerState(self.optimizer),
+                "progress": progress, **({} if options.ema is None else {"ema": options.ema}),
+            }  # fmt: skip
+        if checkpoints is not None and checkpoints.restore(self.parts, self.session):
             session.resume_at(progress.epoch, progress.batch)
             if self.session.refined is not None and not is_first():
                 self.session.refined.clear()
             if bar is not None:
                 bar.resume(progress.history)
         else:
-            progress.enter(phase)
+            if progress.phase != phase:
+                progress.phase, progress.epoch, progress.batch = phase, 0, 0
             if self.ema is not None:
                 self.ema.reset(self.student)
-        if phase == "train":
-            self.callbacks.start(self.student, progress.history, self.session.facts)
-        with self.checkpoints.kept():
+        if phase == "train" and self.callbacks is not None:
+            self.callbacks.call("on_start", self.student, progress.history, self.session.facts)
+        # Until a checkpoint is of that very moment, SIGTERM does not end the process.
+        with nullcontext() if checkpoints is None else deferred():
             self._go_on(phase, session, options, bar)
 
     def _go_on(self, phase: str, session: Session, options: TrainingOptions, bar: EpochProgress | None) -> None:
@@ -158,7 +186,8 @@ class Training:
         for epoch in range(progress.epoch, options.epochs):
             if options.patience is not None and epoch - progress.selected_epoch >= options.patience:
                 break
-            if options.until_accuracy is not None and self._fitted() >= options.until_accuracy:
+            fitted = progress.history[-1]["train_accuracy"] if options.until_accuracy and progress.history else 0.0
+            if options.until_accuracy is not None and fitted >= options.until_accuracy:
                 break
             clock = time.perf_counter()
             loss = self._epoch(epoch, session, options)
@@ -172,9 +201,10 @@ class Training:
                 if bar is not None:
                     bar.epoch(record)
             self._save()
-            if phase == "train":
+            if phase == "train" and self.callbacks is not None:
                 self.callbacks.call("on_epoch")
-            self.checkpoints.may_stop()
+            if self.checkpoints is not None:
+                self.checkpoints.may_stop()
 
     def _even_out(self) -> None:
         """Statistics that each process has of its own rows become those of all."""
@@ -183,23 +213,19 @@ class Training:
                 self.processes.mean_statistics(learner.student)
 
     def _save(self) -> None:
-        if self.processes is not None and self.checkpoints.run is not None and self.session.refined is not None:
-            self.session.refined.add_to_first(self.processes)
-        self.checkpoints.save(self.parts, self.session)
+        if self.checkpoints is not None:
+            if self.processes is not None and self.session.refined is not None:
+                self.session.refined.add_to_first(self.processes)
+            self.checkpoints.save(self.parts, self.session)
 
-    def _optimizer(self, session: Session, options: TrainingOptions) -> tuple[torch.optim.Optimizer | LBFGS, Any]:
-        """What moves the parameters, and the part of a checkpoint that it is."""
+    def _optimizer(self, session: Session, options: TrainingOptions) -> torch.optim.Optimizer | LBFGS:
+        """What moves the parameters."""
         if options.is_full_batch:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
             add_up = None if self.processes is None else self.processes.sum_function
-            minimiser = LBFGS(session.parameters(), penalised=weights, weight_decay=options.penalty, add_up=add_up)
-            return minimiser, minimiser
-        optimizer = make_optimizer(
-            options.optimizer, *grouped(self.student, options.groups), session.module_parameters(), lr=options.lr,
-            weight_decay=options.penalty, momentum=options.momentum,
-        )  # fmt: skip
-        return optimizer, OptimizerState(optimizer)
+            return LBFGS(session.parameters(), penalised=weights, weight_decay=options.penalty, add_up=add_up)
+        return make_optimizer(options, self.student, session.module_parameters())
 
     def _is_done(self, epoch: int, session: Session) -> bool:
         """Whether an epoch began at the minimum, and no later one will have another."""
@@ -212,6 +238,7 @@ class Training:
     def _epoch(self, epoch: int, session: Session, options: TrainingOptions) -> float:
         """One pass over the rows, or some steps on all of them at once; the mean loss."""
         progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
+        checkpoints = self.checkpoints
         if isinstance(optimizer, LBFGS):
             return self._minimise(optimizer, epoch, session)
         device = device_of(self.student)
@@ -241,10 +268,10 @@ class Training:
             optimizer.zero_grad()
             moves = False
             progress.batch = session.batch
-            if self.checkpoints.is_due(progress.batch) and not batch.ends_epoch:
+            if checkpoints is not None and checkpoints.is_due(progress.batch) and not batch.ends_epoch:
                 self._even_out()
                 self._save()
-                self.checkpoints.may_stop()
+                checkpoints.may_stop()
         progress.epoch, progress.batch = epoch + 1, 0
         return finite(float(progress.total), epoch) / session.epoch_rows
 
@@ -267,26 +294,25 @@ class Training:
     def _measure(self, record: dict[str, float]) -> None:
         """Add an epoch to the history, with its accuracy on the select and test rows; keep the best one."""
         progress = self.progress
-        record |= on_rank_zero(lambda: record | self._measured())
+        sets = {"select": self.select, "test": self.test}
+        record |= on_rank_zero(lambda: record | self._train_accuracy() | self._measured(sets))
         progress.history.append(record)
         if self.select is not None and record["select_accuracy"] > progress.best:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])
             progress.selected_state = {name: value.clone() for name, value in self.student.state_dict().items()}
 
-    def _measured(self) -> dict[str, float]:
-        found = {} if self.options.until_accuracy is None else {"train_accuracy": self._train_accuracy()}
-        for name, rows in (("select", self.select), ("test", self.test)):
+    def _measured(self, sets: Mapping[str, Gold | None]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, rows in sets.items():
             if rows is not None:
                 measured = evaluate(self.student, rows, batch_size=self.options.pass_batch_size)
                 found |= {f"{name}_{key}": value for key, value in measured.items()}
         return found
 
-    def _fitted(self) -> float:
-        """The training accuracy after the last epoch; of a training that is resumed, too."""
-        return self.progress.history[-1]["train_accuracy"] if self.progress.history else 0.0
-
-    def _train_accuracy(self) -> float:
+    def _train_accuracy(self) -> dict[str, float]:
         """Of the rows that train, how many the student gives their own label: gold's, and the teacher's best class."""
+        if self.options.until_accuracy is None:
+            return {}
         session, size = self.session, self.options.pass_batch_size
         given: list[tuple[Any, Tensor]] = []
         if session.pool is not None and session.pool.teacher is not None:
@@ -294,7 +320,7 @@ class Training:
         if session.trains is not None and self.options.gold_repeat:
             given.append((session.trains.rows, session.trains.y))
         right = [predicted(self.student, rows, batch_size=size) == labels for rows, labels in given]
-        return float(torch.cat(right).double().mean())
+        return {"train_accuracy": float(torch.cat(right).double().mean())}
 
     def result(self) -> Run:
         progress, refined = self.progress, self.session.refined
@@ -315,23 +341,15 @@ def finished(session: Session, history: list[dict[str, float]], config: dict[str
         columns |= session.refined.columns(session.pool.teacher)
         facts.setdefault("mean_weight", session.refined.mean_weight())
     return Run(
-        student=session.student.eval(),
-        history=history,
-        columns=_in_pool_order(columns, session.labelled, pool),
-        config=config,
-        facts=facts,
-        modules=session.learner.modules,
-        ids=None if pool is None else pool.ids,
-        fits=session.learner.fits,
-    )
+        session.student.eval(), history, _in_pool_order(columns, session.labelled, pool), config, facts,
+        modules=session.learner.modules, ids=None if pool is None else pool.ids, fits=session.learner.fits,
+    )  # fmt: skip
 
 
 def finite(total: float, epoch: int) -> float:
     if not math.isfinite(total):
-        raise UnderstudyError(
-            f"the loss became {total} in epoch {epoch + 1}; lower lr, set clip=1.0, or look for NaN in the features "
-            "(rows from memory maps and Datasets are not checked beforehand)"
-        )
+        cure = "lower lr, set clip=1.0, or look for NaN in the features, which memory maps and Datasets may hold"
+        raise UnderstudyError(f"the loss became {total} in epoch {epoch + 1}; {cure}")
     return total
 
 

@@ -3,11 +3,18 @@
 request = TrainRequest(out=out, gold=["gold.csv"], files={"pool": "pool.csv"}, data=DataOptions(text="message"), …)
 begin(request, report)
 resume(out, report)
+
+A student is named as on a command line: a net of ``us.models``, or a pretrained one that reads texts.
+
+student, options = resolve_student("auto", examples, options)        # "linear", {"optimizer": "lbfgs", …}
+build = student_builder("mlp:128,128", examples, classes=2)          # can be sent to other processes, as the next can
+build = student_builder("hf:minilm,freeze=3", examples, classes=2)   # us.text("minilm", classes=…, freeze=3)
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +22,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from understudy import models
 from understudy.active.loop_state import LABELLED
 from understudy.comparison.auto import auto
+from understudy.comparison.comparison_options import AutoOptions
 from understudy.errors import UnderstudyError
+from understudy.features.encoder import Encoded
 from understudy.features.featuriser import VALUES_FILE
 from understudy.inference.passes import usable_device
 from understudy.io.data_options import DataOptions
@@ -29,14 +39,16 @@ from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
 from understudy.store.files import known_as, local_path, locked
 from understudy.store.log import HISTORY, LabelHistory, file_version, history_beside
+from understudy.training.automatic_options import LINEAR, NET, fill_defaults, prefers_linear, resolve_options
+from understudy.training.averages import EMA
 from understudy.training.callbacks import tracker
 from understudy.training.distributed import first_goes_ahead, is_first, on_rank_zero
-from understudy.training.ema import EMA
-from understudy.training.options import AUTO
+from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, StudentBuilder, TrainingOptions
 from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_folder
-from understudy.training.students import resolve_student, student_builder
 from understudy.training.train import train
 
+PREFIX = "hf:"
+_OPTION = re.compile(r",(?=[a-z_]+=)")
 _CURE = "restore it or train again in a new folder"
 TRAIN_REQUEST = FolderKind("training request", REQUEST, cure=_CURE)
 
@@ -133,8 +145,12 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         request = replace(request, student=student, training=training)
         build = student_builder(request.student, examples, classes)
         ema = _average(build, device) if training["ema"] else None
-        if is_first():
-            _write_beforehand(request, examples, resume)
+        # What a run begins with; a resumed training checks that its data are still the same.
+        if is_first() and not (resume and (out / VALUES_FILE).exists()):
+            examples.featuriser.save(out)
+        if is_first() and not resume:
+            _record_gold(out / HISTORY, request.gold, examples)
+            request.save()
         try:
             run = run_method(
                 build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
@@ -152,20 +168,13 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
     """The method's options, and the function that trains with them."""
     if request.method == AUTO:
-        options = read_options(pilot_options, request.method_options, AUTO)
+        options = read_options(AutoOptions, request.method_options, AUTO)
         return options, partial(auto, **options)
     if request.method not in METHODS:
         raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
     options = read_options(METHODS[request.method], request.method_options)
     objective = METHODS[request.method](**options)
     return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
-
-
-def pilot_options(
-    *, pilot_rows: int = 20_000, pilot_epochs: int | None = None, folds: int = 4, reconcile: bool = True
-) -> dict[str, Any]:
-    """The values of --option for --method auto."""
-    return {"pilot_rows": pilot_rows, "pilot_epochs": pilot_epochs, "folds": folds, "reconcile": reconcile}
 
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
@@ -186,31 +195,16 @@ def _average(build: Callable[[], nn.Module], device: torch.device | None) -> EMA
     return EMA(student if device is None else student.to(device))
 
 
-def _write_beforehand(request: TrainRequest, examples: Examples, resume: bool) -> None:
-    """The files that a run begins with; a resumed training checks that its data are still the same."""
-    out = request.out
-    if not resume or not (out / VALUES_FILE).exists():
-        examples.featuriser.save(out)
-    if not resume:
-        _record_gold(out / HISTORY, request.gold, _gold_labels(examples))
-        request.save()
-
-
-def _gold_labels(examples: Examples) -> dict[str, Any]:
-    gold, names = examples.gold, examples.class_names
-    if gold is None or gold.ids is None:
-        return {}
-    labels = gold.y.tolist() if names is None else [names[label] for label in gold.y.tolist()]
-    return dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
-
-
-def _record_gold(file: Path, names: Sequence[str], labels: Mapping[str, Any]) -> None:
+def _record_gold(file: Path, names: Sequence[str], examples: Examples) -> None:
     """The label history of a run's gold: every file, its labels by id, and the history of chosen batches.
 
-    ``labels``: of all gold rows with an id. Those that no batch names are of the gold file.
+    Labels that no batch names are of the gold file.
     """
     file.unlink(missing_ok=True)  # of a training that never began
-    history, left = LabelHistory(file), dict(labels)
+    history, left, gold = LabelHistory(file), dict[str, Any](), examples.gold
+    if gold is not None and gold.ids is not None:
+        labels = [label if examples.class_names is None else examples.class_names[label] for label in gold.y.tolist()]
+        left = dict(zip(map(str, gold.ids.tolist()), labels, strict=True))
     # Batches first, which name their rows; in the history gold stands where it was named.
     given = {name: text_columns(local_path(name[1:])) for name in names if name.startswith("+")}
     batches = {name: dict(zip(given[name].get("id", []), given[name].get("label", []), strict=False)) for name in given}
@@ -235,3 +229,56 @@ def _clear(out: Path) -> None:
             for name in there:
                 (out / name).unlink()
             out.rmdir()
+
+
+def reads_texts(student: str) -> bool:
+    return student.startswith(PREFIX)
+
+
+def text_student(student: str, classes: int, names: tuple[str, ...] | None = None) -> StudentBuilder:
+    """``hf:FOLDER`` or ``hf:FOLDER,option=value``."""
+    from understudy.hf.text import text
+
+    folder, *options = _OPTION.split(student.removeprefix(PREFIX))
+    if not folder:
+        raise UnderstudyError(f"--student {student} names no net; write hf:FOLDER, or hf:NAME of the hub")
+    given = read_options(text, options, PREFIX.rstrip(":"), leave_out=("name", "classes"))
+    return text(folder, classes=classes if names is None else names, **given)
+
+
+def student_builder(student: str, examples: Examples, classes: int) -> Callable[[], nn.Module]:
+    """A function that builds the student of that name for these features."""
+    if reads_texts(student):
+        names = examples.class_names
+        return text_student(student, classes, names if names is not None and len(names) == classes else None)
+    return partial(models.from_text, student, shape=examples.shape, classes=classes)
+
+
+def resolve_student(student: str, examples: Examples, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The student's name, and the options with defaults for what was not given; ``epochs`` may still be ``auto``."""
+    defaults: dict[str, Any] = {
+        each.name: each.default for each in fields(TrainingOptions) if each.name in CHOSEN_AUTOMATICALLY
+    }
+    if reads_texts(student):
+        own = text_student(student, max(examples.classes, 2)).options(options["device"])
+        return student, _fill_in(_fill_in(options, own), defaults)
+    if student == AUTO:
+        frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
+        first = examples.gold if examples.pool is None else examples.pool
+        assert first is not None
+        student = LINEAR if prefers_linear(first.rows, frozen=frozen) else NET
+    return student, _fill_in(fill_defaults(student, options), defaults)
+
+
+def _fill_in(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, and the defaults of those that were left out (None)."""
+    return {**options, **{name: value for name, value in defaults.items() if options.get(name) is None}}
+
+
+def resolve_epochs(
+    build: Callable[[], nn.Module], examples: Examples, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options with a number of epochs, and what a config keeps of its choice on gold."""
+    given = {**options, "device": usable_device(options["device"])} | ({"ema": None} if "ema" in options else {})
+    resolved, choice = resolve_options(build, examples.gold, examples.pool, given, select=examples.select)
+    return {**options, "epochs": resolved.epochs}, choice

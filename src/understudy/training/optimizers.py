@@ -1,8 +1,9 @@
 """The optimizer of the options, from PyTorch, and the parameters that learn at a rate of their own.
 
-    parts = grouped(student, {"classifier.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0}})
-    optimizer = make_optimizer("adamw", *parts, lr=1e-3, weight_decay=0.01, momentum=0.9)
-    set_lr(optimizer, recipe.lr_at(progress))
+    groups = {"classifier.*": {"lr_scale": 10}, "*.bias": {"weight_decay": 0}}
+    options = TrainingOptions(epochs=30, optimizer="adamw", groups=groups)
+    optimizer = make_optimizer(options, student)
+    set_lr(optimizer, options.lr_at(progress))
     loss.backward(); optimizer.step()
 
 A group is named as files are in a shell; where several fit a parameter, the last one that says something of it counts.
@@ -33,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.options import OPTIMIZERS, Groups
+from understudy.training.options import Groups, TrainingOptions
 
 _NOTE = "_understudy_rates"
 LR_SCALE, WEIGHT_DECAY = "lr_scale", "weight_decay"
@@ -76,29 +77,22 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def make_optimizer(
-    name: str, *groups: Mapping[str, Any] | Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float
+    options: TrainingOptions, student: nn.Module, beside: Iterable[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
     """The fused kernels update all tensors of a group in one call; they exist for CPU and CUDA.
 
-    The fused SGD wants every parameter of a group to have a gradient from its first step on, or none: what a method
-    trains beside the student, which batches of gold alone do not touch, is a group of its own.
+    The fused SGD wants every parameter of a group to have a gradient from its first step on, or none: ``beside``, what
+    a method trains beside the student, which batches of gold alone do not touch, is a group of its own.
     """
-    given = [dict(group) if isinstance(group, Mapping) else {"params": group} for group in groups]
-    for group in given:
-        group["params"] = [parameter for parameter in group["params"] if parameter.requires_grad]
-    given = [group for group in given if group["params"]]
-    every = [parameter for group in given for parameter in group["params"]]
-    if not every:
-        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
-    kinds = {parameter.device.type for parameter in every}
-    fused = kinds <= {"cpu", "cuda"} and all(parameter.is_floating_point() for parameter in every)
-    if name == "adam":
-        return torch.optim.Adam(given, lr=lr, weight_decay=weight_decay, fused=fused)
-    if name == "adamw":
-        return torch.optim.AdamW(given, lr=lr, weight_decay=weight_decay, fused=fused)
-    if name == "sgd":
-        return torch.optim.SGD(given, lr=lr, weight_decay=weight_decay, momentum=momentum, fused=fused)
-    raise UnderstudyError(f"optimizer={name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
+    groups = grouped(student, options.groups)
+    if others := [parameter for parameter in beside if parameter.requires_grad]:
+        groups.append({"params": others})
+    every = [parameter for group in groups for parameter in group["params"]]
+    fused = all(each.device.type in ("cpu", "cuda") and each.is_floating_point() for each in every)
+    settings: dict[str, Any] = {"lr": options.lr, "weight_decay": options.penalty, "fused": fused}
+    if options.optimizer == "sgd":
+        return torch.optim.SGD(groups, momentum=options.momentum, **settings)
+    return (torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)
 
 
 TOLERANCE = 1e-4

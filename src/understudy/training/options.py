@@ -24,15 +24,14 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.option_fields import Function, check_options, field_parameters, known, with_parameters
-from understudy.store.option_fields import option as table_option
+from understudy.store.option_fields import Function, check_options, field_parameters, known, option, with_parameters
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
     from understudy.data.augment import Augment
-    from understudy.training.ema import EMA
+    from understudy.training.averages import EMA
 
 #: A function of training progress (0 … 1) that multiplies the learning rate: one serves any number of epochs.
 Schedule = Callable[[float], float]
@@ -96,97 +95,81 @@ SESSION = (
 NOT_SHARED = ("seed", "workers", "refine", "ema", "checkpoint_every")
 
 
-def _option(default: Any, *, panel: str | None = TRAINING, **metadata: Any) -> Any:
-    return table_option(default, panel=panel, **metadata)
+def _option(default: Any, help: str, *, typed: Any = True, panel: str | None = TRAINING, **metadata: Any) -> Any:
+    return option(default, help=help, typed=typed, panel=panel, **metadata)
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
     #: Always a number here: ``resolve_options`` replaces "auto".
     epochs: int = _option(
-        AUTO, help="Passes over gold and pool; auto: chosen on gold rows left out.", typed=int, panel=None, least=1,
-        integer=True, shown=int | str | None,
+        AUTO, "Passes over gold and pool; auto: chosen on gold rows left out.", panel=None, least=1,
+        shown=int | str | None,
     )  # fmt: skip
-    batch_size: int = _option(128, help="Rows per step.", typed=int, least=1, integer=True)
-    lr: float = _option(1e-3, help="Learning rate.", typed=float, above=0)
-    seed: int = _option(0, help="Same seed, same result.", typed=int, panel=None)
-    patience: int | None = _option(
-        None, help="Stop after so many epochs that are not better on the select rows.", typed=int | None, least=1,
-        integer=True,
-    )  # fmt: skip
+    batch_size: int = _option(128, "Rows per step.", least=1)
+    lr: float = _option(1e-3, "Learning rate.", above=0)
+    seed: int = _option(0, "Same seed, same result.", panel=None)
+    patience: int | None = _option(None, "Stop after so many epochs that are not better on the select rows.", least=1)
     until_accuracy: float | None = _option(
-        None, help="Stop once so large a share of the training rows' own labels is predicted.", typed=float | None,
-        above=0, most=1,
-    )  # fmt: skip
+        None, "Stop once so large a share of the training rows' own labels is predicted.", above=0, most=1
+    )
     optimizer: str = _option(
-        "adam", help="adam, adamw or sgd; or lbfgs: all rows at once, until converged; an epoch is 20 of its steps.",
-        typed=str,
-    )  # fmt: skip
+        "adam", "adam, adamw or sgd; or lbfgs: all rows at once, until converged; an epoch is 20 of its steps."
+    )
     weight_decay: float | str = _option(
-        0.0, help="Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0,
+        0.0, "Weight decay; with lbfgs, half of it times Σ w² is added to the mean loss.", typed=float, least=0,
         word=AUTO,
     )  # fmt: skip
-    momentum: float = _option(0.9, help="For sgd.", typed=float, least=0)
+    momentum: float = _option(0.9, "For sgd.", least=0)
     schedule: Schedules = _option(
-        "constant", help="constant, cosine, linear, step, papers-cifar or papers-imagenet.", typed=str
+        "constant", "constant, cosine, linear, step, papers-cifar or papers-imagenet.", typed=str
     )
     warmup: float = _option(
-        0.0, help="Share of training in which the learning rate rises to its full height.", typed=float, least=0,
-        most=1,
-    )  # fmt: skip
+        0.0, "Share of training in which the learning rate rises to its full height.", least=0, most=1
+    )
     groups: Groups | None = _option(
-        None, help="Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
+        None, "Parameters by name with their own lr_scale or weight_decay: {'classifier.*': {'lr_scale': 10}}.",
+        typed=None,
     )  # fmt: skip
-    gold_repeat: int = _option(
-        1, help="Show each gold row so often per epoch; 0: gold steers, but does not train.", typed=int, least=0,
-        integer=True,
-    )  # fmt: skip
-    gold_weight: float = _option(1.0, help="Multiplies the loss of gold rows.", typed=float, least=0)
-    pretrain_epochs: int = _option(
-        0, help="Epochs on gold alone, first.", typed=int, flag="pretrain", least=0, integer=True
-    )
-    finetune_epochs: int = _option(
-        0, help="Epochs on gold alone, at the end.", typed=int, flag="finetune", least=0, integer=True
-    )
+    gold_repeat: int = _option(1, "Show each gold row so often per epoch; 0: gold steers, but does not train.", least=0)
+    gold_weight: float = _option(1.0, "Multiplies the loss of gold rows.", least=0)
+    pretrain_epochs: int = _option(0, "Epochs on gold alone, first.", flag="pretrain", least=0)
+    finetune_epochs: int = _option(0, "Epochs on gold alone, at the end.", flag="finetune", least=0)
     finetune_lr: float | None = _option(
-        None, help="Its constant learning rate; the rate that the schedule ends with.", typed=float | None, above=0
+        None, "Its constant learning rate; the rate that the schedule ends with.", above=0
     )
-    clip: float | None = _option(None, help="Bound on the gradient's norm.", typed=float | None, above=0)
-    accumulate: int = _option(1, help="Batches that make one step.", typed=int, least=1, integer=True)
-    group_by_length: bool = _option(False, help="Put texts of similar length into one batch.", typed=bool)
+    clip: float | None = _option(None, "Bound on the gradient's norm.", above=0)
+    accumulate: int = _option(1, "Batches that make one step.", least=1)
+    group_by_length: bool = _option(False, "Put texts of similar length into one batch.")
     sync_batchnorm: bool = _option(
-        False, help="Where processes train together: BatchNorm sees the batch of all, not each one's part.", typed=bool,
-    )  # fmt: skip
-    augment: "Augment | None" = _option(None, help="(x, generator) -> x, changes training batches.")
-    feature_layer: str | None = _option(None, help="The layer whose output are the penultimate features.")
-    device: "str | torch.device | None" = _option(
-        None, help="cpu, cuda, …", typed=str | None, panel=None, may_differ=True
+        False, "Where processes train together: BatchNorm sees the batch of all, not each one's part."
     )
+    augment: "Augment | None" = _option(None, "(x, generator) -> x, changes training batches.", typed=None)
+    feature_layer: str | None = _option(None, "The layer whose output are the penultimate features.", typed=None)
+    device: "str | torch.device | None" = _option(None, "cpu, cuda, …", typed=str | None, panel=None, may_differ=True)
     autocast: "torch.dtype | str | None" = _option(
-        None, help="Mixed precision on a GPU: bfloat16; or float16, whose losses are not scaled.", typed=str | None
+        None, "Mixed precision on a GPU: bfloat16; or float16, whose losses are not scaled.", typed=str | None
     )
-    compile: bool = _option(False, help="Run the student through torch.compile.")
-    workers: int = _option(0, help="Processes that read the rows of a Dataset.", least=0, integer=True, may_differ=True)
-    pass_batch_size: int = _option(1024, help="Rows per batch of predictions.", least=1, integer=True, may_differ=True)
-    refine: bool = _option(True, help="Keep, per pool row, the predictions averaged over training.")
-    ema: "EMA | None" = _option(None, help="Keep a moving average of the weights, for s_badge.", typed=bool)
+    compile: bool = _option(False, "Run the student through torch.compile.", typed=None)
+    workers: int = _option(0, "Processes that read the rows of a Dataset.", typed=None, least=0, may_differ=True)
+    pass_batch_size: int = _option(1024, "Rows per batch of predictions.", typed=None, least=1, may_differ=True)
+    refine: bool = _option(True, "Keep, per pool row, the predictions averaged over training.", typed=None)
+    ema: "EMA | None" = _option(None, "Keep a moving average of the weights, for s_badge.", typed=bool)
     checkpoint_every: int | None = _option(
-        None, help="Also write a checkpoint every so many steps, not only after epochs.", typed=int | None, least=1,
-        integer=True, may_differ=True,
-    )  # fmt: skip
+        None, "Also write a checkpoint every so many steps, not only after epochs.", least=1, may_differ=True
+    )
 
     def __post_init__(self) -> None:
         """Check every value, once: derived copies (``replace``) trust them."""
         check_options(self)
-        _check_seed(self.seed)
-        _check_autocast(self.autocast)
+        if not isinstance(self.seed, Integral) or not -(1 << 63) <= int(self.seed) < 1 << 63:
+            raise UnderstudyError(f"seed={self.seed!r} must be a whole number of 64 bits")
+        object.__setattr__(self, "autocast", _dtype(self.autocast))
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
         find_schedule(self.schedule)
         if self.finetune_epochs and not self.finetune_rate > 0:
             raise UnderstudyError("the schedule has come down to 0 where fine-tuning would begin; pass finetune_lr=")
-        if isinstance(self.autocast, str):
-            object.__setattr__(self, "autocast", _dtype(self.autocast))
         for name in ("augment", "clip", "groups"):
             if self.is_full_batch and getattr(self, name) is not None:
                 raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
@@ -270,7 +253,7 @@ def option_parameters(names: Sequence[str]) -> list[Parameter]:
     import torch
 
     from understudy.data.augment import Augment
-    from understudy.training.ema import EMA
+    from understudy.training.averages import EMA
 
     return field_parameters(TrainingOptions, names, torch=torch, Augment=Augment, EMA=EMA)
 
@@ -284,7 +267,7 @@ def _setting(value: Any) -> Any:
     import torch
 
     from understudy.store.settings import fingerprint
-    from understudy.training.ema import EMA
+    from understudy.training.averages import EMA
 
     if isinstance(value, int | float | str | None):
         return value
@@ -295,27 +278,16 @@ def _setting(value: Any) -> Any:
     return fingerprint(value)
 
 
-def _dtype(name: str) -> "torch.dtype":
+def _dtype(given: Any) -> "torch.dtype | None":
+    """The type of ``autocast=``, by its name or as it is."""
+    if given is None:
+        return None
     import torch
 
-    if name not in ("bfloat16", "float16"):
-        raise UnderstudyError(f"autocast={name!r} is unknown; use bfloat16 or float16")
-    kind: torch.dtype = getattr(torch, name)
-    return kind
-
-
-def _check_seed(seed: Any) -> None:
-    if not isinstance(seed, Integral) or not -(1 << 63) <= int(seed) < 1 << 63:
-        raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
-
-
-def _check_autocast(dtype: Any) -> None:
-    if dtype is None:
-        return
-    import torch
-
+    dtype = getattr(torch, given, None) if isinstance(given, str) else given
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.bfloat16, torch.float16, torch.float32):
-        raise UnderstudyError(f"autocast={dtype!r:.80} must be torch.bfloat16, torch.float16 or None")
+        raise UnderstudyError(f"autocast={given!r:.80} is unknown; use torch.bfloat16 or torch.float16, or None")
+    return dtype
 
 
 class StudentBuilder(ABC):

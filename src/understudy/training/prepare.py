@@ -1,4 +1,4 @@
-"""What slots compute before training starts and at every refresh: columns, modules, and numbers for the run.
+"""Before training: what is checked, and what slots compute then and at every refresh: columns, modules, numbers.
 
     prepared = prepare_slots(learner, epoch=0)
     prepared.columns["debias.weight"], prepared.facts["mean_weight"], prepared.modules["vid"]
@@ -19,19 +19,21 @@ no column: their mean is taken over training.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from understudy.data.examples import Gold
+from understudy.data.examples import Gold, Pool
+from understudy.data.inputs import read_by
 from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows, random_rows
-from understudy.errors import warn
-from understudy.inference.passes import predict
+from understudy.errors import UnderstudyError, first_line, warn
+from understudy.inference.passes import device_of, eval_mode, logits_of, predict, to_device
 from understudy.labels.evidence import check_calibration
 from understudy.labels.reliability import Reliability
 from understudy.objective import Columns, Context, Objective, Slot, Weight
+from understudy.training.options import TrainingOptions
 
 #: Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all.
 FOLDS = 5
@@ -39,6 +41,84 @@ FOLDS = 5
 MEMORISED = 0.95
 #: Pool rows on which the student's predictions are compared with those of gold.
 POOL_SAMPLE = 2000
+
+
+def check_arguments(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
+    """Refuse an objective that is none, and sets without a row to train on."""
+    if not isinstance(objective, Objective):
+        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
+    if gold is None and pool is None:
+        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
+    if gold is not None and pool is None and not len(gold.training_rows()):
+        raise UnderstudyError("every gold row is estimate_only: none can train; pass a pool, or other gold rows too")
+    if pool is None and not options.gold_repeat:
+        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
+
+
+def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:
+    """The student's class count, checked against every set of rows and labels by a small forward pass each."""
+    if next(student.parameters(), None) is None:
+        raise UnderstudyError("the student has no parameters to train; pass a module that has some")
+    if not any(parameter.requires_grad for parameter in student.parameters()):
+        raise UnderstudyError("the student has no trainable parameters; set requires_grad on some")
+    given = {"gold": gold, "pool": pool, **others}
+    sets = {name: part.rows for name, part in given.items() if part is not None}
+    read = {name: read_by(student, rows) if rows.is_text else rows for name, rows in sets.items()}
+    first = {name: rows.take(torch.arange(min(2, rows.count))) for name, rows in read.items()}
+    classes = _outputs(student, first)
+    for name, examples in {"gold": gold, **others}.items():
+        if examples is not None and (largest := int(examples.y.max())) >= classes:
+            cure = "give its last layer as many outputs as there are classes"
+            raise UnderstudyError(f"{name}.y holds class {largest}, but the student has {classes} outputs; {cure}")
+    parts = {"gold.teacher": gold, "pool.teacher": pool}
+    labels = {name: part.teacher for name, part in parts.items() if part is not None and part.teacher is not None}
+    for name, teacher in labels.items():
+        known = teacher.classes
+        if known is None and len(teacher):
+            known = max(classes, int(teacher.top1().max()) + 1)
+        if known not in (None, classes):
+            raise UnderstudyError(f"{name} knows {known} classes, the student {classes} outputs; they must be equal")
+    if len({type(teacher) for teacher in labels.values()}) > 1:
+        forms = [type(teacher.simplest()).__name__ for teacher in labels.values()]
+        if forms[0] != forms[1]:
+            raise UnderstudyError(f"gold.teacher holds {forms[0]} labels, pool.teacher {forms[1]}; use one form")
+    return classes
+
+
+def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
+    """How many classes the student scores, seen on the first rows of each set."""
+    logits = torch.empty(0)
+    with eval_mode(student), torch.inference_mode():
+        for name, x in first.items():
+            try:
+                logits = logits_of(student, to_device(x, device_of(student)))
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else sorted(x)
+                raise UnderstudyError(
+                    f"the student cannot take rows of shape {shape} ({name}.x): {first_line(error)}; match its input"
+                ) from error
+            if logits.dim() != 2:
+                raise UnderstudyError(f"the student returned shape {tuple(logits.shape)}, not logits (rows, classes)")
+    return logits.shape[1]
+
+
+def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:
+    """Counts worth keeping with the run; a warning where gold misses a class."""
+    facts: dict[str, float] = {}
+    if gold is not None:
+        facts["gold_rows"] = len(gold)
+        facts["calibration_rows"] = len(gold.calibration_rows())
+        if only := int(gold.estimate_only.sum()):
+            facts["estimate_only_rows"] = only
+        missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
+        if missing:
+            shown = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
+            what = f"gold holds no example of class {shown} ({len(missing)} of {classes})"
+            warn(f"{what}; what is estimated on gold says nothing about it: add a few such rows")
+    if pool is not None and full_pool is not None:
+        facts["pool_rows"] = len(pool)
+        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
+    return facts
 
 
 class Prepared(NamedTuple):
@@ -66,10 +146,8 @@ def prepare_slots(
         # Only where a slot really measured the teacher on gold.
         facts |= check_calibration(context.calibration[1], context.teacher, context.classes)
     if "student_on_calibration" in vars(context) and not cross_fitted:
-        memorised, known = _has_memorised(context), bool(facts.get("gold_memorised"))
-        if memorised and warns and not known:
-            _warn_of_memorised_gold(context)
-        facts["gold_memorised"] = float(memorised or known)
+        known = bool(facts.get("gold_memorised"))
+        facts["gold_memorised"] = float(_check_memorised(context, warns=warns and not known) or known)
     facts |= context.facts | weight_statistics(slots, columns)
     if context.epoch == 0 and warns and objective.refresh_every is None:
         warn_if_idle(objective, columns)
@@ -100,13 +178,20 @@ def predict_out_of_fold(
     return probs
 
 
-def _has_memorised(context: Context) -> bool:
+def _check_memorised(context: Context, *, warns: bool) -> bool:
+    """Whether the student has memorised the gold rows that weights are estimated from."""
     gold, teacher = context.calibration
     sample = random_rows(len(context.pool), POOL_SAMPLE, context.seed).sort().values
-    student_pool = context.predict(SubsetRows(context.pool.rows, sample))
-    return looks_memorised(
-        context.student_on_calibration, gold.y, teacher.top1(), student_pool, context.teacher.top1()[sample]
-    )
+    on_gold, on_pool = context.student_on_calibration, context.predict(SubsetRows(context.pool.rows, sample))
+    memorised = looks_memorised(on_gold, gold.y, teacher.top1(), on_pool, context.teacher.top1()[sample])
+    if memorised and warns:
+        accuracy = float((on_gold.argmax(1) == gold.y).double().mean())
+        cure = "mark gold rows estimate_only=True, or give us.train the untrained student and pretrain_epochs="
+        warn(
+            f"the student's accuracy is {accuracy:.0%} on the gold rows that weights are estimated from, not on the "
+            f"pool: it seems to have memorised them, and the weights come out too small; {cure}"
+        )
+    return memorised
 
 
 def looks_memorised(
@@ -129,15 +214,6 @@ def looks_memorised(
     less = float(on_pool.mean() - on_gold.mean())
     significant = less > 3 * float(on_pool.std(correction=0)) / math.sqrt(len(y))
     return agree < teacher_accuracy + accuracy - 1 - 2 * error or (significant and less > float(on_pool.mean()) / 2)
-
-
-def _warn_of_memorised_gold(context: Context) -> None:
-    accuracy = float((context.student_on_calibration.argmax(1) == context.calibration[0].y).double().mean())
-    warn(
-        f"the student's accuracy is {accuracy:.0%} on the gold rows that weights are estimated from, but not on the "
-        "pool: it seems to have memorised them, and the weights come out too small; mark gold rows "
-        "estimate_only=True, or give us.train the untrained student and pretrain_epochs="
-    )
 
 
 def weight_statistics(slots: Sequence[Slot], columns: Columns) -> dict[str, float]:
@@ -168,7 +244,5 @@ def warn_if_idle(objective: Objective, columns: Columns) -> None:
         for value in ("weight", "alpha"):
             column = columns.get(f"{slot.name}.{value}")
             if column is not None and bool((column == 1).all()):
-                warn(
-                    f"{objective.name}: every {value} of {slot.name!r} is 1, so it changes nothing here; take another "
-                    "method, or read in docs/methods.md when a method does nothing"
-                )
+                cure = "take another method, or read in docs/methods.md when a method does nothing"
+                warn(f"{objective.name}: every {value} of {slot.name!r} is 1, so it changes nothing here; {cure}")

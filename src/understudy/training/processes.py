@@ -10,15 +10,16 @@ there.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from understudy.errors import UnderstudyError, first_line
 from understudy.objective import Outputs, Step
@@ -28,17 +29,6 @@ Result = TypeVar("Result")
 
 # How long a process waits for process 0, which may be choosing a method: as long as it takes.
 PATIENCE = timedelta(days=7)
-
-
-class ProcessEnded(UnderstudyError):
-    """Another process of the training failed or died; its own message says why."""
-
-    def __init__(self, cause: BaseException) -> None:
-        reason = re.sub(r"^\[\S*\] ", "", first_line(cause))  # without the place in gloo's source
-        super().__init__(
-            f"another process of this training has ended ({reason}); what was checkpointed is on the disk: "
-            "go on with resume=True (--resume)"
-        )
 
 
 class Processes:
@@ -163,19 +153,25 @@ class Processes:
         for rank, other in enumerate(self.gather_objects(settings)):
             for name, value in settings.items():
                 if other.get(name) != value:
-                    raise UnderstudyError(
-                        f"the processes of a training have different arguments: {name} is {value} in process "
-                        f"{self.rank} and {other.get(name)} in process {rank}; give all of them the same arguments, "
-                        "and the whole of the data"
-                    )
+                    what = f"{name} is {value} in process {self.rank} and {other.get(name)} in process {rank}"
+                    cure = "give all processes of a training the same arguments, and the whole of the data"
+                    raise UnderstudyError(f"different arguments: {what}; {cure}")
 
     def _group_of(self, tensor: Tensor) -> Any:
         return self._group if tensor.device.type == "cpu" else dist.group.WORLD
 
     def _send(self, value: Any) -> None:
         tensors: list[Tensor] = []
+
+        def outline(leaf: Any) -> Any:
+            """In the place of a tensor, which travels as it is: columns are as long as the pool."""
+            if type(leaf) is not Tensor or leaf.layout is not torch.strided:
+                return leaf
+            tensors.append(leaf.detach().cpu().contiguous())
+            return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+
         with _all_alive():
-            dist.broadcast_object_list([_without_tensors(value, tensors)], 0, group=self._group)
+            dist.broadcast_object_list([tree_map(outline, value)], 0, group=self._group)
         for tensor in tensors:
             self._broadcast(tensor)
 
@@ -183,7 +179,12 @@ class Processes:
         received: list[Any] = [None]
         with _all_alive():
             dist.broadcast_object_list(received, 0, group=self._group)
-        return _with_tensors(received[0], self._broadcast)
+
+        def filled(leaf: Any) -> Any:
+            is_outline = isinstance(leaf, Tensor) and leaf.is_meta
+            return self._broadcast(torch.empty_like(leaf, device="cpu")) if is_outline else leaf
+
+        return tree_map(filled, received[0])
 
     def _broadcast(self, tensor: Tensor) -> Tensor:
         """Process 0's, in place, as bytes: of whatever type it is."""
@@ -191,32 +192,6 @@ class Processes:
             with _all_alive():
                 dist.broadcast(tensor.view(-1).view(torch.uint8), 0, group=self._group)
         return tensor
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """In the place of a tensor, which travels as it is: columns are as long as the pool."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-
-def _without_tensors(value: Any, tensors: list[Tensor]) -> Any:
-    if type(value) is Tensor and value.layout is torch.strided:
-        tensors.append(value.detach().cpu().contiguous())
-        return _Sent(value.dtype, tuple(value.shape))
-    if type(value) in (list, tuple):
-        return type(value)(_without_tensors(each, tensors) for each in value)
-    return {k: _without_tensors(v, tensors) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-def _with_tensors(value: Any, receive: Callable[[Tensor], Tensor]) -> Any:
-    """The inverse, in the same order."""
-    if isinstance(value, _Sent):
-        return receive(torch.empty(value.shape, dtype=value.dtype))
-    if type(value) in (list, tuple):
-        return type(value)(_with_tensors(each, receive) for each in value)
-    return {k: _with_tensors(v, receive) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)
@@ -238,44 +213,28 @@ class BatchShare:
 
     def gather_step(self, step: Step) -> Step:
         """The step of all processes' rows, for slots that look at the whole batch. All of them must call it."""
-        return cast(Step, _GatheredStep(step, self))
 
+        def gathered(value: Tensor | None) -> Tensor | None:
+            return None if value is None else self.gather(value)
 
-class _GatheredStep:
-    """A step whose values are gathered when a slot reads them: few slots read more than one."""
-
-    def __init__(self, step: Step, share: BatchShare) -> None:
-        self._step, self._share = step, share
-        self.columns = _GatheredColumns(step.columns, share)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._step, name)
-        if isinstance(value, Tensor):
-            value = self._share.gather(value, gold=name == "gold_alignment")
-        elif name == "outputs":
-            features = None if value.features is None else self._share.gather(value.features)
-            value = Outputs(self._share.gather(value.logits), features)
-        setattr(self, name, value)
-        return value
-
-
-class _GatheredColumns(Mapping[str, Tensor]):
-    def __init__(self, columns: Mapping[str, Tensor], share: BatchShare) -> None:
-        self._columns, self._share = columns, share
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._share.gather(self._columns[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+        on_gold = step.gold_alignment
+        return replace(
+            step,
+            outputs=Outputs(self.gather(step.outputs.logits), gathered(step.outputs.features)),
+            teacher=self.gather(step.teacher),
+            rows=self.gather(step.rows),
+            columns={name: self.gather(column) for name, column in step.columns.items()},
+            alignment=gathered(step.alignment),
+            gold_alignment=None if on_gold is None else self.gather(on_gold, gold=True),
+        )
 
 
 @contextmanager
 def _all_alive() -> Iterator[None]:
+    """A process that fails or dies ends the others; its own message says why."""
     try:
         yield
     except RuntimeError as error:
-        raise ProcessEnded(error) from error
+        reason = re.sub(r"^\[\S*\] ", "", first_line(error))  # without the place in gloo's source
+        cure = "what was checkpointed is on the disk: go on with resume=True (--resume)"
+        raise UnderstudyError(f"another process of this training has ended ({reason}); {cure}") from error

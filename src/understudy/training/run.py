@@ -17,7 +17,7 @@ import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,10 @@ from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_f
 from understudy.store.console import Shown
 from understudy.store.files import LOCK, read_json, work_folder, write_bytes
 from understudy.store.log import HISTORY
-from understudy.training.ema import EMA
+from understudy.training.averages import EMA
 from understudy.training.evaluation import Evaluation
 
 CONFIG, REQUEST = "config.json", "request.json"
-EMA_FILE = "ema.safetensors"
 FEATURES = ("features.json", "features.safetensors")
 #: Where a student that reads texts lies, and what ``config.json`` calls it.
 MODEL, TEXT = "model", "text"
@@ -50,9 +49,9 @@ MODEL, TEXT = "model", "text"
 BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 # What trackers write beside it, from the first epoch on.
 BESIDE = {"tensorboard"}
-_OUTCOME = (
-    "metrics.jsonl", "columns.parquet", "student.safetensors", "selected.safetensors", "modules.safetensors", EMA_FILE,
-)  # fmt: skip
+METRICS, COLUMNS, STUDENT = "metrics.jsonl", "columns.parquet", "student.safetensors"
+_OTHERS = SELECTED, MODULES, EMA_FILE = "selected.safetensors", "modules.safetensors", "ema.safetensors"
+_OUTCOME = METRICS, COLUMNS, STUDENT, *_OTHERS
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
@@ -66,12 +65,10 @@ def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | Non
     there = {path.name for path in folder.glob("[!.]*")} - BEFOREHAND if folder.is_dir() else set()
     there -= BESIDE if resume else set()
     if folder.is_file() or (there and not resume):
-        begun = there & {"checkpoint", "pilot"} and "config.json" not in there
-        cure = (
-            "go on with resume=True (--resume), or choose a new folder" if begun else "choose a new folder or remove it"
-        )
-        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; {cure}")
-    if there and not there & {"checkpoint", "pilot", "config.json", "metrics.jsonl"}:
+        begun = there & {"checkpoint", "pilot"} and CONFIG not in there
+        cure = "go on with resume=True (--resume)" if begun else "remove it"
+        raise UnderstudyError(f"out={str(folder)!r} already exists and is not empty; choose a new folder, or {cure}")
+    if there and not there & {"checkpoint", "pilot", CONFIG, METRICS}:
         raise UnderstudyError(f"out={str(folder)!r} holds other files and no run to resume; choose another folder")
     return folder
 
@@ -112,22 +109,17 @@ class Run(Shown):
         """One line: what it was, how long, how good, and where it is."""
         last = self.history[-1] if self.history else {}
         found = {name: last[f"{name}_accuracy"] for name in ("test", "select") if f"{name}_accuracy" in last}
-        parts = [
-            str(self.config.get("objective", "no method")),
-            f"{len(self.history)} epochs",
-            *(f"{name} accuracy {value:.1%}" for name, value in found.items()),
-            *([] if self.path is None else [shown(self.path)]),
-        ]
+        parts = [str(self.config.get("objective", "no method")), f"{len(self.history)} epochs"]
+        parts += [f"{name} accuracy {value:.1%}" for name, value in found.items()]
+        parts += [] if self.path is None else [shown(self.path)]
         return f"Run({', '.join(parts)})"
 
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
         """Class probabilities ``(n, C)`` of the student. A frame has the columns that it was trained on, in order."""
         rows, features = as_rows(x, "x"), self.config.get("features")
         if rows.names is not None and isinstance(features, list) and list(rows.names) != features:
-            raise UnderstudyError(
-                f"x has the columns {', '.join(rows.names[:8])}, the student was trained on {', '.join(features[:8])}; "
-                "pass these, in this order"
-            )
+            known = f"the student was trained on {', '.join(features[:8])}; pass these, in this order"
+            raise UnderstudyError(f"x has the columns {', '.join(rows.names[:8])}, {known}")
         return predict(self.student, rows, batch_size=batch_size)
 
     def selected(self) -> nn.Module:
@@ -155,15 +147,17 @@ class Run(Shown):
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
         folder, reads = work_folder(folder), reader_of(self.student) is not None
         files = {
-            "metrics.jsonl": _history_to_bytes(self.history),
-            "columns.parquet": _columns_to_parquet(self.columns, self.ids),
+            METRICS: _history_to_bytes(self.history),
+            COLUMNS: _columns_to_parquet(self.columns, self.ids),
             # The metadata is for transformers, which reads the same file.
-            "student.safetensors": state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
+            STUDENT: state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
         }
         if self.selected_state is not None:
-            files["selected.safetensors"] = state_to_bytes(self.selected_state)
+            files[SELECTED] = state_to_bytes(self.selected_state)
         if self.module_states:
-            files["modules.safetensors"] = state_to_bytes(flat(self.module_states))
+            states = self.module_states.items()
+            flat = {f"{module}.{name}": value for module, state in states for name, value in state.items()}
+            files[MODULES] = state_to_bytes(flat)
         if self.ema is not None:
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
         files |= _read_features(self.path or folder)
@@ -180,13 +174,9 @@ class Run(Shown):
             spec = text_spec(self.student)
             metrics = {prefix: self.metrics(prefix) for prefix in ("test", "select")}
             files |= write_model(self.student, folder, MODEL, self.config, self.facts, metrics)
-        config = {
-            **self.config,
-            "student": spec,
-            "facts": self.facts,
-            "selected_epoch": self.selected_epoch,
-            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
-        }
+        evaluation = None if self.evaluation is None else asdict(self.evaluation)
+        outcome = {"facts": self.facts, "selected_epoch": self.selected_epoch, "evaluation": evaluation}
+        config = {**self.config, "student": spec, **outcome}
         RUN.write(folder, config, files | request)
         self.path = folder
 
@@ -199,30 +189,21 @@ class Run(Shown):
         config = _read_config(folder)
         if student is None:
             if config["student"] is None:
-                raise UnderstudyError(
-                    f"{folder} holds a student of your own class; pass one: us.Run.load(folder, student=MyNet())"
-                )
+                raise UnderstudyError(f"{folder} holds a student of your own class; pass it: student=MyNet()")
             student = _build(config["student"], folder)
-        load_state(student, folder / "student.safetensors")
-        columns, ids = read_columns(folder / "columns.parquet")
-        selected, modules = folder / "selected.safetensors", folder / "modules.safetensors"
-        ema = EMA(student) if (folder / EMA_FILE).exists() else None
+        load_state(student, folder / STUDENT)
+        columns, ids = read_columns(folder / COLUMNS)
+        others = {name: read_state(folder / name) for name in _OTHERS if (folder / name).exists()}
+        ema = EMA(student) if EMA_FILE in others else None
         if ema is not None:
-            ema.load_state_dict(read_state(folder / EMA_FILE))
+            ema.load_state_dict(others[EMA_FILE])
+        evaluation = config.get("evaluation")
         return cls(
-            student=student.eval(),
-            history=read_metrics(folder / "metrics.jsonl"),
-            columns=columns,
-            config=config,
-            facts=config["facts"],
-            selected_epoch=config["selected_epoch"],
-            selected_state=read_state(selected) if selected.exists() else None,
-            module_states=nested(read_state(modules)) if modules.exists() else {},
-            ids=ids,
-            ema=ema,
-            evaluation=None if config.get("evaluation") is None else Evaluation.from_dict(config["evaluation"]),
-            path=folder,
-        )
+            student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
+            selected_epoch=config["selected_epoch"], selected_state=others.get(SELECTED),
+            module_states=nested(others.get(MODULES, {})), ids=ids, ema=ema,
+            evaluation=None if evaluation is None else Evaluation.from_dict(evaluation), path=folder,
+        )  # fmt: skip
 
 
 def _build(spec: Any, folder: Path) -> nn.Module:
@@ -271,7 +252,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def write_history(folder: Path, history: list[dict[str, float]]) -> None:
     """``metrics.jsonl``, written anew after every epoch: each epoch is there once, whatever was repeated."""
-    write_bytes(folder / "metrics.jsonl", _history_to_bytes(history))
+    write_bytes(folder / METRICS, _history_to_bytes(history))
 
 
 def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
@@ -281,12 +262,10 @@ def _history_to_bytes(history: list[dict[str, float]]) -> bytes:
 def read_metrics(path: Path) -> list[dict[str, float]]:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UnderstudyError(f"{path} is damaged ({error}); restore it or train again") from error
-    if not all(isinstance(line, dict) for line in lines):
-        raise UnderstudyError(f"{path} is damaged (a line is not a record); restore it or train again")
+        if not all(isinstance(line, dict) for line in lines):
+            raise ValueError("a line is not a record")
+    except (OSError, ValueError) as error:
+        raise UnderstudyError(f"{path} is damaged ({first_line(error)}); restore it or train again") from error
     return lines
 
 
@@ -318,12 +297,8 @@ def state_to_bytes(state: Mapping[str, Tensor], metadata: dict[str, str] | None 
     return bytes(safetensors.torch.save(plain, metadata))
 
 
-def flat(states: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {f"{module}.{name}": value for module, state in states.items() for name, value in state.items()}
-
-
 def nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Undoes ``flat``: a slot's name, which heads every key, holds no dot."""
+    """The states of modules by their names: a slot's name, which heads every key, holds no dot."""
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in state.items():
         module, _, name = key.partition(".")

@@ -14,31 +14,97 @@ own are all it takes to go on later, in the middle of an epoch too.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from understudy.data.batches import (
-    EpochPlan,
-    count_batches,
-    epoch_seed,
-    fetch_batches,
-    fetch_sparse,
-    plan_epoch,
-    plan_full_batch,
-)
+from understudy.data import batches as planning
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, set_read_by, weigh_by_gold
 from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
-from understudy.training.batch_loss import StudentLearner, WeightedSum, check_outputs
-from understudy.training.batch_types import Batch, Scored, Scorer
+from understudy.training.averages import MOST_ENTRIES, RefinedLabels
+from understudy.training.batch_loss import Batch, Scored, Scorer, StudentLearner, WeightedSum
 from understudy.training.distributed import current
-from understudy.training.options import SESSION, TrainingOptions, check_names, shows_options
-from understudy.training.random_states import RandomStates, seed_torch
-from understudy.training.refined import MOST_ENTRIES, RefinedLabels
+from understudy.training.options import LBFGS, SESSION, TrainingOptions, check_names, shows_options
+from understudy.training.prepare import check_arguments, check_outputs, report_gold
+from understudy.training.processes import Processes
+
+
+def seed_torch(seed: int) -> None:
+    """``torch.manual_seed``, which without an accelerator takes a millisecond to note that there is none."""
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+
+
+def seed_of_rank(seed: int, rank: int) -> int:
+    """A seed of its own for every process, far from its neighbours'; process 0 has that of the only one."""
+    return (seed + rank * 0x1E3779B97F4A7C15) % (1 << 62)
+
+
+def get_random(device: torch.device) -> dict[str, Tensor]:
+    """PyTorch's random state."""
+    states = {"torch": torch.get_rng_state()}
+    return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def set_random(states: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["torch"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+class RandomStates:
+    """The random states of an epoch: PyTorch's own, that of the augmentation, and that of a learner's draws.
+
+    Of processes that train together each has the first two for itself, so that no two drop the same units; the draws
+    are the same in all of them.
+    """
+
+    def __init__(self, draws: torch.Generator, augment: torch.Generator, processes: Processes | None = None) -> None:
+        self.draws, self.augment, self.processes = draws, augment, processes
+        self.device = torch.device("cpu")
+        #: Whether the caller's state is put back when an epoch ends, or is left before its end.
+        self.restores = True
+        self._loaded: dict[str, Tensor] = {}
+
+    @contextmanager
+    def of_epoch(self, seed: int, *, resumed: bool, device: torch.device) -> Iterator[None]:
+        self.device = device
+        cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(cuda, enabled=self.restores):
+            own = seed if self.processes is None else seed_of_rank(seed, self.processes.rank)
+            if not resumed:
+                self.draws.manual_seed(seed + 2)
+            if resumed and "torch" in self._loaded:
+                set_random(self._loaded, device)
+            else:  # also a process more than there were when the state was taken
+                seed_torch(own)
+                self.augment.manual_seed(own + 1)
+            yield
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Process r's own states end in ``.r``; those of process 0, or of the only one, have their plain names."""
+        own = get_random(self.device) | {"augment": self.augment.get_state()}
+        every = [own] if self.processes is None else self.processes.gather_objects(own)
+        states = {
+            f"{name}.{rank}" if rank else name: state
+            for rank, states in enumerate(every)
+            for name, state in states.items()
+        }
+        return states | {"draws": self.draws.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        rank = 0 if self.processes is None else self.processes.rank
+        names = {name: f"{name}.{rank}" if rank else name for name in ("torch", "augment", "cuda")}
+        self._loaded = {name: state[own] for name, own in names.items() if own in state}
+        if "augment" in self._loaded:
+            self.augment.set_state(self._loaded["augment"])
+        self.draws.set_state(state["draws"])
 
 
 class Session:
@@ -65,10 +131,9 @@ class Session:
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
         if epochs is None and isinstance(objective, Objective) and objective.wants_progress:
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
-        checked = TrainingOptions(epochs=epochs or 1, **options)
-        if full_batch and checked.augment is not None:
-            raise UnderstudyError("augment= changes every batch, and a full batch stays the same; leave it out")
-        self._begin(student, gold, pool, objective, checked, epochs=epochs, full_batch=full_batch)
+        how = {"optimizer": LBFGS} if full_batch else {}
+        self._begin(student, gold, pool, objective, TrainingOptions(epochs=epochs or 1, **how, **options))
+        self.epochs = epochs
 
     @classmethod
     def from_options(
@@ -77,20 +142,19 @@ class Session:
     ) -> "Session":  # fmt: skip
         """The session of a training with these options; ``warn``: whether it warns where gold misses a class."""
         session = cls.__new__(cls)
-        full_batch = options.is_full_batch
-        session._begin(student, gold, pool, objective, options, epochs=options.epochs, full_batch=full_batch, warn=warn)
+        session._begin(student, gold, pool, objective, options, warn=warn)
         return session
 
     def _begin(
         self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
-        *, epochs: int | None, full_batch: bool, warn: bool = True,
+        *, warn: bool = True,
     ) -> None:  # fmt: skip
-        _check_sets(gold, pool, objective, options)
+        check_arguments(gold, pool, objective, options)
         self.options = options if pool is None or objective.gold_trains else options.replace(gold_repeat=0)
         gold, pool = weigh_by_gold(gold, pool)
         gold, pool = set_read_by(student, gold), set_read_by(student, pool)
-        self.epochs: float | None = epochs
-        self.full_batch, self._warns = full_batch, warn
+        self.epochs: float | None = options.epochs
+        self.full_batch, self._warns = options.is_full_batch, warn
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
         self.classes = check_outputs(student, gold, self.pool)
@@ -124,20 +188,16 @@ class Session:
         rows = len(self.pool)
         if rows * self.classes <= MOST_ENTRIES:
             return RefinedLabels(rows, self.classes)
-        warn(
-            f"{rows:,} rows × {self.classes:,} classes are too many to average predictions over: the run "
-            "will have no refined.* columns; pass refine=False to say you know"
-        )
+        what = f"{rows:,} rows × {self.classes:,} classes are too many to average predictions over"
+        warn(f"{what}: the run will have no refined.* columns; pass refine=False to say you know")
         return None
 
     def prepare(self, epoch: int = 0, *, warn: bool = True) -> None:
         """Let every slot read gold, pool and the student. Called by itself when it is due; ``warn``: False where other
         columns will be loaded in the place of these."""
         if self.objective.relabel is not None and self.pool is not None:
-            raise UnderstudyError(
-                f"{self.objective.name} makes labels by trainings of its own, which only us.train does; make them with "
-                "us.reconcile(…) and train on that pool with us.vanilla()"
-            )
+            cure = "make them with us.reconcile(…) and train on that pool with us.vanilla()"
+            raise UnderstudyError(f"{self.objective.name} trains to make labels, which only us.train does; {cure}")
         if not self.prepared:
             if self._warns:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
@@ -157,7 +217,7 @@ class Session:
 
     @property
     def batches_per_epoch(self) -> int:
-        return 1 if self.full_batch else count_batches(self.rows, self.options.batch_size)
+        return 1 if self.full_batch else planning.count_batches(self.rows, self.options.batch_size)
 
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves: the student's, and those of the modules that the method trains beside it."""
@@ -179,7 +239,8 @@ class Session:
         self.epoch, self.batch, self.epoch_rows = epoch, first, sum(sizes)
         self.student.train()
         numbers = None if self.gold is self.trains or self.gold is None else self.gold.training_rows()
-        with self.random.of_epoch(epoch_seed(options.seed, epoch), resumed=first > 0, device=device_of(self.student)):
+        seed = planning.epoch_seed(options.seed, epoch)
+        with self.random.of_epoch(seed, resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
             mine = plan if self.processes is None else plan.part_of(self.processes.rank, self.processes.size)
             for number, (x, golds, pools) in enumerate(self._fetch(mine[first:]), start=first):
@@ -188,27 +249,22 @@ class Session:
                 gold_count = len(golds) if self.processes is None else plan.golds_in(number)
                 yield Batch(
                     x=x if options.augment is None else options.augment(x, self.random.augment),
-                    gold_rows=golds if numbers is None else numbers[golds],
-                    pool_rows=pools,
-                    gold_count=gold_count,
-                    pool_count=sizes[number] - gold_count,
-                    epoch=epoch,
-                    number=number,
+                    gold_rows=golds if numbers is None else numbers[golds], pool_rows=pools,
+                    gold_count=gold_count, pool_count=sizes[number] - gold_count, epoch=epoch, number=number,
                     progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
                     step_rows=sum(sizes[step : step + options.accumulate]),
                     ends_step=number + 1 == min(step + options.accumulate, len(plan)),
-                    ends_epoch=number + 1 == len(plan),
-                    full=self.full_batch,
-                )
+                    ends_epoch=number + 1 == len(plan), full=self.full_batch,
+                )  # fmt: skip
         self.epoch, self.batch = epoch + 1, 0
 
-    def _plan(self, epoch: int) -> EpochPlan:
+    def _plan(self, epoch: int) -> planning.EpochPlan:
         options, pool, sampling = self.options, self.pool, _sampling(self.learner.columns)
         golds = len(self.trains) if self.trains is not None and options.gold_repeat else 0
         pools, repeat, seed = 0 if pool is None else len(pool), options.gold_repeat, options.seed
         if self.full_batch:
-            return plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
-        return plan_epoch(
+            return planning.plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
+        return planning.plan_epoch(
             golds, pools, batch_size=options.batch_size, gold_repeat=repeat, seed=seed, epoch=epoch,
             sampling=sampling, block=None if pool is None else pool.rows.preferred_block,
             lengths=self._lengths(golds) if options.group_by_length else None,
@@ -223,17 +279,17 @@ class Session:
             raise UnderstudyError("group_by_length=True is for texts that a student reads (us.text); leave it out")
         return torch.cat(lengths)
 
-    def _fetch(self, plan: EpochPlan) -> Iterator[tuple[Any, Tensor, Tensor]]:
+    def _fetch(self, plan: planning.EpochPlan) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
         if not self.full_batch:
-            yield from fetch_batches(gold, pool, plan, workers=self.options.workers)
+            yield from planning.fetch_batches(gold, pool, plan, workers=self.options.workers)
             return
         if self._full is None or not self._full[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]
             if all(rows.is_sparse for rows in given) and takes_sparse(self.student) and self.learner.tap is None:
-                x: Any = fetch_sparse(gold, pool, plan)
+                x: Any = planning.fetch_sparse(gold, pool, plan)
             else:
-                ((x, _, _),) = fetch_batches(gold, pool, plan)
+                ((x, _, _),) = planning.fetch_batches(gold, pool, plan)
             self._full = plan.order, to_device(x, device_of(self.student))
         yield self._full[1], *plan[0]
 
@@ -260,22 +316,18 @@ class Session:
 
     @property
     def columns(self) -> Columns:
-        """What was prepared: the student's columns by their names, those of other nets with the net's name before."""
-        return {
-            f"{net} {name}" if net else name: column
-            for net, learner in self.scorer.learners.items()
-            for name, column in learner.columns.items()
-        }
+        """What was prepared for the student."""
+        return self.learner.columns
 
-    @columns.setter
-    def columns(self, columns: Columns) -> None:
-        learners = self.scorer.learners
-        for name, column in columns.items():
-            net, _, own = name.partition(" ")
-            if net in learners:
-                learners[net].columns[own] = column
-            else:
-                self.learner.columns[name] = column
+    @property
+    def columns_of_nets(self) -> dict[str, Columns]:
+        """The columns of every net that the method trains; "" is the student."""
+        return {net: learner.columns for net, learner in self.scorer.learners.items()}
+
+    @columns_of_nets.setter
+    def columns_of_nets(self, columns: Mapping[str, Columns]) -> None:
+        for net, own in columns.items():
+            self.scorer.learners[net].columns = dict(own)
 
     def parts(self) -> dict[str, Any]:
         """What changes as training goes on, apart from student and columns, each with its ``state_dict``."""
@@ -285,32 +337,19 @@ class Session:
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values; inside a loop over ``batches``, the batch in hand counts as done."""
         states = {name: part.state_dict() for name, part in self.parts().items()}
-        return states | {"columns": self.columns, "facts": self.facts, "epoch": self.epoch, "batch": self.batch}
+        return states | {"columns": self.columns_of_nets, "facts": self.facts, "epoch": self.epoch, "batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.prepare(warn=False)  # makes the modules that the method trains
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
-        self.columns = state["columns"]
+        self.columns_of_nets = state["columns"]
         self.facts.update(state["facts"])
         self.resume_at(state["epoch"], state["batch"])
 
     def resume_at(self, epoch: int, batch: int) -> None:
         """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
         self.epoch, self.batch, self._resumes = epoch, batch, True
-
-
-def _check_sets(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
-    if not isinstance(objective, Objective):
-        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
-    if gold is None and pool is None:
-        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-    if gold is not None and pool is None and not len(gold.training_rows()):
-        raise UnderstudyError(
-            "every gold row is estimate_only, so there is none to train on; pass a pool, or other gold rows too"
-        )
-    if pool is None and not options.gold_repeat:
-        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
 
 
 def mean_loss(scored: Scored, batch: Batch) -> Tensor:
@@ -324,24 +363,3 @@ def _sampling(columns: Columns) -> Tensor | None:
     if len(names) > 1:
         raise UnderstudyError(f"{' and '.join(names)} both say how batches are drawn; use one of them")
     return columns[names[0]] if names else None
-
-
-def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:
-    """Counts worth keeping with the run; a warning where gold misses a class."""
-    facts: dict[str, float] = {}
-    if gold is not None:
-        facts["gold_rows"] = len(gold)
-        facts["calibration_rows"] = len(gold.calibration_rows())
-        if only := int(gold.estimate_only.sum()):
-            facts["estimate_only_rows"] = only
-        missing = sorted(set(range(classes)) - set(gold.y.unique().tolist()))
-        if missing:
-            shown = ", ".join(map(str, missing[:5])) + ("…" if len(missing) > 5 else "")
-            warn(
-                f"gold holds no example of class {shown} ({len(missing)} of {classes}); what is estimated on gold says "
-                "nothing about it: add a few such rows"
-            )
-    if pool is not None and full_pool is not None:
-        facts["pool_rows"] = len(pool)
-        facts["pool_rows_without_label"] = len(full_pool) - len(pool)
-    return facts

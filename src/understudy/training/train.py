@@ -3,10 +3,10 @@
 The student is fitted by ``training/fit.py``, batch by batch, with the losses of ``training/batch_loss.py``.
 """
 
-import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,21 +17,21 @@ from torch import nn
 
 from understudy.arguments import checked_plainly
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
-from understudy.objective import Objective, Relabelled
+from understudy.objective import Columns, Objective
 from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
 from understudy.training.automatic_options import penalty_on_gold, resolve_options
-from understudy.training.batch_loss import check_outputs
+from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
-from understudy.training.distributed import current, is_first, on_rank_zero, same_start, together
-from understudy.training.ema import EMA
+from understudy.training.distributed import is_first, on_rank_zero, same_start, together
 from understudy.training.evaluation import evaluate_training
 from understudy.training.fit import fit, seeded_student
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
-from understudy.training.run import Run, usable_folder
+from understudy.training.prepare import check_outputs
+from understudy.training.run import CONFIG, Run, usable_folder
 from understudy.training.session import Session
 
 Student = nn.Module | Callable[[], nn.Module]
@@ -87,103 +87,96 @@ def train(
     test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
     resolved, chosen = resolve_options(student, gold, pool, options, select=select)
     _check_request(resolved, gold, select, notes, callbacks)
-    with nullcontext() if folder is None else _owned(folder):
+    own = folder if is_first() else None
+    with nullcontext() if folder is None else ends_on_sigterm(), nullcontext() if own is None else locked(own):
         on_rank_zero(lambda: usable_folder(out, resume=resume))  # again, now under the lock
-        return train_resolved(
-            student, gold, pool, objective, resolved, test=test, select=select, folder=folder, resume=resume,
-            config={**names_of(gold, pool), **(notes or {})}, chosen=chosen, progress=progress, evaluate=evaluate,
-            callbacks=callbacks, started=started,
-        )  # fmt: skip
+        with torch.random.fork_rng():
+            return _train(
+                student, gold, pool, objective, resolved, test=test, select=select, folder=folder, resume=resume,
+                config={**names_of(gold, pool), **(notes or {})}, chosen=chosen, progress=progress, evaluate=evaluate,
+                callbacks=callbacks, started=started,
+            )  # fmt: skip
 
 
-def train_resolved(
-    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
-    test: Gold | None = None, select: Gold | None = None, folder: Path | None = None, resume: bool = False,
-    config: Mapping[str, Any] | None = None, chosen: Mapping[str, Any] | None = None, progress: bool = False,
-    evaluate: bool = False, callbacks: Sequence[Callback] = (), started: float | None = None,
+def _train(
+    build: Student, gold: Gold | None, pool: Pool | None, objective: Objective, given: TrainingOptions, *,
+    test: Gold | None, select: Gold | None, folder: Path | None, resume: bool, config: Mapping[str, Any],
+    chosen: Mapping[str, Any], progress: bool, evaluate: bool, callbacks: Sequence[Callback], started: float,
 ) -> Run:  # fmt: skip
     """``us.train`` with options that are resolved and checked: relabel, choose the penalty, fit, evaluate, save."""
-    started = time.perf_counter() if started is None else started
-    with torch.random.fork_rng():
-        build, student = student, seeded_student(student, options)
-        session = Session.from_options(student, gold, pool, objective, options)
-        same_start(student, options, objective, gold, pool)
-        _check_evaluation_sets(student, gold, pool, test=test, select=select)
-        options = options.replace(gold_repeat=session.options.gold_repeat)
-        settings: dict[str, Any] = {}
-        if folder is not None:
-            rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
-            settings = resume_settings(options, objective, student, session.classes, rows)
-            if resume and on_rank_zero((folder / "config.json").exists):
-                return _finished(folder, student, settings, options.ema)
-        relabelled, given = None, options
-        if objective.relabel is not None and pool is not None:
-            relabelled = _relabel(objective, build, gold, pool, options, session.classes, folder, progress)
-            # The teacher's labels of gold do not measure labels that were made anew.
-            silent = None if gold is None else gold.without_teacher()
-            plain = objective.replace(relabel=None)
-            session = Session.from_options(student, silent, relabelled.pool, plain, options)
-            session.facts |= relabelled.facts
-        if options.weight_decay == AUTO:
-            c = None if relabelled is None else relabelled.c
-            penalty, choice = penalty_on_gold(session, gold, pool, options, c=c)
-            options, chosen = options.replace(weight_decay=penalty), {**choice, **(chosen or {})}
-        config = {
-            **(config or {}), "objective": objective.name, "classes": session.classes, **options.as_config(),
-            **(chosen or {}), **({} if folder is None else {"settings": settings}),
-        }  # fmt: skip
-        checkpoints = Checkpoints(folder, settings, every=options.checkpoint_every)
-        with CallbackRunner(callbacks, config, folder) as runner:
-            run = fit(
-                session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
-                progress=progress,
+    student = seeded_student(build, given)
+    session = Session.from_options(student, gold, pool, objective, given)
+    same_start(student, given, objective, gold, pool)
+    _check_evaluation_sets(student, gold, pool, test=test, select=select)
+    given = given.replace(gold_repeat=session.options.gold_repeat)
+    settings: dict[str, Any] = {}
+    if folder is not None:
+        rows = {"gold": gold, "pool": session.pool, "test": test, "select": select}
+        settings = {"settings": resume_settings(given, objective, student, session.classes, rows)}
+        if resume and on_rank_zero((folder / CONFIG).exists):
+            return _finished(folder, student, settings["settings"], given.ema)
+    session, options, choice, columns = _ready(session, build, gold, pool, given, folder=folder, progress=progress)
+    config = {
+        **config, "objective": objective.name, "classes": session.classes, **options.as_config(), **choice, **chosen,
+        **settings,
+    }  # fmt: skip
+    checkpoints = None
+    if folder is not None:
+        checkpoints = Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
+    with CallbackRunner(callbacks, config, folder) as runner:
+        run = fit(
+            session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
+            progress=progress,
+        )  # fmt: skip
+        run.config = config
+        run.facts["train_seconds"] = time.perf_counter() - started
+        run.columns |= columns
+        if evaluate:
+            run.evaluation = on_rank_zero(
+                lambda: evaluate_training(
+                    run.student, gold, pool, test, objective, given, partial(fit_resolved, build),
+                    weight_decay=options.penalty, pilot=config.get("auto"),
+                )
             )  # fmt: skip
-            run.config = config
-            run.facts["train_seconds"] = time.perf_counter() - started
-            run.columns |= {} if relabelled is None else relabelled.columns
-            if evaluate:
-                run.evaluation = on_rank_zero(
-                    lambda: evaluate_training(
-                        run.student, gold, pool, test, objective, given, partial(fit_resolved, build),
-                        weight_decay=options.penalty, pilot=config.get("auto"),
-                    )
-                )  # fmt: skip
-            if folder is not None and is_first():
-                run.save(folder)
-                drop_checkpoints(folder)
-            runner.end(run.student, run.history, run.facts)
+        if folder is not None and is_first():
+            run.save(folder)
+            drop_checkpoints(folder)
+        runner.call("on_end", run.student, run.history, run.facts)
     return run
 
 
 def fit_resolved(
     student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions
 ) -> nn.Module:
-    """The student of ``train_resolved``."""
-    return train_resolved(student, gold, pool, objective, options).student
+    """A student trained with resolved options, of whose training nothing else is wanted: it warns of nothing."""
+    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
+        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options)
+        session, options, _, _ = _ready(session, student, gold, pool, options)
+        return fit(session, options).student
 
 
-def _relabel(
-    objective: Objective, student: Student, gold: Gold | None, pool: Pool, options: TrainingOptions, classes: int,
-    folder: Path | None, progress: bool,
-) -> Relabelled:  # fmt: skip
-    """The pool with the method's own labels; of several processes the first makes them, and each has the rows."""
-    kept = None if folder is None else folder / FOLDER / "relabel"
-
-    def relabel() -> Relabelled:
-        assert objective.relabel is not None
-        return objective.relabel(student, gold, pool, options, classes=classes, folder=kept, progress=progress)
-
-    def without_rows() -> Relabelled:
-        made = relabel()
-        light = copy.copy(made.pool)
-        light.rows = None  # type: ignore[assignment]
-        return made._replace(pool=light)
-
-    if current() is None:
-        return relabel()
-    made = on_rank_zero(without_rows)
-    made.pool.rows = pool.rows
-    return made
+def _ready(
+    session: Session, build: Student, gold: Gold | None, pool: Pool | None, options: TrainingOptions, *,
+    folder: Path | None = None, progress: bool = False,
+) -> tuple[Session, TrainingOptions, dict[str, Any], Columns]:  # fmt: skip
+    """The session with the method's own labels, where it makes some, and the options with a penalty; what a config
+    keeps of its choice, and the columns that the labels were made from."""
+    c, choice, columns = None, dict[str, Any](), Columns()
+    if session.objective.relabel is not None and pool is not None:
+        relabel, kept = session.objective.relabel, None if folder is None else folder / FOLDER / "relabel"
+        made = on_rank_zero(
+            lambda: relabel(build, gold, pool, options, classes=session.classes, folder=kept, progress=progress)
+        )
+        # The teacher's labels of gold do not measure labels that were made anew.
+        silent, labelled = None if gold is None else gold.without_teacher(), Pool.of(pool.rows, made.teacher, pool.ids)
+        plain = session.objective.replace(relabel=None)
+        session = Session.from_options(session.student, silent, labelled, plain, options)
+        session.facts |= made.facts
+        c, columns = made.c, made.columns
+    if options.weight_decay == AUTO:
+        penalty, choice = penalty_on_gold(session, gold, pool, options, c=c)
+        options = options.replace(weight_decay=penalty)
+    return session, options, choice, columns
 
 
 def _check_request(
@@ -203,7 +196,7 @@ def _check_request(
         raise UnderstudyError("pretrain_epochs and finetune_epochs train on gold, but gold=None; pass gold")
     if not len(gold.training_rows()):
         raise UnderstudyError(
-            "pretrain_epochs and finetune_epochs train on gold, but every gold row is estimate_only; pass others too"
+            "pretrain_epochs and finetune_epochs train on gold, but no row of it may train; pass others"
         )
 
 
@@ -215,12 +208,6 @@ def _check_evaluation_sets(
     check_outputs(student, None, None, test=test, select=select)
     for part, name in ((test, "test"), (select, "select")):
         check_compatible(pool if gold is None else gold, part, "the pool" if gold is None else "gold", name)
-
-
-@contextmanager
-def _owned(folder: Path) -> Iterator[None]:
-    with ends_on_sigterm(), locked(folder) if is_first() else nullcontext():
-        yield
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
