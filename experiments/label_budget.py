@@ -34,7 +34,7 @@ import understudy as us
 from experiments.alternatives_data import Source, linear_recipe, text
 from experiments.data import images
 from experiments.table import in_processes, markdown, publish
-from understudy.active.measured_sources import measure_source, probs_by
+from understudy.active.label_plan import measure_source, probs_by
 from understudy.comparison.interval import Interval
 from understudy.inference.passes import predict
 from understudy.maths.opinion_pool import fit_opinion_pool

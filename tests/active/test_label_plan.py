@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 import understudy as us
-from understudy.active.label_plan import LabelPlan
-from understudy.active.measured_sources import measure_source
+from understudy.active.label_plan import LabelPlan, measure_source
 
 CLASSES = 3
 
@@ -182,7 +181,7 @@ def test_a_source_without_a_price_still_counts() -> None:
         ({"answers": torch.full((4, 2), -1)}, "answers has 2 columns, prices= names 3 sources"),
         ({"gold_y": None}, "gold_answers= and gold_y= belong together"),
         ({"gold_y": torch.zeros(3, dtype=torch.long)}, "gold_y has 3 rows, gold_answers 90"),
-        ({"known": torch.ones(60, 3)}, "not probabilities"),
+        ({"known": torch.ones(60, 3)}, "known row 0 sums to 3, not 1"),
         ({"known": torch.ones(60, 2) / 2}, r"known has shape \(60, 2\)"),
         ({"budget": float("nan")}, "budget=nan must be a number"),
     ],

@@ -173,11 +173,11 @@ def test_mistakes_are_errors_at_once(make_loop: MakeLoop, changes: dict[str, obj
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda rows: [0], r"has shape \(1,\); 20 rows need 20 labels"),
+        (lambda rows: [0], "has 1 labels; 20 rows need 20 labels"),
         (lambda rows: [9] * len(rows), "gives class 9 for row"),
-        (lambda rows: [0.5] * len(rows), "holds fractions"),
-        (lambda rows: [-2] * len(rows), "holds -2"),
-        (lambda rows: ["cat"] * len(rows), "not a sequence of labels"),
+        (lambda rows: [0.5] * len(rows), "is 0.5; class labels are whole numbers"),
+        (lambda rows: [-2] * len(rows), "is -2; class labels count from 0"),
+        (lambda rows: ["cat"] * len(rows), "is not a numeric array"),
     ],
 )
 def test_impossible_answers_are_refused(make_loop: MakeLoop, answer: object, message: str) -> None:

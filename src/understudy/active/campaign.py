@@ -1,14 +1,13 @@
 """A labelling campaign over files: a loop whose rounds people label in files or on the label page.
 
-    run_campaign(CampaignOptions(budget=500), files, DataOptions(text="review"), {"epochs": 5}, echo=print)
+    run_campaign(CampaignOptions(budget=500, pool=pool, out=out), DataOptions(text="review"), {"epochs": 5}, echo=print)
 
 After every round it gives ``echo`` a line and writes the page ``report.html`` (``report/campaign_page.py``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 from understudy.active.loop import Loop
@@ -22,7 +21,6 @@ from understudy.io.read import Examples, named_answers
 from understudy.labels.class_names import is_number
 from understudy.method_options import read_options
 from understudy.methods import METHODS
-from understudy.objective import Objective
 from understudy.store.console import collected_warnings, from_report
 from understudy.training.job import resolve_student, student_builder
 from understudy.web.answer_book import AnswerBook
@@ -30,45 +28,35 @@ from understudy.web.cards import Cards
 from understudy.web.serve import PORT, LabelServer, free_port
 
 REPORT, BOOK = "report.html", "answers.book"
-Echo = Callable[[str], Any]
-
-
-@dataclass(frozen=True)
-class CampaignFiles:
-    pool: Path
-    out: Path
-    gold: Sequence[str] = ()
-    test: Path | None = None
 
 
 def run_campaign(
-    options: CampaignOptions, files: CampaignFiles, data: DataOptions, training: Mapping[str, Any], echo: Echo = print
+    options: CampaignOptions, data: DataOptions, training: Mapping[str, Any], echo: Callable[[str], Any] = print
 ) -> None:
     """Runs rounds until the loop stops; on the label page it waits for answers."""
-    data = _with_classes(options, files, data)
+    data = _with_classes(options, data)
     with collected_warnings() as warnings:
-        examples = data.for_student(options.student).read(files.gold, pool=files.pool, test=files.test)
+        examples = data.for_student(options.student).read(options.gold or [], pool=options.pool, test=options.test)
         if examples.pool is None:
-            raise UnderstudyError(f"{files.pool} holds no rows to label; name a pool file")
+            raise UnderstudyError(f"{options.pool} holds no rows to label; name a pool file")
         examples.leaks().warn()
-        classes = _classes(data, examples)
-        with _page(options, files, data, examples, classes) as page:
-            oracle: Oracle = (
-                AnswerFiles(files.out, examples.class_names, options.answers, again="give the same command again")
-                if page is None
-                else LabelPage(page[0])
-            )
-
-            def report(records: list[dict[str, Any]], message: str = "") -> None:
-                _write(options, files, records, warnings, message)
+        try:
+            classes = data.count_classes(examples)
+        except UnderstudyError as error:
+            raise UnderstudyError(f"{error} (or name the classes: --classes neg,pos)") from error
+        with _page(options, data, examples, classes) as page:
+            again = "give the same command again"
+            oracle: Oracle = AnswerFiles(options.out, examples.class_names, options.answers, again=again)
+            if page is not None:
+                oracle = LabelPage(page[0])
 
             def on_round(records: list[dict[str, Any]]) -> None:
                 gain = round_gains(records, options.price)[-1]
                 echo(*from_report("templates").sentences("campaign", "round_line", gain, records[-1].get("watch")))
-                report(records)
+                _write(options, records, warnings)
 
-            loop = _loop(options, files, examples, classes, training, oracle, on_round)
-            report(loop.state.records)  # a kill may have come before the last page
+            loop = _loop(options, examples, classes, training, oracle, on_round)
+            _write(options, loop.state.records, warnings)  # a kill may have come before the last page
             result = loop.run()
             while page is not None and result.stopped == "waiting":
                 book, server = page
@@ -76,92 +64,77 @@ def run_campaign(
                 while not book.wait(60):
                     pass
                 result = loop.run()
-    report(result.records, result.message)
+    _write(options, result.records, warnings, result.message)
     echo(result.message)
     if result.records:
-        echo(f"Report: {files.out / REPORT}")
+        echo(f"Report: {options.out / REPORT}")
 
 
-def _with_classes(options: CampaignOptions, files: CampaignFiles, data: DataOptions) -> DataOptions:
+def _with_classes(options: CampaignOptions, data: DataOptions) -> DataOptions:
     """With the classes of the answers or the test rows, where no other file has them."""
-    labelled = [path for path in (options.answers, files.test) if path is not None and path.exists()]
-    found = named_answers(labelled) if labelled and data.classes is None and not files.gold else set()
+    labelled = [path for path in (options.answers, options.test) if path is not None and path.exists()]
+    found = named_answers(labelled) if labelled and data.classes is None and not options.gold else set()
     if not found:
         return data
     numbers = all(map(is_number, found))
     return replace(data, classes=max(map(int, found), default=1) + 1 if numbers else sorted(found))
 
 
-def _classes(data: DataOptions, examples: Examples) -> int:
-    try:
-        return data.count_classes(examples)
-    except UnderstudyError as error:
-        raise UnderstudyError(f"{error} (or name the classes: --classes neg,pos)") from error
-
-
 @contextmanager
 def _page(
-    options: CampaignOptions, files: CampaignFiles, data: DataOptions, examples: Examples, classes: int
+    options: CampaignOptions, data: DataOptions, examples: Examples, classes: int
 ) -> Iterator[tuple[AnswerBook, LabelServer] | None]:
     """The label page over the pool's rows, served to this machine; None where people label in files."""
     if options.label != "page":
         yield None
         return
     if examples.pool is None or examples.pool.ids is None:
-        raise UnderstudyError(f"{files.pool} has no column 'id', by which the page finds its rows; add it")
+        raise UnderstudyError(f"{options.pool} has no column 'id', by which the page finds its rows; add it")
     names = examples.class_names or tuple(map(str, range(classes)))
-    cards = Cards.of(
-        files.pool, None, columns=data.columns, text=data.text or examples.text, image=data.image, fields=data.use
-    )
-    files.out.mkdir(parents=True, exist_ok=True)
-    port, title = free_port("127.0.0.1", PORT), files.pool.name
-    with AnswerBook(files.out / BOOK, names) as book, LabelServer(book, cards, port=port, title=title) as server:
+    shown = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
+    cards = Cards.of(options.pool, None, columns=data.columns, **shown)
+    options.out.mkdir(parents=True, exist_ok=True)
+    port, title = free_port("127.0.0.1", PORT), options.pool.name
+    with AnswerBook(options.out / BOOK, names) as book, LabelServer(book, cards, port=port, title=title) as server:
         yield book, server
 
 
 def _loop(
-    options: CampaignOptions, files: CampaignFiles, examples: Examples, classes: int, training: Mapping[str, Any],
-    oracle: Oracle, on_round: Callable[[list[dict[str, Any]]], None],
+    options: CampaignOptions, examples: Examples, classes: int, training: Mapping[str, Any], oracle: Oracle,
+    on_round: Callable[[list[dict[str, Any]]], None],
 ) -> Loop:  # fmt: skip
     assert examples.pool is not None
     student, resolved = resolve_student(options.student, examples, training)
-    pool, objective = examples.pool, _objective(options)
-    if objective is not None and pool.teacher is None:
-        raise UnderstudyError(
-            f"--method {options.method} trains on the pool's labels, and {files.pool} has none; leave it out"
-        )
+    pool, objective = examples.pool, None
+    if options.method is not None:
+        if options.method not in METHODS:
+            raise UnderstudyError(f"there is no method {options.method!r}; use one of {', '.join(METHODS)}")
+        if pool.teacher is None:
+            trains = f"--method {options.method} trains on the pool's labels"
+            raise UnderstudyError(f"{trains}, and {options.pool} has none; leave it out")
+        factory = METHODS[options.method]
+        objective = factory(**read_options(factory, options.method_options or []))
+    elif options.method_options:
+        raise UnderstudyError("--option sets something of a method; name it by --method")
     own = {each.name: getattr(options, each.name) for each in fields(LoopOptions)}
     own |= {"held_out": examples.test is None, "progress": False}
     return Loop(
-        student_builder(student, examples, classes), pool.rows, oracle, options.strategy, out=files.out,
+        student_builder(student, examples, classes), pool.rows, oracle, options.strategy, out=options.out,
         gold=examples.gold, test=examples.test, ids=pool.ids, class_names=examples.class_names,
         teacher=None if objective is None else pool.teacher, objective=objective, on_round=on_round,
         **own, **resolved | {"device": usable_device(resolved["device"])},
     )  # fmt: skip
 
 
-def _objective(options: CampaignOptions) -> Objective | None:
-    if options.method is None:
-        if options.method_options:
-            raise UnderstudyError("--option sets something of a method; name it by --method")
-        return None
-    if options.method not in METHODS:
-        raise UnderstudyError(f"there is no method {options.method!r}; use one of {', '.join(METHODS)}")
-    factory = METHODS[options.method]
-    objective: Objective = factory(**read_options(factory, options.method_options or []))
-    return objective
-
-
 def _write(
-    options: CampaignOptions, files: CampaignFiles, records: Sequence[Mapping[str, Any]], warnings: Sequence[str],
-    message: str,
-) -> None:  # fmt: skip
+    options: CampaignOptions, records: Sequence[Mapping[str, Any]], warnings: Sequence[str], message: str = ""
+) -> None:
     if records:
         settings = {
-            "Pool file": files.pool, "Strategy": options.strategy, "Budget": f"{options.budget:,} labels",
+            "Pool file": options.pool, "Strategy": options.strategy, "Budget": f"{options.budget:,} labels",
             "Price of a label": f"{options.price:g}",
-            "Accuracy measured on": files.test or "rows drawn at random, cross-validated",
+            "Accuracy measured on": options.test or "rows drawn at random, cross-validated",
         }  # fmt: skip
         from_report("campaign_page").write_campaign_report(
-            files.out / REPORT, records, price=options.price, message=message, warnings=warnings, settings=settings
+            options.out / REPORT, records, price=options.price, message=message, warnings=warnings, settings=settings
         )

@@ -9,9 +9,9 @@
     plan.sentences                    # why
 
 Everything is counted in effective clean labels (``maths/label_value.py``). Gold measures the confusion matrix of each
-source (``active/measured_sources.py``); with a row's class probabilities that gives the expected gain of an answer. The
-plan takes the answers with the largest gain for their price: of unlabelled rows (*more pool*) and of rows whose label
-is uncertain (*better labels*) alike.
+source on the rows it labelled (``maths/source_confusion.py``); with a row's class probabilities that gives the expected
+gain of an answer. The plan takes the answers with the largest gain for their price: of unlabelled rows (*more pool*)
+and of rows whose label is uncertain (*better labels*) alike.
 
 *More gold* pays twice. A gold row is a clean label of a row drawn at random. And it makes the confusion matrices more
 precise: with g gold rows these are a draw from their posterior (Dirichlet, smoothed as ``fit_sources`` does). R, the
@@ -23,17 +23,17 @@ Sources without gold get a *trial* first: gold rows to label. A source no more a
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.active.measured_sources import LEAST_GOLD, SourceValue, measure_source, probs_by
 from understudy.arguments import checked
-from understudy.data.checks import check_labels, to_tensor
+from understudy.data.checks import check_labels, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.votes import Votes
 from understudy.maths.label_value import (
@@ -46,18 +46,105 @@ from understudy.maths.label_value import (
     steps_by_worth,
     taken,
 )
+from understudy.maths.proportions import Share, exact
+from understudy.maths.source_confusion import SHARPNESS, cross_likelihood, fit_sources, fit_votes
 from understudy.store.console import from_report
 
+#: Fewest gold rows that measure a source.
+LEAST_GOLD = 10
+# A trusted source errs too: no probability may become 0.
+_FLOOR = 1e-6
 #: Gold rows of a source's trial, and the most that all trials take of the budget.
 TRIAL_ROWS, TRIAL_SHARE = 50, 0.2
 DRAWS, REGRET_ROWS = 16, 2_000
 SPLITS = 12
 # Two sources label one row together up to so many classes; beyond, their joint answers are too many.
 MOST_CLASSES = 16
-
-
 #: Row numbers by source.
 Rows = dict[str, Tensor]
+Splits = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class SourceValue:
+    """A source as measured on gold."""
+
+    name: str
+    #: Of an answer; None: it gives no new ones.
+    price: float | None
+    #: On the gold rows it labelled.
+    accuracy: Share
+    #: P(answer | truth), ``(C, C)``.
+    confusion: Tensor
+    #: The Dirichlet's ``(C, C)`` behind it; None where it is trusted, or unknown.
+    weights: Tensor | None
+    #: Why its answers do not count; empty where they do.
+    left_out: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return not self.left_out
+
+    @property
+    def askable(self) -> bool:
+        return self.usable and self.price is not None
+
+    @property
+    def cost(self) -> float:
+        return self.price or 0.0
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether more gold would measure it better."""
+        return self.usable and self.weights is not None
+
+
+def measure_source(
+    name: str, price: float | None, answers: Tensor, y: Tensor, classes: int, *, trusted: bool = False
+) -> SourceValue:
+    """``answers (n,)`` to gold rows, −1: none. ``trusted``: treated as ground truth."""
+    answered = answers >= 0
+    rows, correct = int(answered.sum()), int((answers == y).sum())
+    share = exact(correct, rows)
+    if trusted:
+        return SourceValue(name, price, share, torch.eye(classes, dtype=torch.float64), None)
+    if rows < LEAST_GOLD:
+        even = torch.full((classes, classes), 1 / classes, dtype=torch.float64)
+        return SourceValue(name, price, share, even, None, f"labelled {rows} gold rows, too few to measure it")
+    votes, truth = answers[answered].unsqueeze(1), y[answered]
+    strength = fit_votes(votes, truth, classes).strength
+    confusion = fit_sources(votes, truth, classes, strength=strength).confusion[0, :, :classes]
+    weights = confusion * (torch.bincount(truth, minlength=classes).unsqueeze(1) + strength)
+    if share.estimate > 1 / classes:
+        return SourceValue(name, price, share, confusion, weights)
+    why = f"correct on {correct} of {rows} gold rows, no more than by chance (1 in {classes})"
+    swapped = "; are its two classes swapped?" if classes == 2 and share.high < 0.5 else ""
+    return SourceValue(name, price, share, confusion, weights, why + swapped)
+
+
+def probs_by(votes: Tensor, on_gold: Tensor, y: Tensor, sources: Sequence[SourceValue]) -> Tensor:
+    """Class probabilities ``(N, C)`` of pool rows from the answers ``votes (N, A)``.
+
+    Sources share mistakes, so their log-likelihoods are multiplied by one sharpness 0 < b ≤ 1, fitted on gold.
+    """
+    classes = sources[0].confusion.shape[0]
+    prior = (torch.bincount(y, minlength=classes).double() + 1).log()
+    total = torch.zeros(len(votes), classes, dtype=torch.float64)
+    for at, one in enumerate(sources):
+        if one.usable:
+            # log P(answer | truth); 0 where there is none.
+            log, answers = one.confusion.clamp_min(_FLOOR).log(), votes[:, at]
+            total += torch.where((answers >= 0).unsqueeze(1), log.T[answers.clamp_min(0)], 0.0)
+    # The b of least log-loss on gold rows, cross-fitted; 1 where there are no two sources to compare.
+    sharpness, gold_total = 1.0, torch.zeros(len(y), classes, dtype=torch.float64)
+    estimated = [at for at, one in enumerate(sources) if one.is_estimated]
+    if len(estimated) > 1:
+        for at in estimated:
+            rows = (on_gold[:, at] >= 0).nonzero().squeeze(1)
+            gold_total[rows] += cross_likelihood(on_gold[rows, at].unsqueeze(1), y[rows], classes)
+        losses = [-(b * gold_total + prior).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in SHARPNESS]
+        sharpness = float(SHARPNESS[int(torch.stack(losses).argmin())])
+    return (sharpness * total + prior).softmax(1)
 
 
 @dataclass(frozen=True)
@@ -82,7 +169,7 @@ class LabelPlan:
     #: Effective clean labels of the pool: now, and with the answers.
     clean: tuple[float, float]
     #: Pairs compared: how many labels are new gold, and the clean labels gained with the rest of the budget.
-    splits: tuple[tuple[int, float], ...]
+    splits: Splits
     trusted: str | None = None
 
     @property
@@ -114,10 +201,17 @@ def plan_labels(
     _check(prices, budget, trusted)
     votes, on_gold, y = _answers(answers, known, gold_answers, gold_y, classes, len(prices))
     sources = tuple(
-        measure_source(name, price, on_gold[:, at], y, classes, trusted=name == trusted)
-        for at, (name, price) in enumerate(prices.items())
+        measure_source(name, price, answered, y, classes, trusted=name == trusted)
+        for (name, price), answered in zip(prices.items(), on_gold.T, strict=True)
     )
-    probs = probs_by(votes, on_gold, y, sources) if known is None else _probabilities(known, len(votes), classes)
+    if known is None:
+        probs = probs_by(votes, on_gold, y, sources)
+    else:
+        probs = to_tensor(known, "known").double()
+        check_probabilities(probs, "known")
+        if probs.shape != (len(votes), classes):
+            raise UnderstudyError(f"known has shape {tuple(probs.shape)}; give {len(votes)} rows of {classes} classes")
+        probs = probs / probs.sum(1, keepdim=True)
     draw = np.random.default_rng(seed)
     trials = _trials(sources, on_gold, budget, draw)
     if not trials and not any(one.askable for one in sources):
@@ -126,28 +220,24 @@ def plan_labels(
     spent = sum(len(trials[one.name]) * one.cost for one in sources if one.name in trials)
     offers = _Offers(sources, votes, probs)
     gold, splits = offers.new_gold(budget - spent, trusted, len(y), draw)
-    plan = offers.plan(budget, spent, gold, trusted)
-    return replace(plan, trials=trials, splits=splits)
+    return offers.plan(budget, spent, gold, trials, splits, trusted)
 
 
 def _check(prices: Mapping[str, float | None], budget: float, trusted: str | None) -> None:
     for name, price in prices.items():
-        number = isinstance(price, int | float) and not isinstance(price, bool) and math.isfinite(price)
-        if price is not None and not (number and price >= 0):
+        if price is not None and not (isinstance(price, Real) and 0 <= price < math.inf):
             raise UnderstudyError(f"the price of {name} is {price!r}; give a number, 0 or more")
     priced = {name: price for name, price in prices.items() if price is not None}
     if not priced:
         raise UnderstudyError("prices= names no source that can label; give the price of one label, as human=0.5")
-    if not (math.isfinite(budget) and budget >= 0):
+    if not 0 <= budget < math.inf:
         raise UnderstudyError(f"budget={budget} must be a number, 0 or more")
     if trusted is not None and trusted not in priced:
         raise UnderstudyError(f"trusted={trusted!r} has no price; use one of {', '.join(priced)}")
     cheapest = min(priced, key=lambda name: priced[name])
     if budget < priced[cheapest]:
-        raise UnderstudyError(
-            f"a budget of {budget:g} is too small for one label: the cheapest source, {cheapest}, takes "
-            f"{priced[cheapest]:g}; raise the budget"
-        )
+        least = f"the cheapest source, {cheapest}, takes {priced[cheapest]:g}"
+        raise UnderstudyError(f"a budget of {budget:g} is too small for one label: {least}; raise the budget")
 
 
 def _answers(
@@ -177,15 +267,6 @@ def _votes(given: Any, classes: int, sources: int, where: str) -> Tensor:
     return votes
 
 
-def _probabilities(known: Any, rows: int, classes: int) -> Tensor:
-    probs = to_tensor(known, "known").double()
-    if probs.shape != (rows, classes):
-        raise UnderstudyError(f"known has shape {tuple(probs.shape)}; {rows} rows need a probability for each class")
-    if not bool(((probs >= 0).all(1) & ((probs.sum(1) - 1).abs() < 1e-3)).all()):
-        raise UnderstudyError("known holds rows that are not probabilities; all must be at least 0, and a row sum to 1")
-    return probs / probs.sum(1, keepdim=True)
-
-
 def _trials(sources: Sequence[SourceValue], on_gold: Tensor, budget: float, draw: np.random.Generator) -> Rows:
     """Gold rows to ask unknown sources about."""
     trials, left = {}, TRIAL_SHARE * budget
@@ -213,8 +294,8 @@ class _Offers:
         #: Sources that label one row; two together only where both are estimated.
         self.options: list[tuple[int, ...]] = [*((at,) for at in usable), *pairs]
         self.confusions = [self._joint([one.confusion for one in sources], option) for option in self.options]
-        self.gains = torch.stack([self._gain(*each) for each in zip(self.options, self.confusions, strict=True)] or
-                                 [torch.full((len(votes),), -math.inf, dtype=torch.float64)], 1)  # fmt: skip
+        gains = [self._gain(*each) for each in zip(self.options, self.confusions, strict=True)]
+        self.gains = torch.stack(gains or [torch.full((len(votes),), -math.inf, dtype=torch.float64)], 1)
         prices = [sum(sources[at].cost for at in option) for option in self.options]
         self.steps = steps_by_worth(self.gains, torch.tensor(prices or [0.0], dtype=torch.float64))
 
@@ -242,7 +323,7 @@ class _Offers:
 
     def new_gold(
         self, budget: float, trusted: str | None, have: int, draw: np.random.Generator
-    ) -> tuple[Tensor, tuple[tuple[int, float], ...]]:
+    ) -> tuple[Tensor, Splits]:
         """Rows drawn at random, as many as gain most together with the rest of the budget; and the splits compared."""
         nothing = torch.empty(0, dtype=torch.long)
         if trusted is None:
@@ -278,7 +359,9 @@ class _Offers:
                 total += float(regret(mine, estimated, self._joint(drawn, option)).sum())
         return total / DRAWS * len(self.probs) / max(len(rows), 1)
 
-    def plan(self, budget: float, spent: float, gold: Tensor, trusted: str | None) -> LabelPlan:
+    def plan(
+        self, budget: float, spent: float, gold: Tensor, trials: Rows, splits: Splits, trusted: str | None
+    ) -> LabelPlan:
         """The best answers for the budget that is left after new gold."""
         probs, gold_asks = self.probs, {}
         for at, one in enumerate(self.sources):
@@ -302,8 +385,8 @@ class _Offers:
         ranked = {name: torch.cat(parts) for name, parts in asks.items()}
         ranked = {name: rows[gain[rows].argsort(descending=True, stable=True)] for name, rows in ranked.items()}
         return LabelPlan(
-            budget, spent, self.sources, ranked, gold, gold_asks, {}, gain, probs, (now[0], float(wrong.mean())),
-            (now[1], now[1] + float(gain.sum())), (), trusted,
+            budget, spent, self.sources, ranked, gold, gold_asks, trials, gain, probs, (now[0], float(wrong.mean())),
+            (now[1], now[1] + float(gain.sum())), splits, trusted,
         )  # fmt: skip
 
 

@@ -35,18 +35,15 @@ from understudy.active.loop_state import (
     TEST_ROWS,
     LoopState,
     Result,
-    as_digits,
-    correct_rows,
     drop_rounds_before,
     round_folder,
-    student_settings,
-    training_settings,
 )
 from understudy.active.oracles import LabelRequest, as_oracle
 from understudy.active.watch import noise_watch
+from understudy.comparison.comparison_options import take_options
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning, warn
-from understudy.inference.passes import FeatureTap, evaluate, over_rows
+from understudy.inference.passes import FeatureTap, evaluate, over_rows, predicted
 from understudy.labels.forms import Labels, as_labels
 from understudy.methods.vanilla import vanilla
 from understudy.models.registry import initial_student
@@ -55,7 +52,7 @@ from understudy.store.console import deferred, ends_on_sigterm
 from understudy.store.files import digest, locked, work_folder
 from understudy.store.log import HISTORY, LabelHistory
 from understudy.store.option_fields import known, spell_out
-from understudy.store.settings import fingerprint
+from understudy.store.settings import as_json, fingerprint
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback
@@ -118,9 +115,7 @@ class Loop:
         on_round: Callable[[list[dict[str, Any]]], None] | None = None,
         **options: Any,
     ) -> None:
-        own = {each.name for each in fields(LoopOptions)}
-        self.options = LoopOptions(**{name: value for name, value in options.items() if name in own})
-        training = {name: value for name, value in options.items() if name not in own}
+        self.options, training = take_options(LoopOptions, options)
         check_names(training, SHARED, "Loop")
         filled = builder_options(student, training)
         if filled.get("epochs") in (None, AUTO):
@@ -132,16 +127,19 @@ class Loop:
         self.strategy, self.folder, self.callbacks, self.on_round = strategy, work_folder(out), callbacks, on_round
         self.class_names = None if class_names is None else tuple(class_names)
         self.extra_gold, self.test = gold, Gold(*test) if isinstance(test, tuple) else test
-        self._check_start()
+        start = self.options.start
+        if start < 1 and gold is None:
+            raise UnderstudyError(f"start={start} must be at least 1 where there is no gold=")
+        if start > len(self.pool):
+            raise UnderstudyError(f"start={start}, but the pool has {len(self.pool)} rows")
         self.student = student
         self.fresh = initial_student(student, 0)
         if self.recipe.device is not None:
             self.fresh = self.fresh.to(self.recipe.device)
         self.classes = check_outputs(self.fresh, gold, self.pool, test=self.test)
         if self.class_names is not None and len(self.class_names) != self.classes:
-            raise UnderstudyError(
-                f"class_names= has {len(self.class_names)} names, the student {self.classes} outputs; give one for each"
-            )
+            count = f"{len(self.class_names)} names, the student {self.classes} outputs"
+            raise UnderstudyError(f"class_names= has {count}; give one for each")
         decay, warmup = self.options.ema_decay, self.options.ema_warmup
         self.ema = EMA(self.fresh, decay=decay, warmup=warmup) if needs_ema(strategy) else None
         self.settings = self._settings()
@@ -172,7 +170,7 @@ class Loop:
                     return self._result(*stopped)
                 self._select()
             if state.step == "label" and not self._label():
-                return self._result("waiting", self._waiting())
+                return self._result("waiting", self.oracle.waiting(self._request(state.batch)))
             self._train()
 
     def _select(self) -> None:
@@ -251,17 +249,15 @@ class Loop:
         with warnings.catch_warnings():
             # Early rounds often miss a class, and nothing is estimated on these rows.
             warnings.filterwarnings("ignore", message="gold holds no example", category=UnderstudyWarning)
-            recipe = self.recipe.replace(seed=seed, ema=self.ema)
-            pool = self._rest()
-            run = train(
-                student, gold, pool, self.objective, callbacks=self.callbacks, progress=False, **recipe.arguments()
-            )
+            recipe, pool = self.recipe.replace(seed=seed, ema=self.ema), self._rest()
+            given = {**recipe.arguments(), "callbacks": self.callbacks, "progress": False}
+            run = train(student, gold, pool, self.objective, **given)
             correct = self._correct(run, gold, pool, recipe)
         self.scores = self._score(run)
         # Of the whole pool, not only of the rows that trained.
-        predicted = self.scores.probs.argmax(1)
-        run.columns, run.ids = {PREDICTED: predicted}, self.pool.ids
-        changed = None if before is None else float((predicted != before.columns[PREDICTED]).double().mean())
+        labels = self.scores.probs.argmax(1)
+        run.columns, run.ids = {PREDICTED: labels}, self.pool.ids
+        changed = None if before is None else float((labels != before.columns[PREDICTED]).double().mean())
         skipped = sum(label < 0 for label in state.labels)
         record = {
             "round": state.round, "requested": len(state.rows), "labelled": len(state.rows) - skipped,
@@ -294,11 +290,12 @@ class Loop:
 
     def _correct(self, run: Run, gold: Gold, pool: Pool | None, recipe: TrainingOptions) -> str | None:
         """Which rows that did not train it are predicted correctly (``active/loop_state.py``)."""
+        correct = None
         if self.test is not None:
-            return correct_rows(run.student, self.test)
-        fit = partial(fit_resolved, self.student)
-        correct = cross_validate(fit, gold, pool, self.objective, recipe) if self.options.held_out else None
-        return None if correct is None else as_digits(correct)
+            correct = predicted(run.student, self.test.rows) == self.test.y
+        elif self.options.held_out:
+            correct = cross_validate(partial(fit_resolved, self.student), gold, pool, self.objective, recipe)
+        return None if correct is None else "".join("1" if one else "0" for one in correct.tolist())
 
     def _finished(self) -> tuple[str, str] | None:
         state = self.state
@@ -326,15 +323,11 @@ class Loop:
         ids = None if self.pool.ids is None else self.pool.ids[rows.numpy()]
         return LabelRequest(state.round, rows, self.classes, ids, scores, why)
 
-    def _waiting(self) -> str:
-        return self.oracle.waiting(self._request(self.state.batch))
-
     def _result(self, stopped: str, message: str) -> Result:
         self._say(message)
         state = self.state
-        ledger = (state.rows, state.labels, state.rounds)
-        rows, labels, rounds = (torch.tensor(values, dtype=torch.long) for values in ledger)
-        return Result(stopped, message, state.records, rows, labels, rounds, self._gold(), self.last)
+        ledger = (torch.tensor(each, dtype=torch.long) for each in (state.rows, state.labels, state.rounds))
+        return Result(stopped, message, state.records, *ledger, self._gold(), self.last)
 
     def _gold(self) -> Gold | None:
         rows, labels, chosen = self.state.answered()
@@ -351,22 +344,18 @@ class Loop:
         """A loop can be continued only with the same."""
         same = [each.name for each in fields(LoopOptions) if not known(each).may_differ]
         gold, teacher = self.extra_gold, self.pool.teacher
+        # A net without its weights, which differ each time a script makes it.
+        student = [repr(self.fresh), [(name, tuple(value.shape)) for name, value in self.fresh.state_dict().items()]]
         return {name: getattr(self.options, name) for name in same} | {
             "strategy": self.strategy, "classes": self.classes, "rows": len(self.pool),
             "x": fingerprint(self.pool.rows), "feature_layer": self.recipe.feature_layer,
-            "training": training_settings(self.recipe), "student": student_settings(self.fresh),
+            "training": as_json(self.recipe.settings(leave_out=("seed", "ema", "feature_layer"))),
+            "student": fingerprint(student),
             "oracle": self.oracle.kind, "class_names": None if self.class_names is None else list(self.class_names),
             "gold": 0 if gold is None else len(gold), "gold_rows": None if gold is None else fingerprint(gold),
             "teacher": None if teacher is None else fingerprint(teacher),
             "objective": None if teacher is None else fingerprint(self.objective),
         }  # fmt: skip
-
-    def _check_start(self) -> None:
-        start = self.options.start
-        if start < 1 and self.extra_gold is None:
-            raise UnderstudyError(f"start={start} must be at least 1 where there is no gold=")
-        if start > len(self.pool):
-            raise UnderstudyError(f"start={start}, but the pool has {len(self.pool)} rows")
 
     def _say(self, line: str) -> None:
         if self.options.progress:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from understudy.acquisition.strategies import NAMES
+from understudy.io.data_options import FILES
 from understudy.methods import NAMES as METHOD_NAMES
 from understudy.store.option_fields import check_options, option
 from understudy.training.options import AUTO
@@ -32,8 +33,14 @@ class LoopOptions:
         check_options(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CampaignOptions(LoopOptions):
+    pool: Path = option(help="Rows that may be labelled.", typed=Path)
+    out: Path = option(help="The campaign's folder; the same command continues there.", typed=Path)
+    gold: list[str] | None = option(
+        None, help="Trusted labels; again with +FILE for the labels of a chosen batch.", typed=list[str] | None
+    )
+    test: Path | None = option(None, help="Test set.", typed=Path | None, panel=FILES)
     strategy: str = option("margin", help=f"One of {', '.join(NAMES)}.", typed=str)
     label: Literal["file", "page"] = option(
         "file", help="Where people label: a file per round, or the label page.", typed=Literal["file", "page"]

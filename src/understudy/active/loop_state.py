@@ -14,7 +14,6 @@ The gain of a round is its accuracy after and before on the same rows: those of 
 rows that were drawn at random, cross-validated. A record keeps which of them were predicted correctly, so that two
 rounds are compared row by row.
 
-    correct = correct_rows(student, test)               # "1101…", one digit a row
     RoundGain.of(records[-2], records[-1], price=0.5)   # .accuracy, .gain with their intervals, .per_point
 """
 
@@ -26,19 +25,17 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Gold
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import predicted
 from understudy.io.write import write_columns
 from understudy.maths.proportions import Share, exact
 from understudy.store.checked_folder import Finding, FolderKind, Manifest
 from understudy.store.files import digest
 from understudy.store.log import HISTORY, LabelHistory
-from understudy.store.settings import as_json, check_same, fingerprint
-from understudy.training.options import TrainingOptions
+from understudy.store.settings import check_same
 from understudy.training.run import CONFIG, RUN, Run
 
 _HASHED = {"student": "layers or sizes", "gold_rows": "rows or labels"}
@@ -47,15 +44,13 @@ EXTENDABLE = ("budget", "stop_after", "stop_change")
 
 STATE, LABELLED = "state.json", "labelled.csv"
 
-Next = Literal["select", "label", "train"]
-
 
 @dataclass
 class LoopState:
     settings: dict[str, Any]
     #: The round under way; 0 is the random start.
     round: int = 0
-    step: Next = "select"
+    step: Literal["select", "label", "train"] = "select"
     #: Rows of the round under way that wait for answers.
     batch: list[int] = field(default_factory=list)
     #: Answers of the batch so far, by row: written before they are used, and not requested again.
@@ -80,14 +75,9 @@ class LoopState:
         """The state in the folder if there is one (it must be of the same loop), else a new one."""
         path = folder / STATE
         if not path.exists():
-            left = [
-                name for name in (LABELLED, *(one.name for one in folder.glob("round-*"))) if (folder / name).exists()
-            ]
-            if left:
-                raise UnderstudyError(
-                    f"{folder} holds {left[0]} of a loop, but no {STATE} with the requested rows; restore it, or "
-                    "choose a new folder"
-                )
+            if left := [*folder.glob(LABELLED), *folder.glob("round-*")]:
+                lost = f"{left[0].name} of a loop, but no {STATE} with the requested rows"
+                raise UnderstudyError(f"{folder} holds {lost}; restore it, or choose a new folder")
             return cls(settings)
         stored = LOOP.read(folder)
         check_same(stored["settings"], settings, folder, free=EXTENDABLE, hints=_HASHED)
@@ -128,16 +118,6 @@ def _also(folder: Path, state: Manifest) -> Iterator[Finding]:
 LOOP = FolderKind("loop", STATE, _also)
 
 
-def training_settings(recipe: TrainingOptions) -> dict[str, Any]:
-    """The options that a loop's trainings share, as JSON gives them back."""
-    return as_json(recipe.settings(leave_out=("seed", "ema", "feature_layer")))
-
-
-def student_settings(student: nn.Module) -> str:
-    """A fingerprint of a net without its weights, which differ each time a script makes it."""
-    return fingerprint([repr(student), [(name, tuple(value.shape)) for name, value in student.state_dict().items()]])
-
-
 @dataclass(frozen=True)
 class Result:
     """The outcome of a loop so far."""
@@ -171,17 +151,8 @@ def drop_rounds_before(folder: Path, number: int) -> None:
             shutil.rmtree(old)
 
 
-#: Keys of a record: the correct rows, and the fingerprint of the test rows.
+#: Keys of a record: whether each row is predicted correctly ("1101…", a digit a row), the fingerprint of the test rows.
 CORRECT, TEST_ROWS = "correct", "test_rows"
-
-
-def correct_rows(student: nn.Module, test: Gold) -> str:
-    """Whether each test row is predicted correctly, 1 or 0."""
-    return as_digits(predicted(student, test.rows) == test.y)
-
-
-def as_digits(correct: Tensor) -> str:
-    return "".join("1" if one else "0" for one in correct.tolist())
 
 
 @dataclass(frozen=True)

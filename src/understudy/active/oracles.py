@@ -14,7 +14,7 @@ fills in ``label`` with a class, or ``skip`` (or −1) where no label can be giv
 may also come from a file of ``id`` and ``label``; where both have one, the batch file's counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.data.checks import check_labels, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.io.read import is_skipped
 from understudy.io.table import text_columns
@@ -91,10 +92,8 @@ class LabelPage:
 
     def answers(self, request: LabelRequest) -> Tensor | None:
         if len(self.book.classes) != request.classes:
-            raise UnderstudyError(
-                f"{self.book.path} has {len(self.book.classes)} classes, the student {request.classes} outputs; begin "
-                "the book with the student's classes"
-            )
+            count = f"{len(self.book.classes)} classes, the student {request.classes} outputs"
+            raise UnderstudyError(f"{self.book.path} has {count}; begin the book with the student's classes")
         ids = request.names()
         self.book.add(ids, chosen=request.round > 0)
         if not self.book.wait(self.wait, ids):
@@ -126,11 +125,14 @@ class AnswerFiles:
 
     def answers(self, request: LabelRequest) -> Tensor | None:
         names, labels = request.names(), self._labels(request)
-        if not all(labels.get(name) for name in names):
-            if not self.file(request).exists():
-                write_batch(self.file(request), request)
-            return None
-        return torch.tensor([self._number(labels[name], name, request.classes) for name in names])
+        if all(labels.get(name) for name in names):
+            return torch.tensor([self._number(labels[name], name, request.classes) for name in names])
+        if not self.file(request).exists():
+            columns: dict[str, list[Any]] = {} if request.ids is None else {"id": request.ids.tolist()}
+            columns["row"] = request.rows.tolist()
+            columns |= {"score": request.scores, "why": request.why} if request.why else {}
+            write_columns(self.file(request), columns | {"label": [None] * len(names)})
+        return None
 
     def waiting(self, request: LabelRequest) -> str:
         names, labels = request.names(), self._labels(request)
@@ -193,35 +195,14 @@ def as_oracle(value: Any, *, size: int) -> Oracle:
 
 
 def _as_labels(value: Any, where: str, count: int) -> Tensor:
-    """Whole numbers ≥ −1, ``count`` of them; None and NaN count as "cannot label"."""
-    if isinstance(value, Tensor | np.ndarray):
-        numbers = torch.as_tensor(value).detach().cpu()
-    else:
-        try:
-            numbers = torch.tensor([CANNOT_LABEL if label is None else label for label in value])
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UnderstudyError(
-                f"{where} is not a sequence of labels: {error}; return one class number a row"
-            ) from error
-    if numbers.shape != (count,):
-        raise UnderstudyError(f"{where} has shape {tuple(numbers.shape)}; {count} rows need {count} labels")
-    if numbers.is_floating_point():
-        numbers = numbers.nan_to_num(nan=CANNOT_LABEL)
-        if bool((numbers != numbers.round()).any()):
-            raise UnderstudyError(f"{where} holds fractions; labels are class numbers from 0, −1 for none")
-    numbers = numbers.long()
-    if count and int(numbers.min()) < CANNOT_LABEL:
-        raise UnderstudyError(f"{where} holds {int(numbers.min())}; labels are class numbers from 0, −1 for none")
-    return numbers
-
-
-def write_batch(path: Path, request: LabelRequest) -> None:
-    columns: dict[str, list[Any]] = {} if request.ids is None else {"id": request.ids.tolist()}
-    columns["row"] = request.rows.tolist()
-    if request.why:
-        columns |= {"score": request.scores, "why": request.why}
-    columns["label"] = [None] * len(request.rows)
-    write_columns(path, columns)
+    """Class numbers, ``count`` of them; None and NaN count as "cannot label"."""
+    if isinstance(value, Iterable) and not isinstance(value, Tensor | np.ndarray):
+        value = [CANNOT_LABEL if label is None else label for label in value]
+    numbers = to_tensor(value, where).cpu()
+    labels = check_labels(numbers.nan_to_num(nan=CANNOT_LABEL), where, missing_allowed=True)
+    if len(labels) != count:
+        raise UnderstudyError(f"{where} has {len(labels)} labels; {count} rows need {count} labels")
+    return labels
 
 
 def _column(path: Path, by: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from understudy.store.console import from_report
 from understudy.store.files import folder_appearing_whole, write_json
 
 GOLD_FILE, PLAN = "gold.csv", "plan.json"
+COLUMNS = ("id", "purpose", "gain", "why", "predicted", "confidence", "label")
 #: The source of a single ``teacher_label``.
 TEACHER = "teacher"
 
@@ -59,7 +60,7 @@ def read_sources(
     labels = read_teacher(table, how)
     count = _count(how, labels, classes)
     names = [*priced, *(name for name in _names(labels) if name not in priced)]
-    votes = _votes(labels, names, len(table), table)
+    votes = _votes(labels, names, len(table))
     assert table.ids is not None
     stays, y, on_gold, gold_ids = np.arange(len(table)), torch.empty(0, dtype=torch.long), votes[:0], table.ids[:0]
     if gold is not None:
@@ -68,7 +69,7 @@ def read_sources(
             raise UnderstudyError(f"{gold} has no column 'label'; gold needs the true class of every row")
         y = check_labels(how.numbers(trusted, "label"), trusted.where("label"))
         at = torch.from_numpy(trusted.rows_in(table))
-        own = _votes(read_teacher(trusted, how), names, len(trusted), trusted)
+        own = _votes(read_teacher(trusted, how), names, len(trusted))
         on_pool = torch.where((at >= 0).unsqueeze(1), votes[at.clamp_min(0)], -1)
         assert trusted.ids is not None
         on_gold, gold_ids = torch.where(own >= 0, own, on_pool), trusted.ids
@@ -106,18 +107,15 @@ def _names(labels: Labels | None) -> Sequence[str]:
         return labels.sources or tuple(map(str, range(labels.votes.shape[1])))
     if isinstance(labels, Hard):
         return (TEACHER,)
-    raise UnderstudyError(
-        f"the pool's labels are {labels.title}, not those of single sources; give them by --known, and sources in "
-        "columns teacher_vote_NAME"
-    )
+    cure = "give them by --known, and sources in columns teacher_vote_NAME"
+    raise UnderstudyError(f"the pool's labels are {labels.title}, not those of single sources; {cure}")
 
 
-def _votes(labels: Labels | None, names: Sequence[str], rows: int, table: Table) -> Tensor:
+def _votes(labels: Labels | None, names: Sequence[str], rows: int) -> Tensor:
     """``(rows, A)`` in the order of ``names``, −1 where a source has no label."""
     votes = torch.full((rows, len(names)), -1)
-    for name, column in zip(
-        _names(labels), labels.answers().long().reshape(rows, -1).T if labels is not None else (), strict=True
-    ):
+    given = () if labels is None else labels.answers().long().reshape(rows, -1).T
+    for name, column in zip(_names(labels), given, strict=True):
         if name in names:
             votes[:, names.index(name)] = column
     return votes
@@ -133,20 +131,31 @@ def _probabilities(table: Table, at: Any, ids: Any, how: Labelling, classes: int
     """In the order of the pool's rows, which are the rows ``at`` of the table."""
     labels = read_teacher(table, how)
     if labels is None:
-        raise UnderstudyError(
-            f"{table.path} has no 'teacher_probs' or 'probabilities'; name an output of reconcile or predict"
-        )
+        lacks = "has no 'teacher_probs' or 'probabilities'"
+        raise UnderstudyError(f"{table.path} {lacks}; name an output of reconcile or predict")
     if (at < 0).any():
-        raise UnderstudyError(
-            f"{table.path} has no row of id {ids[int((at < 0).argmax())]!r}; it must cover the whole pool"
-        )
+        missing = ids[int((at < 0).argmax())]
+        raise UnderstudyError(f"{table.path} has no row of id {missing!r}; it must cover the whole pool")
     return labels.dense(torch.from_numpy(at), classes).double()
 
 
 def write_plan(out: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
     """Writes a file for every source with rows to label; returns the names of the files."""
+    files, tables = file_names([one.name for one in plan.sources]), {}
+    for one in plan.sources:
+        rows = {"trial": plan.trials, "beside new gold": plan.gold_asks, "better or more labels": plan.asks}
+        mine = {purpose: by[one.name] for purpose, by in rows.items() if one.name in by}
+        if lines := [line for purpose, part in mine.items() for line in _lines(plan, given, part, purpose)]:
+            tables[files[one.name]] = _columns(lines)
+    if len(plan.gold):
+        # Drawn at random, so that they may calibrate (io/read.py).
+        chosen = {"chosen": [0] * len(plan.gold)}
+        tables[GOLD_FILE] = _columns(_lines(plan, given, plan.gold, "new gold")) | chosen
     with folder_appearing_whole(out) as folder:
-        return [*_write_sources(folder, plan, given), *_write_gold(folder, plan, given), _write_numbers(folder, plan)]
+        for name, columns in tables.items():
+            write_columns(folder / name, columns)
+        write_json(folder / PLAN, _numbers(plan))
+    return [*tables, PLAN]
 
 
 def file_names(sources: Sequence[str]) -> dict[str, str]:
@@ -163,60 +172,23 @@ def file_names(sources: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _write_sources(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
-    written, files = [], file_names([one.name for one in plan.sources])
-    for one in plan.sources:
-        purposes = {
-            "trial": (plan.trials.get(one.name), given.gold_ids),
-            "beside new gold": (plan.gold_asks.get(one.name), given.ids),
-            "better or more labels": (plan.asks.get(one.name), given.ids),
-        }
-        parts = [
-            _lines(plan, rows, ids, purpose, given)
-            for purpose, (rows, ids) in purposes.items()
-            if rows is not None and len(rows)
-        ]
-        if parts:
-            written.append(files[one.name])
-            columns = {name: [cell for part in parts for cell in part[name]] for name in parts[0]}
-            write_columns(folder / written[-1], columns)
-    return written
+def _lines(plan: LabelPlan, given: GivenSources, rows: Tensor, purpose: str) -> list[tuple[Any, ...]]:
+    """Cells of ``COLUMNS``, a tuple for each row; those of a trial are gold."""
+    if purpose == "trial":
+        ids = given.gold_ids[rows.numpy()].tolist()
+        return [(id, purpose, None, "to measure its accuracy", None, None, None) for id in ids]
+    shares, labels = plan.known[rows].max(1)
+    ids, gains, two = given.ids[rows.numpy()].tolist(), plan.gain[rows].tolist(), plan.known[rows].topk(2, dim=1)
+    each = zip(two.indices.tolist(), two.values.tolist(), gains, strict=True)
+    reasons = from_report("templates").sentences("label_budget", "row_reasons", each, given.class_names)
+    return [
+        (id, purpose, round(gain, 4), why, given.class_names[label], round(share, 4), None)
+        for id, gain, why, label, share in zip(ids, gains, reasons, labels.tolist(), shares.tolist(), strict=True)
+    ]
 
 
-def _write_gold(folder: Path, plan: LabelPlan, given: GivenSources) -> list[str]:
-    if not len(plan.gold):
-        return []
-    # Drawn at random, so that they may calibrate (io/read.py).
-    lines = _lines(plan, plan.gold, given.ids, "new gold", given)
-    write_columns(folder / GOLD_FILE, lines | {"chosen": [0] * len(plan.gold)})
-    return [GOLD_FILE]
-
-
-def _write_numbers(folder: Path, plan: LabelPlan) -> str:
-    write_json(folder / PLAN, _numbers(plan))
-    return PLAN
-
-
-def _lines(
-    plan: LabelPlan, rows: Tensor, ids: np.ndarray[Any, Any], purpose: str, given: GivenSources
-) -> dict[str, list[Any]]:
-    about_gold = purpose == "trial"
-    chance, best = plan.known[rows].max(1) if not about_gold else (torch.empty(0), torch.empty(0))
-    blank = [None] * len(rows)
-    reasons = ["to measure its accuracy"] * len(rows)
-    if not about_gold:
-        two = plan.known[rows].topk(2, dim=1)
-        each = zip(two.indices.tolist(), two.values.tolist(), plan.gain[rows].tolist(), strict=True)
-        reasons = from_report("templates").sentences("label_budget", "row_reasons", each, given.class_names)
-    return {
-        "id": ids[rows.numpy()].tolist(),
-        "purpose": [purpose] * len(rows),
-        "gain": blank if about_gold else [round(gain, 4) for gain in plan.gain[rows].tolist()],
-        "why": reasons,
-        "predicted": blank if about_gold else [given.class_names[label] for label in best.tolist()],
-        "confidence": blank if about_gold else [round(value, 4) for value in chance.tolist()],
-        "label": blank,
-    }
+def _columns(lines: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    return {name: list(cells) for name, cells in zip(COLUMNS, zip(*lines, strict=True), strict=True)}
 
 
 def _numbers(plan: LabelPlan) -> dict[str, Any]:

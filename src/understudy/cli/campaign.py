@@ -1,27 +1,18 @@
 """``understudy campaign``: rounds of select, label, train and report, until the budget is spent."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from understudy.active.loop_options import CampaignOptions
 from understudy.cli import shared
-from understudy.cli.shared import flag, takes_options
+from understudy.cli.shared import takes_options
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import DataOptions
 
 
 @takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
-def campaign_command(
-    options: CampaignOptions,
-    data: DataOptions,
-    pool: Annotated[Path, flag("Rows that may be labelled.")],
-    out: Annotated[Path, flag("The campaign's folder; the same command continues there.")],
-    gold: Annotated[list[str] | None, shared.GOLD] = None,
-    test: Annotated[Path | None, shared.TEST] = None,
-    **training: Any,
-) -> None:
+def campaign_command(options: CampaignOptions, data: DataOptions, **training: Any) -> None:
     """Label rows in rounds, the most useful first, and see the accuracy gained per label.
 
     Round 0 has rows drawn at random; every further one those that the strategy picks with the last student. Labels come
@@ -42,6 +33,6 @@ def campaign_command(
     if options.label == "page" and options.answers is not None:
         raise UnderstudyError("--answers is a file, and with --label page people label; give one of them")
     with shared.loading():
-        from understudy.active.campaign import CampaignFiles, run_campaign
+        from understudy.active.campaign import run_campaign
 
-    run_campaign(options, CampaignFiles(pool, out, gold or [], test), data, training, echo=typer.echo)
+    run_campaign(options, data, training, echo=typer.echo)
