@@ -1,5 +1,6 @@
 """The errors and warnings users see: what is wrong, where, and what to do about it."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -8,10 +9,12 @@ from collections.abc import Callable
 LONGEST, HEAD = 1_000, 700
 #: What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``).
 SHOWN: list[Callable[[str], str]] = []
+# An address that came as a ``Path`` has only one of its slashes left.
+_SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
 
 
 def shown(text: object) -> str:
-    text = str(text)
+    text = _SLASH_LOST.sub(r"\1://", str(text))
     for change in SHOWN:
         text = change(text)
     return text

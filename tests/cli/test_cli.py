@@ -213,7 +213,7 @@ def test_warnings_are_one_line_each_and_kept_in_the_report(folder: Path) -> None
 
 
 def test_other_warnings_pass_as_usual(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.shown_warnings():
+    with console.collected_warnings(console.complain):
         warnings.warn("mine", UnderstudyWarning, stacklevel=1)
         warnings.warn("mine", UnderstudyWarning, stacklevel=1)
         with pytest.raises(RuntimeWarning, match="theirs"):

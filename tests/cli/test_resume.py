@@ -101,7 +101,7 @@ def test_a_pilot_decides_and_both_halves_go_on(folder: Path, monkeypatch: pytest
 
 def test_a_pilot_needs_gold_and_a_pool(folder: Path) -> None:
     error = understudy("train --gold gold.npz --epochs 1 --method auto --out run", code=2).stderr
-    assert error == "error: auto needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, teacher)\n"
+    assert error == "error: auto needs gold and a pool: us.Gold(x, y, teacher=…) and us.Pool(x, teacher)\n"
     assert not (folder / "run").exists()
     error = understudy("train --gold gold.npz --pool pool.npz --epochs 1 --method auto --option k=2 --out run", code=2)
     assert "auto has no option 'k'; it takes reconcile, pilot_rows, pilot_epochs, folds, workers" in error.stderr

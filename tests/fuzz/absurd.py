@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.good import check_examples
-from understudy.data import memory
+from understudy.data import checks as memory
 from understudy.features.featuriser import FeatureOptions
 from understudy.io.read import read_examples
 from understudy.io.readers import parquet

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from understudy.data import memory
+from understudy.data import checks as memory
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser
 from understudy.io.gold_pool import features_of

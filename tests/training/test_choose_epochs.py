@@ -79,7 +79,7 @@ def test_a_third_is_left_out_and_no_chosen_row():
     assert len(left) == 12 and sorted(both.tolist()) == list(range(40))
     assert float(left.rows.take(torch.arange(12)).min()) >= 4
     assert leave_out(gold.take(torch.arange(33)), 0) is None, "29 random rows are too few"
-    gold._estimate_only = (torch.arange(40) >= 4) & (torch.arange(40) < 7)
+    gold.estimate_only = (torch.arange(40) >= 4) & (torch.arange(40) < 7)
     for seed in range(5):
         _, left = leave_out(gold, seed)
         assert float(left.rows.take(torch.arange(len(left))).min()) >= 7, "rows that only estimate are never left out"

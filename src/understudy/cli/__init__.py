@@ -13,7 +13,7 @@ import typer.core
 
 import understudy
 from understudy.errors import UnderstudyError
-from understudy.store.console import Stopped, complain, ends_on_sigterm, last_words, shown_warnings
+from understudy.store.console import Stopped, collected_warnings, complain, ends_on_sigterm, last_words
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -22,7 +22,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 class OneLineErrors(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
-            with ends_on_sigterm(), shown_warnings():
+            with ends_on_sigterm(), collected_warnings(lambda text: complain(f"warning: {text}")):
                 return super().invoke(ctx)
         except (UnderstudyError, KeyboardInterrupt, Stopped, MemoryError, RuntimeError, OSError) as error:
             words = last_words(error)

@@ -13,7 +13,7 @@ some rows are taken from) is put together by ``Gold.of`` and ``Pool.of``, which 
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -73,8 +73,6 @@ class Gold(ExampleSet):
     derived = ("cache", "class_order")
     #: Estimates from these rows that trainings share; None: every training estimates anew.
     cache: dict[Hashable, Any] | None = None
-    # Set only where there are such rows, so that it enters the fingerprint only then.
-    _estimate_only: Tensor | None = None
 
     def __init__(
         self,
@@ -92,31 +90,35 @@ class Gold(ExampleSet):
         rows = as_rows(x, f"{name}.x", collate)
         y, labels, self.class_order = read_labels(y, teacher, classes, name)
         y = check_labels(y, f"{name}.y")
-        check_length(len(y), len(rows), f"{name}.y", f"{name}.x")
+        check_length(len(y), rows.count, f"{name}.y", f"{name}.x")
         if not len(y):
             raise UnderstudyError(f"{name} is empty; give at least one row with a trusted label")
-        ids, chosen = check_ids(ids, len(y), name), _which(chosen, len(y), f"{name}.chosen")
         if self.class_order and int(y.max()) >= len(self.class_order):
             raise UnderstudyError(f"{name}.y holds class {int(y.max())}, but classes= names {len(self.class_order)}")
         if labels is not None:
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
-        self._fill(rows, y, labels, ids, chosen)
+        self._fill(rows, y, labels, check_ids(ids, len(y), name))
+        self.chosen = _which(chosen, len(y), f"{name}.chosen")
         self.mark_estimate_only(_which(estimate_only, len(y), f"{name}.estimate_only"), f"{name}.estimate_only")
 
     @classmethod
     def of(cls, rows: Rows, y: Tensor, teacher: Labels | None = None, *, ids: Ids | None = None) -> "Gold":
         """A set of values that were checked before."""
         gold = cls.__new__(cls)
-        gold._fill(rows, y, teacher, ids, torch.zeros(len(y), dtype=torch.bool))
+        gold._fill(rows, y, teacher, ids)
         return gold
 
-    def _fill(self, rows: Rows, y: Tensor, teacher: Labels | None, ids: Ids | None, chosen: Tensor) -> None:
-        self.rows, self.y, self.ids, self.chosen = rows, y, ids, chosen
-        self.teacher = teacher
-        self.teacher_rows = torch.empty(0, dtype=torch.long)
+    def _fill(self, rows: Rows, y: Tensor, teacher: Labels | None, ids: Ids | None) -> None:
+        self.rows, self.y, self.teacher, self.ids = rows, y, teacher, ids
+        self.teacher_rows, self.chosen = torch.empty(0, dtype=torch.long), torch.zeros(len(y), dtype=torch.bool)
+        #: Which rows calibrate and never train, ``(n,)`` bool.
+        self.estimate_only = self.chosen
         if teacher is not None:
-            if teacher.classes is not None:
-                _check_class_count(y, teacher.classes)
+            if teacher.classes is not None and int(y.max()) >= teacher.classes:
+                raise UnderstudyError(
+                    f"gold.y row {int(y.argmax())} is class {int(y.max())}, but the teacher knows {teacher.classes} "
+                    f"classes (0 to {teacher.classes - 1}); check the label encoding of one of them"
+                )
             # Rows it left unlabelled do not calibrate it.
             labelled = teacher.labelled()
             self.teacher_rows = labelled.nonzero().squeeze(1)
@@ -136,15 +138,11 @@ class Gold(ExampleSet):
                 f"{where} marks rows, but none of them has a teacher label, so they would serve nothing; "
                 "pass teacher=, or leave the mark out"
             )
-        self._estimate_only = which
-
-    @property
-    def estimate_only(self) -> Tensor:
-        """Which rows calibrate and never train, ``(n,)`` bool."""
-        return torch.zeros(len(self), dtype=torch.bool) if self._estimate_only is None else self._estimate_only
+        self.estimate_only = which
 
     def __repr__(self) -> str:
-        only = "" if self._estimate_only is None else f", {int(self._estimate_only.sum())} of these never train"
+        never = int(self.estimate_only.sum())
+        only = f", {never} of these never train" if never else ""
         return f"Gold({len(self)} rows, {len(self.calibration_rows())} with a teacher label{only})"
 
     def calibration_rows(self) -> Tensor:
@@ -158,7 +156,7 @@ class Gold(ExampleSet):
     def training(self) -> "Gold | None":
         """Gold without the ``estimate_only`` rows; None where nothing is left."""
         rows = self.training_rows()
-        return self if len(rows) == len(self) else self.take(rows) if len(rows) else None
+        return self if len(rows) == len(self.y) else self.take(rows) if len(rows) else None
 
     def calibration(self) -> tuple[Tensor, Labels | None]:
         """The calibration rows' numbers and the teacher's labels of them."""
@@ -169,21 +167,19 @@ class Gold(ExampleSet):
 
     def cached(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         """``compute()``, remembered under ``key`` where ``cache`` is a dict."""
-        if self.cache is None:
-            return compute()
-        if key not in self.cache:
-            self.cache[key] = compute()
-        value: Value = self.cache[key]
-        return value
+        if self.cache is None or key not in self.cache:
+            value = compute()
+            if self.cache is not None:
+                self.cache[key] = value
+            return value
+        return cast("Value", self.cache[key])
 
     def take(self, index: Tensor) -> "Gold":
         """Some rows of this set, with the teacher's labels of them."""
-        part = Gold.__new__(Gold)
-        part.rows = SubsetRows(self.rows, index)
-        part.y, part.chosen, part.class_order = self.y[index], self.chosen[index], self.class_order
-        part.ids = self._ids_of(index)
-        part._keep_marks(self.estimate_only[index])
-        position = torch.full((len(self),), -1)
+        part = copy.copy(self)
+        part.rows, part.ids, part.cache = SubsetRows(self.rows, index), self._ids_of(index), None
+        part.y, part.chosen, part.estimate_only = self.y[index], self.chosen[index], self.estimate_only[index]
+        position = torch.full((len(self.y),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
         with_teacher = position[index]
         part.teacher_rows = (with_teacher >= 0).nonzero().squeeze(1)
@@ -200,10 +196,6 @@ class Gold(ExampleSet):
         silent.teacher, silent.teacher_rows, silent.cache = None, self.teacher_rows[:0], None
         return silent
 
-    def _keep_marks(self, estimate_only: Tensor) -> None:
-        if bool(estimate_only.any()):
-            self._estimate_only = estimate_only
-
     def __add__(self, other: Self) -> "Gold":
         both = self.joined_to(other)
         check_ids(both.ids, len(both), "gold")
@@ -217,16 +209,14 @@ class Gold(ExampleSet):
         ids = None if self.ids is None or other.ids is None else np.concatenate([self.ids, other.ids])
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
         both.chosen = torch.cat([self.chosen, other.chosen])
+        both.estimate_only = torch.cat([self.estimate_only, other.estimate_only])
         both.class_order = joint_names(self.class_order, other.class_order)
-        both._keep_marks(torch.cat([self.estimate_only, other.estimate_only]))
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
+        if len({type(labels) for labels in teachers}) > 1:
+            raise UnderstudyError("the gold sets hold the teacher's labels in different forms; use one (soft or hard)")
         if teachers:
-            if len({type(labels) for labels in teachers}) > 1:
-                raise UnderstudyError(
-                    "the two gold sets hold the teacher's labels in different forms; use one form (soft or hard)"
-                )
             both.teacher = type(teachers[0]).concatenate(teachers)
-            both.teacher_rows = torch.cat([self.teacher_rows, other.teacher_rows + len(self)])
+            both.teacher_rows = torch.cat([self.teacher_rows, other.teacher_rows + len(self.y)])
         return both
 
 
@@ -250,8 +240,8 @@ class Pool(ExampleSet):
         rows = as_rows(x, "pool.x", collate)
         _, labels, self.class_order = read_labels(None, teacher, classes, "pool")
         if labels is not None:
-            check_length(len(labels), len(rows), "pool.teacher", "pool.x")
-        self.rows, self.teacher, self.ids = rows, labels, check_ids(ids, len(rows), "pool")
+            check_length(len(labels), rows.count, "pool.teacher", "pool.x")
+        self.rows, self.teacher, self.ids = rows, labels, check_ids(ids, rows.count, "pool")
 
     @classmethod
     def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
@@ -299,24 +289,13 @@ def _which(given: Any, rows: int, where: str) -> Tensor:
     return which.bool()
 
 
-def _check_class_count(y: Tensor, classes: int) -> None:
-    if int(y.max()) >= classes:
-        row = int(y.argmax())
-        raise UnderstudyError(
-            f"gold.y row {row} is class {int(y.max())}, but the teacher knows {classes} classes "
-            f"(0 to {classes - 1}); check the label encoding of one of them"
-        )
-
-
 def check_sets(gold: Any, pool: Any, *, both_for: str = "") -> None:
     """Refuses what is not a gold set and a pool (or None), and sets whose classes or columns differ.
 
     ``both_for``: what needs both of them, for the message.
     """
     if both_for and (gold is None or pool is None):
-        raise UnderstudyError(
-            f"{both_for} needs gold and a pool; pass us.Gold(x, y, teacher=…) and us.Pool(x, teacher)"
-        )
+        raise UnderstudyError(f"{both_for} needs gold and a pool: us.Gold(x, y, teacher=…) and us.Pool(x, teacher)")
     if not isinstance(gold, Gold | None):
         raise UnderstudyError(f"gold is a {type(gold).__name__}; pass us.Gold(x, y)")
     if not isinstance(pool, Pool | None):
@@ -344,7 +323,7 @@ def drop_unlabelled(pool: Pool | None) -> tuple[Pool | None, Tensor | None]:
         return None, None
     if pool.teacher is None:
         raise UnderstudyError("the pool has no teacher labels; label it (us.teach), or pass pool=None for gold alone")
-    if not len(pool):
+    if not pool.rows.count:
         raise UnderstudyError("the pool is empty; give it rows, or pass pool=None to train on gold alone")
     labelled = pool.teacher.labelled()
     if bool(labelled.all()):
@@ -367,8 +346,7 @@ def weighed(part: Part, gold: Gold | None) -> Part:
     rows, labels = (torch.empty(0), None) if gold is None else gold.calibration()
     if gold is None or labels is None or not len(rows):
         raise UnderstudyError(
-            'votes by="gold" need gold rows with votes (us.Gold(x, y, teacher=us.Votes(…, by="gold"))); give some, or '
-            'use by="majority"'
+            'votes by="gold" need gold rows with votes, us.Gold(x, y, teacher=us.Votes(…, by="gold")); or by="majority"'
         )
     if not labels.needs_gold:
         raise UnderstudyError('the pool\'s votes are weighed by="gold", those on gold are not; pass by="gold" to both')

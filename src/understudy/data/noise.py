@@ -29,9 +29,7 @@ Corrupted = tuple[Tensor, Tensor]
 
 def uniform_flip(labels: Labels, p: float, classes: int, *, seed: int = 0) -> Corrupted:
     """With probability p a label moves to one of the *other* classes, each as likely."""
-    truth, draw = _checked(labels, p, classes), _generator(seed)
-    if classes < 2:
-        raise UnderstudyError("a label cannot move to another class when there is only one; give classes ≥ 2")
+    truth, draw = _checked(labels, p, classes, least=2), _generator(seed)
     chosen = _coins(len(truth), p, draw)
     shift = torch.randint(1, classes, truth.shape, generator=draw)
     return _replace(truth, chosen, (truth + shift) % classes)
@@ -74,13 +72,11 @@ def instance_dependent(
     and the r-th of n gets the (r + ½)/n quantile, so that the rate is a property of the input and the mean rate is p.
     Inputs are centred and scaled to unit length first: raw pixels, all positive, would point every row at one class.
     """
-    truth, draw = _checked(labels, p, classes), _generator(seed)
+    truth, draw = _checked(labels, p, classes, least=2), _generator(seed)
     features = torch.as_tensor(x).detach().double().flatten(1).cpu()
     features = torch.nn.functional.normalize(features - features.mean(0), dim=1)
     if len(features) != len(truth):
         raise UnderstudyError(f"{len(features)} inputs for {len(truth)} labels; give one label per input row")
-    if classes < 2:
-        raise UnderstudyError("a label cannot move to another class when there is only one; give classes ≥ 2")
 
     projection = features @ torch.randn(features.shape[1], dtype=torch.float64, generator=draw)
     rank = projection.argsort(stable=True).argsort().double()
@@ -158,8 +154,10 @@ def _as_labels(labels: Labels) -> Tensor:
     return truth.long()
 
 
-def _checked(labels: Labels, p: float, classes: int) -> Tensor:
+def _checked(labels: Labels, p: float, classes: int, *, least: int = 1) -> Tensor:
     truth = _as_labels(labels)
+    if classes < least:
+        raise UnderstudyError("a label cannot move to another class when there is only one; give classes ≥ 2")
     if not 0 <= p <= 1:
         raise UnderstudyError(f"p = {p:g} is not a probability; give a number from 0 to 1")
     outside = (truth < 0) | (truth >= classes)

@@ -12,8 +12,6 @@ x = featuriser(columns, where="pool.parquet")
 The features are fitted once, on the training rows, and kept in a run as JSON and safetensors.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +29,8 @@ from understudy.features.images import Images
 from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, column_kind
 from understudy.features.tfidf import Tfidf
 from understudy.store.arrow import Array
-from understudy.store.files import read_json, write_bytes, write_json
+from understudy.store.checked_folder import FolderKind
+from understudy.store.files import write_bytes
 
 MISSING = ("error", "mean")
 IMAGE_MODES = ("L", "RGB")
@@ -190,8 +189,8 @@ def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
     return distinct <= limit and 2 * distinct <= max(len(column), 4)
 
 
-FORMAT = 1
 VALUES_FILE, ARRAYS_FILE = "features.json", "features.safetensors"
+FEATURES = FolderKind("features", VALUES_FILE, cure="restore it or train again")
 PARTS: dict[str, type[Part]] = {
     part.kind: part for part in (Arrays, Numbers, Categories, Tfidf, Encoded, Texts, Images)
 }
@@ -229,43 +228,28 @@ class Featuriser:
             values, own = part.learned()
             parts.append({"kind": part.kind, **values})
             arrays |= {f"{number}.{name}": np.ascontiguousarray(array) for name, array in own.items()}
-        content = safetensors.numpy.save(arrays) if arrays else b""
-        checksum = _checksum(parts, self.types, content)
-        stored = {"format": FORMAT, "sha256": checksum, "parts": parts, "types": self.types}
-        if arrays:
-            write_bytes(folder / ARRAYS_FILE, content)
-        else:
+        files = {ARRAYS_FILE: safetensors.numpy.save(arrays)} if arrays else {}
+        if not files:
             (folder / ARRAYS_FILE).unlink(missing_ok=True)
+        for name, content in files.items():
+            write_bytes(folder / name, content)
         # The values are written last and vouch for both files.
-        write_json(folder / VALUES_FILE, stored)
+        FEATURES.write(folder, {"parts": parts, "types": self.types}, files)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Featuriser":
-        path, arrays_path = Path(folder) / VALUES_FILE, Path(folder) / ARRAYS_FILE
-        stored = read_json(path)
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("parts"), list):
-            raise UnderstudyError(f"{path} does not describe features of format {FORMAT}; restore it or train again")
+        stored, path = FEATURES.read(Path(folder)), Path(folder) / ARRAYS_FILE
         try:
-            content = arrays_path.read_bytes() if arrays_path.exists() else b""
-            if stored.get("sha256") != _checksum(stored["parts"], stored["types"], content):
-                raise ValueError("the checksum does not match")
-            arrays = safetensors.numpy.load(content) if content else {}
+            arrays = safetensors.numpy.load(path.read_bytes()) if path.exists() else {}
             parts = [_restore(values, arrays, number) for number, values in enumerate(stored["parts"])]
             return cls(parts, stored["types"])
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise UnderstudyError(
-                f"{path} or {arrays_path.name} is damaged: {first_line(error)}; restore them or train again"
-            ) from error
+            raise UnderstudyError(f"{folder} holds damaged features: {first_line(error)}; {FEATURES.cure}") from error
 
 
 def _restore(values: dict[str, Any], arrays: dict[str, Array], number: int) -> Part:
     own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
     return PARTS[values["kind"]](**{name: value for name, value in values.items() if name != "kind"}, **own)
-
-
-def _checksum(parts: list[dict[str, Any]], types: Mapping[str, str], arrays: bytes) -> str:
-    values = json.dumps([*parts, types], sort_keys=True, ensure_ascii=True).encode()
-    return hashlib.sha256(values + b"\0" + arrays).hexdigest()
 
 
 def _side_by_side(blocks: list[Block]) -> Array | Rows:

@@ -26,25 +26,7 @@ from understudy.models.registry import MODELS, build, from_text, model, spec_of
 from understudy.models.small_nets import cnn5, lenet, linear, mlp
 
 __all__ = [
-    "MODELS",
-    "build",
-    "cifar_resnet",
-    "cifar_resnet_v2",
-    "cnn5",
-    "from_text",
-    "lenet",
-    "linear",
-    "mlp",
-    "mobilenet",
-    "model",
-    "resnet11",
-    "resnet18",
-    "resnet20",
-    "resnet32",
-    "resnet50",
-    "resnet56",
-    "resnet110",
-    "shake_shake",
-    "spec_of",
-    "wide_resnet",
-]
+    "MODELS", "build", "cifar_resnet", "cifar_resnet_v2", "cnn5", "from_text", "lenet", "linear", "mlp", "mobilenet",
+    "model", "resnet11", "resnet18", "resnet20", "resnet32", "resnet50", "resnet56", "resnet110", "shake_shake",
+    "spec_of", "wide_resnet",
+]  # fmt: skip

@@ -97,17 +97,21 @@ class Frame:
 
     def column(self, name: str) -> Any:
         """A ``ChunkedArray``; numbers of declared classes as their names."""
-        try:
-            values = self.read(name)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise UnderstudyError(
-                f"column {name!r} of the {self.kind} is nothing that Arrow can hold: {first_line(error)}; use one type"
-            ) from error
-        values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        where = f"column {name!r} of the {self.kind}"
+        values = _chunked(lambda: self.read(name), where)
         if (classes := self.classes(name)) is not None and pa.types.is_integer(values.type):
-            return _named(values, classes, f"column {name!r} of the {self.kind}")
-        # Views are known to few of Arrow's functions.
-        return values.cast(pa.large_string()) if values.type == pa.string_view() else values
+            return _named(values, classes, where)
+        return values
+
+
+def _chunked(read: Callable[[], Any], where: str) -> Any:
+    try:
+        values = read()
+        values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise UnderstudyError(f"{where} is nothing that Arrow can hold: {first_line(error)}; use one type") from error
+    # Views are known to few of Arrow's functions.
+    return values.cast(pa.large_string()) if values.type == pa.string_view() else values
 
 
 def as_frame(value: Any) -> Frame | None:
@@ -133,26 +137,18 @@ def is_hf_dataset(value: Any) -> bool:
 
 def as_column(value: Any) -> Any:
     """A column of a frame (a pandas, polars or Arrow one, or one of ``datasets``) as Arrow's; None where it is none."""
-    library = type(value).__module__.partition(".")[0]
-    if isinstance(value, pa.ChunkedArray):
-        return value
+    module, name = type(value).__module__, type(value).__name__
+    library = module.partition(".")[0]
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return value if isinstance(value, pa.ChunkedArray) else pa.chunked_array([value])
     if hasattr(type(value), "columns"):
         return None
-    try:
-        if isinstance(value, pa.Array):
-            return pa.chunked_array([value])
-        if library == "pandas":
-            values = pa.array(value, from_pandas=True)
-            return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        if (type(value).__module__, type(value).__name__) == ("datasets.arrow_dataset", "Column"):
-            return pa.chunked_array([pa.array(list(value))])
-        if hasattr(type(value), "__arrow_c_stream__"):
-            values = pa.chunked_array(value)
-            return values.cast(pa.large_string()) if values.type == pa.string_view() else values
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise UnderstudyError(
-            f"a {library} {type(value).__name__} is nothing that Arrow can hold: {first_line(error)}; use one type"
-        ) from error
+    if library == "pandas":
+        return _chunked(lambda: pa.array(value, from_pandas=True), f"a {library} {name}")
+    if (module, name) == ("datasets.arrow_dataset", "Column"):
+        return _chunked(lambda: pa.array(list(value)), f"a {library} {name}")
+    if hasattr(type(value), "__arrow_c_stream__"):
+        return _chunked(lambda: pa.chunked_array(value), f"a {library} {name}")
     return None
 
 
@@ -183,11 +179,10 @@ def _datasets_frame(value: Any) -> Frame:
         names = getattr(value.features[name], "names", None)
         return None if names is None else tuple(names)
 
-    return Frame(kind, list(value.column_names), len(value), lambda name: _only(plain, name), classes)
+    def read(name: str) -> Any:
+        return plain.select_columns([name])[:].column(name)
 
-
-def _only(dataset: Any, name: str) -> Any:
-    return dataset.select_columns([name])[:].column(name)
+    return Frame(kind, list(value.column_names), len(value), read, classes)
 
 
 def _by_narwhals(value: Any, kind: str) -> Any:

@@ -29,7 +29,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from html import escape
 from importlib import import_module
 from types import FrameType
@@ -127,11 +127,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def shown_warnings() -> AbstractContextManager[list[str]]:
-    """Warnings of this package as one line on stderr, each once; others as usual."""
-    return collected_warnings(lambda text: complain(f"warning: {text}"))
-
-
 @contextmanager
 def collected_warnings(show: Callable[[str], None] | None = None) -> Iterator[list[str]]:
     """The texts of this package's warnings, each once; shown by ``show``, or else as before. Others as usual."""
@@ -171,7 +166,7 @@ class ProgressBar:
         self.done = self.earlier = done
         self.started = time.monotonic()
         self._bar = None
-        self._display = notebook_display() if shown else None
+        self._display: Any = notebook_display() if shown else None
         #: The place in a notebook's output that is written anew.
         self._cell: Any = None
         if self._display is None and shown and sys.stderr.isatty():
@@ -214,7 +209,6 @@ class ProgressBar:
     def _show_in_notebook(self, line: str) -> None:
         bar = f'<progress value="{self.done}" max="{self.total}"></progress>'
         html = f"<b>{escape(self.title)}</b> {bar} {self.unit}{self.done}/{self.total} {escape(line)}"
-        assert self._display is not None
         if self._cell is None:
             self._cell = self._display.display(self._display.HTML(html), display_id=True)
         else:

@@ -21,6 +21,7 @@ no process takes its place: a person does. A writer that was taken for dead find
 
 import json
 import os
+import platform
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,10 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from understudy.errors import SHOWN, UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line
 
 #: Matches addresses, those of an unknown kind included, and no names of local files.
 ADDRESS = re.compile(r"(?:(s3|gs|memory|file):[/\\]+|[A-Za-z][A-Za-z0-9+.-]+://)(.*)", re.DOTALL)
-_SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
 _PACKAGES = {"s3": ("s3fs", "'understudy[s3]'"), "gs": ("gcsfs", "gcsfs")}
 _NO_CREDENTIALS = ("NoCredentials", "PartialCredentials", "CredentialRetrieval", "ProfileNotFound", "TokenRetrieval")
 _LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "google", "s3fs")
@@ -75,8 +75,6 @@ def _parts(path: str | Path) -> tuple[str, str]:
 def connect(address: str) -> tuple[Any, str]:
     """The file system of an address, and where in it."""
     scheme, where = _parts(address)
-    if _with_slashes not in SHOWN:
-        SHOWN.append(_with_slashes)
     package, extra = _PACKAGES.get(scheme, ("fsspec", "fsspec"))
     try:
         import fsspec
@@ -88,11 +86,6 @@ def connect(address: str) -> tuple[Any, str]:
             f"{scheme}:// is reached by {package}, which is not installed: pip install {extra}"
         ) from error
     return fs, f"/{where}" if scheme == "memory" else where
-
-
-def _with_slashes(text: str) -> str:
-    """Addresses that came as a ``Path``, as they are written."""
-    return _SLASH_LOST.sub(r"\1://", text)
 
 
 @contextmanager
@@ -198,7 +191,7 @@ class RemoteLock:
         self.held = b""
 
     def acquire(self, who: str, since: str) -> None:
-        owner = {"who": who, "host": _machine(), "process": os.getpid(), "since": since}
+        owner = {"who": who, "host": platform.node(), "process": os.getpid(), "since": since}
         content = json.dumps({**owner, "token": secrets.token_hex(16)}).encode()
         # Read before and after: some servers ignore create-only and overwrite.
         there = self.read()
@@ -260,16 +253,10 @@ def _owner(content: bytes | None) -> str:
         return "unknown, perhaps the lock of a local folder that was copied there"
 
 
-def _machine() -> str:
-    import socket  # who works on local folders has no use for it
-
-    return socket.gethostname()
-
-
 def _is_gone(host: str, process: int) -> bool:
     """Whether it was a process of this machine, and there is none of this number any more."""
     try:
-        if host == _machine() and os.name == "posix":
+        if host == platform.node() and os.name == "posix":
             os.kill(process, 0)
     except OSError as error:
         return isinstance(error, ProcessLookupError)
