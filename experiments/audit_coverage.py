@@ -23,8 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.data import data_file
-from understudy.auditing.measures import pool_noise
-from understudy.auditing.teacher_labels import audit_data
+from understudy.auditing.measures import audit_data, pool_noise
 from understudy.data.examples import Gold, Pool
 from understudy.maths.proportions import Share
 

@@ -11,8 +11,7 @@ from rich.console import Console
 
 import understudy as us
 from understudy.auditing.audit import Audit
-from understudy.auditing.measures import FEWEST, calibration_of, strata_of
-from understudy.auditing.teacher_labels import audit_data
+from understudy.auditing.measures import FEWEST, audit_data, calibration_of, strata_of
 from understudy.inference.passes import metrics
 from understudy.maths.proportions import exact
 from understudy.report.audit_text import print_audit

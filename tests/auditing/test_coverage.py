@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import understudy as us
-from understudy.auditing.measures import pool_noise
-from understudy.auditing.teacher_labels import audit_data
+from understudy.auditing.measures import audit_data, pool_noise
 
 
 @pytest.fixture

@@ -17,17 +17,19 @@ from numpy.typing import NDArray
 from understudy.arguments import checked_plainly
 from understudy.auditing.measures import (
     Accuracy,
+    AuditData,
     Calibration,
     Confusion,
+    Floats,
     Noise,
     accuracy_of,
+    audit_data,
     calibration_of,
     confusion_of,
     pool_noise,
 )
 from understudy.auditing.sources import AuditedSources, audit_sources
 from understudy.auditing.suspects import Suspects, find_suspects
-from understudy.auditing.teacher_labels import AuditData, Floats, audit_data
 from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
@@ -149,39 +151,26 @@ def audit(
     ``rows_wrong``: how many suspect pool rows to list (0: features are not used at all). ``confusions``: how many pairs
     of classes. ``target``: the half-width of the noise interval for which more gold is counted, 0.02 for ±2 points.
     """
-    check_audit_options(rows_wrong, confusions, target)
+    if rows_wrong < 0 or confusions < 0 or not 0 < target < 1:
+        raise UnderstudyError(
+            f"audit(rows_wrong={rows_wrong}, confusions={confusions}, target={target}): counts, and a share"
+        )
     if gold is None:
         raise UnderstudyError("audit measures the teacher on gold, but gold=None; pass us.Gold(x, y, teacher=…)")
     check_sets(gold, pool)
     gold, pool = weighed(gold, gold), weighed(pool, gold)
     named = joint_names(gold.class_order, None if pool is None else pool.class_order)
     data = audit_data(gold, pool, class_names or (named.names if named else None))
-    return audit_labels(data, gold, pool, rows_wrong=rows_wrong, confusions=confusions, target=target, seed=seed)
-
-
-def check_audit_options(rows_wrong: int, confusions: int, target: float) -> None:
-    if rows_wrong < 0 or confusions < 0 or not 0 < target < 1:
-        raise UnderstudyError(
-            f"audit(rows_wrong={rows_wrong}, confusions={confusions}, target={target}): counts, and a share"
-        )
-
-
-def audit_labels(
-    data: AuditData, gold: Gold, pool: Pool | None, *, rows_wrong: int, confusions: int, target: float, seed: int
-) -> Audit:
-    """The audit of labels that were read already; ``pool``: where suspect rows are to be found too."""
     noise, strata = pool_noise(data)
-    confidence, rows, on_pool = data.gold.confidence, len(data.truth), data.pool
-    trust = None
-    if rows >= 2:
-        trust = Reliability.fit(data.gold.labels, torch.from_numpy(data.truth), 0.0, classes=data.classes)
+    confidence, rows, on_gold, on_pool = data.gold.confidence, len(data.truth), data.gold.labels, data.pool
+    trust = Reliability.fit(on_gold, torch.from_numpy(data.truth), 0.0, classes=data.classes) if rows >= 2 else None
     suspects = None
     if pool is not None and rows_wrong and trust is not None:
         suspects = find_suspects(gold, pool, data, trust, noise.pool.estimate, top=rows_wrong, seed=seed)
-    wanted = enough_calibration_rows(data.gold.labels, data.classes)
+    wanted = enough_calibration_rows(on_gold, data.classes)
     return Audit(
         class_names=data.names,
-        form=data.form,
+        form=on_gold.title,
         gold_rows=rows,
         pool_rows=None if on_pool is None else len(on_pool),
         unlabelled=data.unlabelled,
@@ -191,11 +180,11 @@ def audit_labels(
         calibration=calibration_of(data, seed=seed),
         confidence_auc=None if confidence is None else area(-confidence, data.wrong),
         curve=None if trust is None or confidence is None else _curve(data, confidence, trust, seed),
-        shift=None if on_pool is None else class_shift(data.gold.labels, on_pool.labels, data.classes),
+        shift=None if on_pool is None else class_shift(on_gold, on_pool.labels, data.classes),
         size=GoldSize(rows, wanted, noise.pool.width / 2, target, noise.pool.more_rows_for(target, rows)),
         suspects=suspects,
         sources=audit_sources(data, pool),
-        same_vote_model=on_pool is None or data.gold.labels.weighed_like(on_pool.labels),
+        same_vote_model=on_pool is None or on_gold.weighed_like(on_pool.labels),
     )
 
 

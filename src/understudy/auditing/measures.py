@@ -1,5 +1,5 @@
 """The teacher measured on gold: how many labels of the pool are wrong, which classes it confuses, and whether its
-confidence is calibrated.
+confidence is calibrated. ``audit_data`` has the labels that all of these start from.
 
 *Noise*: the error rate on gold, post-stratified to the pool.
 Gold need not hold the teacher's labels in the pool's proportions. Rows of gold and pool are therefore sorted into
@@ -18,6 +18,7 @@ So the audit also draws what a calibrated teacher would show on these very rows,
 probability given.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +27,95 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from understudy.auditing.teacher_labels import AuditData, Floats, Ints, TeacherLabels
 from understudy.comparison.interval import Interval
+from understudy.data.examples import Gold, Pool
+from understudy.errors import UnderstudyError
 from understudy.labels.base import Ranking
+from understudy.labels.forms import Labels
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
 
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 FEWEST, PER_BIN, MOST_BINS = 5, 15, 4
+DEEPEST = 5
+SIGNIFICANT = 0.05
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class TeacherLabels:
+    """The teacher's labels of some rows."""
+
+    labels: Labels
+    #: Where these lie in gold or pool.
+    rows: Tensor
+    #: The most probable class per row.
+    predicted: Ints
+    #: The margin, or the confidence given; None for bare hard labels.
+    confidence: Floats | None
+
+    @classmethod
+    def of(cls, labels: Labels, rows: Tensor) -> "TeacherLabels":
+        confidence = labels.confidence("margin").numpy() if labels.has_confidence else None
+        return cls(labels, rows, labels.top1().numpy(), confidence)
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+
+@dataclass(frozen=True)
+class AuditData:
+    gold: TeacherLabels
+    truth: Ints
+    #: Only rows with a label.
+    pool: TeacherLabels | None
+    names: list[str]
+    #: How many further rows the pool has.
+    unlabelled: int
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        return np.not_equal(self.gold.predicted, self.truth)
+
+
+def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None) -> AuditData:
+    """The gold rows that calibrate the teacher, and the pool rows it labelled."""
+    rows, on_gold = gold.calibration()
+    if on_gold is None or not len(rows):
+        raise UnderstudyError(
+            "no gold row has a teacher label, so the quality of the teacher's labels is unknown; give gold rows it "
+            "labelled (ids that are in the pool file, or us.Gold(x, y, teacher=…)) and that were not chosen"
+        )
+    theirs = None if pool is None else _labelled_rows(pool)
+    # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
+    simplest = on_gold.simplest() if theirs is None else theirs.labels
+    mine = TeacherLabels.of(on_gold if simplest.ranks else on_gold.simplest(), rows)
+    if mine.labels.title != simplest.title:
+        raise UnderstudyError(f"gold holds {mine.labels.title}, the pool {simplest.title}; use one form in both")
+    truth = gold.y[rows].numpy()
+    seen = int(max(truth.max(), mine.predicted.max(), -1 if theirs is None else theirs.predicted.max())) + 1
+    count = max(seen, mine.labels.classes or 0, simplest.classes or 0)
+    names = [str(name) for name in (range(count) if class_names is None else class_names)]
+    if len(names) < count:
+        raise UnderstudyError(
+            f"class_names holds {len(names)} names, but there are {count} classes; name them all, in order"
+        )
+    return AuditData(mine, truth, theirs, names, 0 if pool is None or theirs is None else len(pool) - len(theirs))
+
+
+def _labelled_rows(pool: Pool) -> TeacherLabels:
+    if pool.teacher is None:
+        raise UnderstudyError("the pool has no teacher labels to audit; label it (us.teach), or leave it out")
+    rows = pool.teacher.labelled().nonzero().squeeze(1)
+    if not len(rows):
+        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or leave the pool out")
+    labels = pool.teacher if len(rows) == len(pool) else pool.teacher.take(rows)
+    return TeacherLabels.of(labels.simplest(), rows)
 
 
 @dataclass(frozen=True)
@@ -118,10 +201,6 @@ def _stratum(labels: TeacherLabels, first: Ints, edges: Floats) -> Ints:
             if np.isfinite(column).any():
                 stratum = stratum + (labels.confidence >= column[labels.predicted])
     return stratum
-
-
-DEEPEST = 5
-SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -275,9 +354,6 @@ def _asymmetries(matrix: Ints) -> list[Asymmetry]:
     corrected = holm([p_value for *_, p_value in pairs])
     found = [Asymmetry(*pair[:4], p_value=float(p)) for pair, p in zip(pairs, corrected, strict=True)]
     return sorted(found, key=lambda pair: (pair.p_value, -pair.more))
-
-
-DRAWS = 1000
 
 
 @dataclass(frozen=True)

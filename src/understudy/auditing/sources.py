@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from understudy.auditing.measures import SIGNIFICANT
-from understudy.auditing.teacher_labels import AuditData
+from understudy.auditing.measures import SIGNIFICANT, AuditData
 from understudy.comparison.interval import Interval
 from understudy.data.examples import Pool
 from understudy.labels.votes import Votes

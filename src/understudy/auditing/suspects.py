@@ -36,7 +36,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from torch import Tensor
 
-from understudy.auditing.teacher_labels import AuditData, Floats, Ints
+from understudy.auditing.measures import AuditData, Floats, Ints
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
 from understudy.data.splits import cross_fitted_alpha, stratified_folds
@@ -218,8 +218,7 @@ def find_suspects(
 ) -> Suspects:
     """The ``top`` pool rows by the probability that their label is wrong."""
     assert data.pool is not None
-    index = torch.arange(len(pool)) if data.pool_rows is None else data.pool_rows
-    labels, confidence = data.pool.predicted, data.pool.confidence
+    index, labels, confidence = data.pool.rows, data.pool.predicted, data.pool.confidence
     suspicion = _doubt(trust.alpha(data.pool.labels).numpy())
     on_gold = _doubt(_alpha_on_gold(gold, data))
     models = CrossFittedModels.fit(pool.rows, index, labels, classes=data.classes, seed=seed)
@@ -227,7 +226,7 @@ def find_suspects(
     if models is not None:
         disagreement, suggested = models.score_all(pool.rows, index, labels)
         suspicion += disagreement
-        x = models.features.read(gold.rows, gold.calibration_rows())
+        x = models.features.read(gold.rows, data.gold.rows)
         # Gold's features may be of another kind than the pool's.
         on_gold += np.nan if x is None else models.score(x, data.gold.predicted)[0]
     testable = bool(np.isfinite(on_gold).all() and data.wrong.any() and not data.wrong.all())
@@ -254,7 +253,7 @@ def find_suspects(
 def _alpha_on_gold(gold: Gold, data: AuditData) -> Floats:
     """Cross-fitted on gold; NaN where the folds are too small."""
     fit = partial(Reliability.fit, lower_bound=0.0, classes=data.classes)
-    plain = gold.take(gold.calibration_rows())
+    plain = gold.take(data.gold.rows)
     # As the audit reads them: one-hot rows are hard labels in every fold, or in none.
     plain.teacher = data.gold.labels
     try:
