@@ -11,16 +11,17 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.auto import Pilot, _choice
-from understudy.comparison.candidates import candidates
-from understudy.comparison.pilot_scores import (
+from understudy.comparison.auto import (
     Candidate,
+    Pilot,
+    _choice,
     choose,
     mean_and_error,
     score_candidates,
     still_competitive,
     truth_probability,
 )
+from understudy.comparison.candidates import candidates
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.report.run_text import choice_reason

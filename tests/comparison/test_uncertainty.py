@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from understudy.comparison.outcome import Comparison, Correct, Outcome
-from understudy.comparison.uncertainty import _by_rows, _by_seeds, estimate_options, posterior
+from understudy.comparison.recommendation import _by_rows, _by_seeds, estimate_options, posterior
 
 
 def test_posterior_by_hand() -> None:

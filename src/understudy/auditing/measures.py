@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
 from understudy.comparison.interval import Interval
-from understudy.data.examples import Gold, Pool
+from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Ranking
 from understudy.labels.forms import Labels
@@ -91,7 +91,10 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
             "no gold row has a teacher label, so the quality of the teacher's labels is unknown; give gold rows it "
             "labelled (ids that are in the pool file, or us.Gold(x, y, teacher=…)) and that were not chosen"
         )
-    theirs = None if pool is None else _labelled_rows(pool)
+    labelled, kept = drop_unlabelled(pool)
+    theirs = None
+    if labelled is not None and labelled.teacher is not None:
+        theirs = TeacherLabels.of(labelled.teacher.simplest(), torch.arange(len(labelled)) if kept is None else kept)
     # One teacher: where its pool labels are all one-hot, its few on gold count as hard too.
     simplest = on_gold.simplest() if theirs is None else theirs.labels
     mine = TeacherLabels.of(on_gold if simplest.ranks else on_gold.simplest(), rows)
@@ -106,16 +109,6 @@ def audit_data(gold: Gold, pool: Pool | None, class_names: Sequence[Any] | None)
             f"class_names holds {len(names)} names, but there are {count} classes; name them all, in order"
         )
     return AuditData(mine, truth, theirs, names, 0 if pool is None or theirs is None else len(pool) - len(theirs))
-
-
-def _labelled_rows(pool: Pool) -> TeacherLabels:
-    if pool.teacher is None:
-        raise UnderstudyError("the pool has no teacher labels to audit; label it (us.teach), or leave it out")
-    rows = pool.teacher.labelled().nonzero().squeeze(1)
-    if not len(rows):
-        raise UnderstudyError("no pool row has a teacher label (all are −1); label some, or leave the pool out")
-    labels = pool.teacher if len(rows) == len(pool) else pool.teacher.take(rows)
-    return TeacherLabels.of(labels.simplest(), rows)
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ def reconcile_command(
     from understudy.io.gold_pool import is_one_file, split_gold_pool
     from understudy.io.table import read_table
     from understudy.io.write import write_table
-    from understudy.reconciling.labelled_table import with_reconciled_labels
-    from understudy.reconciling.relabel import reconcile
+    from understudy.reconciling.relabel import reconcile, with_reconciled_labels
     from understudy.report.run_text import print_sources
     from understudy.training.job import resolve_student, student_builder
 

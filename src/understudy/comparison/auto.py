@@ -7,10 +7,24 @@ The pilot trains every candidate on a part of the pool and three quarters of gol
 such folds every gold row has an out-of-fold prediction. Candidates that are clearly behind are dropped after each fold.
 The predictions of all of them, the nearest neighbours and the teacher's labels are weighted on gold and give the pool's
 *reconciled* labels (``reconciling/``); a student trained on these is one more candidate, cross-validated with labels
-fitted without the held-out rows. It is the default: another candidate is chosen only where it is significantly better
-(``pilot_scores.py``). With a folder, finished parts are kept there, and a pilot that was stopped resumes.
+fitted without the held-out rows. It is the default: another candidate is chosen only where it is significantly better.
+With a folder, finished parts are kept there, and a pilot that was stopped resumes.
+
+On 200 rows a 2-point difference in accuracy is invisible: its standard error is as large. Candidates are therefore
+compared by the *probability of the true class*, calibrated by one temperature per candidate, fitted on the same rows.
+It moves with the accuracy, and every row contributes, not only those whose class changes. A row's score is three parts
+of that and one part whether it was classified correctly, because a method may rank well and still be underconfident.
+Candidates are compared with a reference row by row; the one with the highest
+
+    gain − caution · standard error
+
+is chosen where that is above 0, else the reference: the student on reconciled labels, or vanilla. A candidate whose
+gain is small or uncertain is not chosen, so the worst that chance can do is small. Against reconciled labels the
+caution is larger: in the pilot they come from base models that were trained on most of the rows, and are slightly worse
+than the final ones.
 """
 
+import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,20 +33,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
-from understudy.comparison.pilot_scores import (
-    CAUTION,
-    RECONCILED_CAUTION,
-    Candidate,
-    choose,
-    score_candidates,
-    still_competitive,
-)
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, weighed
 from understudy.errors import UnderstudyError, warn
 from understudy.methods import METHODS
@@ -41,7 +49,7 @@ from understudy.objective import Objective
 from understudy.parallel.executors import Executor, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit
-from understudy.reconciling.label_sources import cross_validate_student, reconciled_pool
+from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, reconciled_pool
 from understudy.reconciling.relabel import Reconcile
 from understudy.store.files import locked, read_json
 from understudy.store.option_fields import spell_out
@@ -58,6 +66,99 @@ FINAL = ("seed", "ema", "checkpoint_every")
 #: In the run's folder, until the run is finished.
 FOLDER = "pilot"
 SOURCES = (GOLD_ONLY, VANILLA, "gce", "forward", "self_distillation")
+#: How many standard errors a candidate must be ahead of vanilla, and of reconciled labels.
+CAUTION, RECONCILED_CAUTION = 1.0, 2.0
+#: The share of the true class's probability in a row's score; the rest is accuracy.
+SOFT = 0.75
+#: A candidate is dropped this many standard errors behind the best.
+BEHIND = 1.5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate compared with the reference, on the gold rows both have predicted."""
+
+    method: str
+    rows: int
+    accuracy: float
+    accuracy_gain: float
+    #: Mean difference of the rows' scores to the reference.
+    gain: float
+    #: Its standard error.
+    error: float
+
+    def lower_bound(self, caution: float = CAUTION) -> float:
+        return self.gain - caution * self.error
+
+
+def score_candidates(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> dict[str, Candidate]:
+    """``predictions``: ``(n, C)`` each, NaN on rows without a prediction."""
+    base = row_scores(predictions[reference], y)
+    base_right = _right(predictions[reference], y)
+    scored = {}
+    for name, probs in predictions.items():
+        gains = row_scores(probs, y) - base
+        both = ~gains.isnan()
+        right = _right(probs, y)[both]
+        gain, error = mean_and_error(gains[both])
+        scored[name] = Candidate(
+            method=name, rows=int(both.sum()), accuracy=float(right.mean()),
+            accuracy_gain=float((right - base_right[both]).mean()), gain=gain, error=error,
+        )  # fmt: skip
+    return scored
+
+
+def choose(scored: Mapping[str, Candidate], reference: str = "vanilla", *, caution: float = CAUTION) -> str:
+    """The candidate with the highest lower bound above 0, of those that were not dropped; else the reference."""
+    finished = {name: one for name, one in scored.items() if one.rows == scored[reference].rows}
+    best = max(finished, key=lambda name: finished[name].lower_bound(caution))
+    return best if finished[best].lower_bound(caution) > 0 else reference
+
+
+def still_competitive(predictions: Mapping[str, Tensor], y: Tensor, reference: str = "vanilla") -> list[str]:
+    """The candidates that are not clearly behind the best, on the rows predicted so far; the reference always stays."""
+    scores = {name: row_scores(probs, y) for name, probs in predictions.items()}
+    leader = max(scores, key=lambda name: float(scores[name].nanmean()))
+    competitive = []
+    for name, mine in scores.items():
+        behind = (scores[leader] - mine)[~(scores[leader] - mine).isnan()]
+        gap, error = mean_and_error(behind)
+        if name in (reference, leader) or gap <= BEHIND * error:
+            competitive.append(name)
+    return competitive
+
+
+def row_scores(probs: Tensor, y: Tensor) -> Tensor:
+    """How well each row was predicted, ``(n,)``; NaN without a prediction."""
+    return SOFT * truth_probability(probs, y) + (1 - SOFT) * _right(probs, y)
+
+
+def truth_probability(probs: Tensor, y: Tensor) -> Tensor:
+    """The probability of the true class ``(n,)`` at the best temperature for these rows; NaN without a prediction."""
+    predicted = ~probs.isnan().any(1)
+    truth = torch.full((len(y),), math.nan, dtype=torch.float64)
+    if not bool(predicted.any()):
+        return truth
+    logits = probs[predicted].double().clamp(min=torch.finfo(torch.float32).tiny).log()
+    labels = y[predicted]
+
+    def loss(log_temperature: float) -> float:
+        return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
+
+    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x
+    truth[predicted] = (logits / math.exp(best)).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return truth
+
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """Mean and standard error; the latter infinite below two values."""
+    if len(values) < 2:
+        return (float(values.mean()) if len(values) else 0.0), math.inf
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+
+
+def _right(probs: Tensor, y: Tensor) -> Tensor:
+    return (probs.argmax(1) == y).double()
 
 
 @dataclass
@@ -74,24 +175,23 @@ class Pilot:
     #: The run's folder.
     out: Path | None = None
 
-    def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], Reconcile]:
+    def run(self, executor: Executor, *, progress: bool = False) -> tuple[dict[str, Candidate], ReconciledPool | None]:
         """Every candidate compared with the reference, and the reconciled labels; no candidate if gold is too small."""
-        relabel = Reconcile(self.folds, self.rows)
         random, needed = int((~self.gold.chosen).sum()), max(FEWEST_ROWS, self.folds)
         if random < needed:
             warn(
                 f"{random} gold rows are too few to choose a method on ({needed} or more are needed); "
                 "vanilla is trained"
             )
-            return {}, relabel
+            return {}, None
         with nullcontext() if self.out is None else locked(self.out):
-            fitted = self.base_models
+            fitted, labels = self.base_models, None
             out_of_fold = fitted.run(executor, eliminate=self._eliminate, progress=progress)
             predictions = {name: probs for name, probs in out_of_fold.gold.items() if name in self.objectives}
             if self.reconcile:
-                relabel.labels = reconciled_pool(fitted, out_of_fold)
+                labels = reconciled_pool(fitted, out_of_fold)
                 predictions[RECONCILED] = cross_validate_student(fitted, out_of_fold, executor, progress=progress)
-        return score_candidates(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), relabel
+        return score_candidates(predictions, self.gold.y, RECONCILED if self.reconcile else VANILLA), labels
 
     @cached_property
     def base_models(self) -> CrossFit:
@@ -189,14 +289,13 @@ def auto(
 
 def _decided(pilot: Pilot, relabel: Reconcile, executor: Executor, *, progress: bool) -> dict[str, Any]:
     """The pilot's decision, for the run's config; ``relabel`` keeps the reconciled labels."""
-    scored, made = pilot.run(executor, progress=progress)
-    relabel.labels = made.labels
+    scored, relabel.labels = pilot.run(executor, progress=progress)
     labelled = len(drop_unlabelled(pilot.pool)[0] or ())
     choice, ruled_out = _choice(scored, weighed(pilot.gold, pilot.gold), all_rows=pilot.rows >= labelled)
     return {
         "choice": choice, "ruled_out": ruled_out, "folds": pilot.folds, "pilot_rows": min(pilot.rows, labelled),
         "candidates": _table(scored.values()),
-        "sources": [] if made.labels is None else _table(made.labels.sources, "probs"),
+        "sources": [] if relabel.labels is None else _table(relabel.labels.sources, "probs"),
         "settings": {} if pilot.out is None else pilot.settings(),
     }  # fmt: skip
 

@@ -6,15 +6,21 @@
         print(source.name, source.weight, source.accuracy)
     pool.columns()                                               # every source's label and probability, in pool order
 
+    write_table(out, with_reconciled_labels(read_table(file), gold, pool, class_names))      # the pool's file with them
+
 ``label_sources.py`` has the formula; ``us.reconciled()`` does both steps in one training.
 """
 
+import re
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from understudy import methods as registry
 from understudy.arguments import checked_plainly
@@ -22,12 +28,16 @@ from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, na
 from understudy.comparison.comparison_options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
 from understudy.errors import UnderstudyError
+from understudy.io.label_columns import SAW
+from understudy.io.table import Stored, Table
+from understudy.labels.forms import Soft, named_columns
 from understudy.models.registry import Student, initial_student
 from understudy.objective import Relabelled
 from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
+from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import spell_out
 from understudy.training.automatic_options import resolve_options
@@ -142,3 +152,51 @@ def has_every_class(gold: Gold, classes: int) -> bool:
     """Whether every fold will hold, of every class, a gold row with a teacher's label."""
     rows = gold.calibration_rows()
     return len(rows) >= FEWEST_ROWS and bool((torch.bincount(gold.y[rows], minlength=classes) > 1).all())
+
+
+def with_reconciled_labels(
+    table: Table, gold: Gold, pool: ReconciledPool, names: Sequence[str] | None
+) -> dict[str, Stored]:
+    """The pool file's own columns, and the reconciled labels of its rows."""
+    pool_row, gold_row = _matched_rows(table, gold, pool)
+    in_pool, in_gold = pool_row >= 0, gold_row >= 0
+    rows, gold_rows, classes = pool_row[in_pool], gold_row[in_gold], pool.on_gold.shape[1]
+    assert pool.teacher is not None
+    probs = torch.empty(len(table), classes)
+    probs[in_pool] = pool.teacher.dense(rows, classes)
+    # Rows chosen by active learning have no out-of-fold prediction: they keep their own label.
+    own = torch.nn.functional.one_hot(gold.y[gold_rows], classes).float()
+    probs[in_gold] = torch.where(gold.chosen[gold_rows].unsqueeze(1), own, pool.on_gold[gold_rows])
+    labels, best = Soft(probs, trusted=True), probs.argmax(1)
+    columns = {name: table.stored(name) for name in table.names if name == SAW or not name.startswith("teacher_")}
+    columns |= labels.to_columns() if names is None else named_columns(labels, names)
+    columns["reconciled_label"] = _class_names(best, names)
+    columns["reconciled_probability"] = probs.amax(1).numpy()
+    for source in pool.sources:
+        # Empty on gold rows, which the sources predicted in folds.
+        label, probability = torch.full((len(table),), -1), torch.zeros(len(table))
+        label[in_pool] = source.probs.argmax(1)[rows]
+        probability[in_pool] = source.probs[rows, best[in_pool]]
+        name = "source_" + re.sub(r"\W+", "_", source.name)
+        columns |= {f"{name}_label": _class_names(label, names), f"{name}_probability": probability.numpy()}
+    return columns
+
+
+def _class_names(labels: Tensor, names: Sequence[str] | None) -> Array:
+    """By name where classes have names; −1 is an empty name."""
+    return labels.numpy() if names is None else np.array([*names, ""], dtype=object)[labels.numpy()]
+
+
+def _matched_rows(table: Table, gold: Gold, pool: ReconciledPool) -> tuple[Tensor, Tensor]:
+    """For every row of the file, its number in the pool and in gold; −1: not there."""
+    if table.ids is None:
+        return torch.arange(len(table)), torch.full((len(table),), -1)
+    # As text: 7 in one file is "7" in another.
+    ids = list(map(str, table.ids.tolist()))
+
+    def matched(names: Any) -> Tensor:
+        row_of = {} if names is None else {str(name): row for row, name in enumerate(names.tolist())}
+        return torch.tensor([row_of.get(name, -1) for name in ids])
+
+    pool_row = matched(pool.ids)
+    return pool_row, torch.where(pool_row >= 0, -1, matched(gold.ids))
