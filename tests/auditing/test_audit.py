@@ -254,7 +254,7 @@ def test_mistakes_of_the_caller() -> None:
     gold = us.Gold(np.zeros((40, 2)), TRUTH, teacher=NAMED)
     for problem, call in {
         "class_names holds 1 names": lambda: us.audit(gold, class_names=["only"]),
-        "no teacher labels to audit": lambda: us.audit(gold, us.Pool(np.zeros((3, 2)))),
+        "the pool has no teacher labels": lambda: us.audit(gold, us.Pool(np.zeros((3, 2)))),
         "all are −1": lambda: us.audit(gold, us.Pool(np.zeros((3, 2)), np.full(3, -1))),
         "use one form in both": lambda: us.audit(gold, us.Pool(np.zeros((2, 2)), np.array([[0.3, 0.7], [0.6, 0.4]]))),
         "gold is a Pool": lambda: us.audit(us.Pool(np.zeros((3, 2)), np.zeros(3, int))),  # type: ignore[arg-type]

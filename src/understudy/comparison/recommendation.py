@@ -8,8 +8,9 @@ the best come from their joint uncertainty; p-values against the reference are c
     recommend(comparison).choice
 
 Options share seeds and test rows. The measured means x have the covariance Σ = Σ_seeds + Σ_rows, which gives each
-difference the variance that it has in ``interval.py``. How far the options really lie apart is not known before either: their true accuracies are normal
-around a common mean μ with a spread τ of which only the order is known, 5 points. Given τ and Σ,
+difference the variance that it has in ``interval.py``. How far the options really lie apart is not known before either:
+their true accuracies are normal around a common mean μ with a spread τ of which only the order is known, 5 points.
+Given τ and Σ,
 
     E[θ | x] = μ + τ² (τ² I + Σ)⁻¹ (x − μ)
 
