@@ -39,14 +39,14 @@ def comparison(**points: float) -> Comparison:
 
 
 def test_verdict_when_slam_is_better() -> None:
-    verdict = sentences("comparison", "demo", comparison(teacher=-1, gold=-8, vanilla=-0.5))
+    verdict = sentences("demo", "verdict", comparison(teacher=-1, gold=-8, vanilla=-0.5))
     assert verdict[0] == "SLaM vs its teacher: +1.0 points (95% CI +0.8 to +1.2, 3 seeds), significantly better."
     assert verdict[1].startswith("SLaM vs training on gold alone: +8.0")
     assert verdict[2].startswith("SLaM vs vanilla distillation: +0.5")
 
 
 def test_verdict_when_slam_is_worse() -> None:
-    verdict = sentences("comparison", "demo", comparison(teacher=2, gold=3, vanilla=1))
+    verdict = sentences("demo", "verdict", comparison(teacher=2, gold=3, vanilla=1))
     assert verdict[0].startswith("SLaM vs its teacher: −2.0")
     assert all(sentence.endswith("significantly worse.") for sentence in verdict[:3])
     assert verdict[3] == "Highest mean accuracy: gold only, 93.0%."
@@ -54,7 +54,7 @@ def test_verdict_when_slam_is_worse() -> None:
 
 def test_verdict_without_significance() -> None:
     # Half-width of the paired interval: 4.3027 · 0.001 / √3 = 0.25 points, so 0.2 is within.
-    verdict = sentences("comparison", "demo", comparison(teacher=-0.2, gold=0.2, vanilla=-0.2))
+    verdict = sentences("demo", "verdict", comparison(teacher=-0.2, gold=0.2, vanilla=-0.2))
     assert all(sentence.endswith("not significant.") for sentence in verdict[:3])
 
 
@@ -63,7 +63,7 @@ def test_a_single_seed_decides_nothing() -> None:
     for name, value in ((TEACHER, 0.5), (GOLD_ONLY, 0.5), (VANILLA, 0.5), (SLAM, 0.9)):
         found.add(name, 0, Outcome(value))
     assert all(
-        "single seed" in sentence and "unknown" in sentence for sentence in sentences("comparison", "demo", found)[:3]
+        "single seed" in sentence and "unknown" in sentence for sentence in sentences("demo", "verdict", found)[:3]
     )
 
 
@@ -94,7 +94,7 @@ def test_tiny_demo_end_to_end(tmp_path: Path) -> None:
     report = tmp_path / "demo" / "report.html"
     write_demo_report(report, result)
     text = report.read_text(encoding="utf-8")
-    assert "Reliability of the teacher" in text and sentences("comparison", "demo", result.comparison)[0] in text
+    assert "Reliability of the teacher" in text and sentences("demo", "verdict", result.comparison)[0] in text
     # A second demo replaces the first one's page.
     write_demo_report(report, run_demo(DemoSetting(**{**TINY.__dict__, "seeds": 1})))
     assert [path.name for path in (tmp_path / "demo").iterdir()] == ["report.html"]

@@ -41,6 +41,6 @@ def demo_command(
     result, report = run_demo(DemoSetting(seeds=seeds), on_done=on_done), out / "report.html"
     write_demo_report(report, result)
     Console().print(result.comparison.table())
-    for sentence in sentences("comparison", "demo", result.comparison):
+    for sentence in sentences("demo", "verdict", result.comparison):
         typer.echo(sentence)
     typer.echo(f"Report: {report}")

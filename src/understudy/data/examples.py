@@ -244,7 +244,7 @@ class Pool(ExampleSet):
         self.rows, self.teacher, self.ids = rows, labels, check_ids(ids, rows.count, "pool")
 
     @classmethod
-    def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> "Pool":
+    def of(cls, rows: Rows, teacher: Labels | None, ids: Ids | None) -> Self:
         """A set of values that were checked before."""
         pool = cls.__new__(cls)
         pool.rows, pool.teacher, pool.ids = rows, teacher, ids

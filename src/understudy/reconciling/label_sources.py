@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.checks import CHUNK
-from understudy.data.examples import Gold, Ids, Pool
-from understudy.data.rows import Rows
+from understudy.data.examples import Gold, Pool
 from understudy.labels.base import Labels
 from understudy.labels.forms import Soft
 from understudy.maths.opinion_pool import OpinionPool, fit_opinion_pool
@@ -67,22 +66,6 @@ class ReconciledPool(Pool):
     #: The accuracy of its best class, and on how many rows.
     accuracy_on_gold: tuple[float, int]
 
-    @classmethod
-    def of_sources(
-        cls, rows: Rows, probs: Tensor, ids: Ids | None, sources: list[LabelSource], opinion: OpinionPool
-    ) -> "ReconciledPool":
-        pool = cls.__new__(cls)
-        pool.rows, pool.teacher, pool.ids = rows, Soft(probs), ids
-        pool.sources, pool.opinion = sources, opinion
-        return pool
-
-    def _evaluate(self, gold: Gold, rows: Tensor) -> None:
-        log_q = self.opinion.unseen
-        assert log_q is not None
-        self.on_gold = torch.full((len(gold), log_q.shape[1]), float("nan"))
-        self.on_gold[rows] = log_q.exp().float()
-        self.accuracy_on_gold = _accuracy(log_q, gold.y[rows])
-
     def columns(self) -> Columns:
         """In pool order: the label and its probability, each source's best class and its probability of the label."""
         assert self.teacher is not None
@@ -118,7 +101,6 @@ def sources_in(facts: Mapping[str, float]) -> list[dict[str, Any]]:
 
 def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
     """The pool with labels combined from the teacher's and the base models' predictions."""
-    pool = fitted.pool
     scores = SourceScores.of(fitted, predictions.gold, predictions.pool, fitted.evaluation_rows)
     opinion = fit_opinion_pool(scores.gold, scores.y)
     single = [fit_opinion_pool(one.unsqueeze(0), scores.y, full=False) for one in scores.gold]
@@ -134,8 +116,12 @@ def reconciled_pool(fitted: CrossFit, predictions: OutOfFold) -> ReconciledPool:
         )
         for number, name in enumerate(scores.names)
     ]  # fmt: skip
-    combined = ReconciledPool.of_sources(pool.rows, scores.labels(opinion), pool.ids, sources, opinion)
-    combined._evaluate(fitted.gold, fitted.evaluation_rows)
+    combined = ReconciledPool.of(fitted.pool.rows, Soft(scores.labels(opinion)), fitted.pool.ids)
+    combined.sources, combined.opinion = sources, opinion
+    assert opinion.unseen is not None
+    combined.on_gold = torch.full((len(fitted.gold), fitted.classes), float("nan"))
+    combined.on_gold[fitted.evaluation_rows] = opinion.unseen.exp().float()
+    combined.accuracy_on_gold = _accuracy(opinion.unseen, scores.y)
     return combined
 
 

@@ -33,7 +33,7 @@ from understudy.report.figures import (
     thinned,
 )
 from understudy.report.recommendation_text import row_texts
-from understudy.report.templates import sentences, write_page
+from understudy.report.templates import facts, sentences, write_page
 from understudy.store.files import write_bytes
 
 KINDS = (".png", ".svg", ".pdf")
@@ -195,37 +195,18 @@ def _fit_second_half(ax: Axes) -> None:
 
 
 def write_demo_report(path: str | Path, result: DemoResult) -> None:
-    setting, first = result.setting, result.first
+    means: dict[str, float] = {}
+    for method in (SLAM, WEIGHTED):
+        runs = [outcome.facts for outcome in result.comparison.outcomes[method].values()]
+        means |= {name: float(np.mean([run.get(name, np.nan) for run in runs])) for name in runs[0]}
     write_comparison_report(
         path,
         result.comparison,
         title="Demo: a student that learns from an imperfect teacher",
-        lead=f"Handwritten digits, 8×8 pixels. A teacher (64-256-256-10) was trained on {setting.teacher_rows} labels "
-        f"of its own and labelled {setting.pool_rows:,} rows. A smaller student (64-32-10) is trained on these and on "
-        f"{setting.gold_rows} gold labels. Every seed has another split and another teacher.",
-        verdict=sentences("comparison", "demo", result.comparison),
-        trust=measure_teacher(first.gold, first.pool),
+        lead=sentences("demo", "lead", result.setting)[0],
+        verdict=sentences("demo", "verdict", result.comparison),
+        trust=measure_teacher(result.first.gold, result.first.pool),
         trust_note="Shown is the first seed, as SLaM used it.",
-        facts=_demo_facts(result),
+        facts=facts("demo", result.setting, len(result.first.test), means),
         warnings=result.warnings,
     )
-
-
-def _demo_facts(result: DemoResult) -> list[tuple[str, str]]:
-    setting = result.setting
-
-    def mean(method: str, fact: str) -> float:
-        by_seed = result.comparison.outcomes[method].values()
-        return float(np.mean([outcome.facts.get(fact, np.nan) for outcome in by_seed]))
-
-    return [
-        ("Rows that train the teacher only", f"{setting.teacher_rows}"),
-        ("Gold rows (train the student, measure the teacher)", f"{setting.gold_rows}"),
-        ("Pool rows, labelled by the teacher", f"{setting.pool_rows:,}"),
-        ("Test rows", f"{len(result.first.test)}"),
-        ("Estimated teacher accuracy on the pool (mean α of SLaM)", f"{mean(SLAM, 'slam.mean_alpha'):.1%}"),
-        ("Share of pool rows at the lower bound of α", f"{mean(SLAM, 'slam.share_at_lower_bound'):.1%}"),
-        ("Mean weight of a pool row in Weighted Distillation", f"{mean(WEIGHTED, 'debias.mean_weight'):.3f}"),
-        ("Epochs: distillation, gold only", f"{setting.epochs}, {setting.gold_only_epochs}"),
-        ("Optimizer", "Adam, 0.003 (teacher 0.001), cosine, batches of 64"),
-    ]

@@ -3,7 +3,6 @@
 html_of(run)                                     # what run._repr_html_() returns
 """
 
-from functools import singledispatch
 from typing import Any
 
 from understudy.auditing.audit import Audit
@@ -17,38 +16,19 @@ from understudy.report.templates import page
 from understudy.training.run import Run
 
 
-def html_of(value: Any) -> str:
-    return page("notebook.html.jinja", **parts_of(value))
+def html_of(value: Run | Comparison | Audit | Reliability) -> str:
+    return page("notebook.html.jinja", **_parts(value))
 
 
-@singledispatch
-def parts_of(value: Any) -> dict[str, Any]:
-    raise TypeError(f"a {type(value).__name__} has no page")
-
-
-parts_of.register(Run)(run_parts)
-
-
-@parts_of.register
-def _(comparison: Comparison) -> dict[str, Any]:
-    found = comparison.recommendation
-    title = "Recommended method" if found is not None else "Comparison of methods"
-    return {
-        "title": title,
-        "verdict": comparison.sentences,
-        "warnings": comparison.warnings,
-        **comparison_parts(comparison),
-    }
-
-
-@parts_of.register
-def _(audit: Audit) -> dict[str, Any]:
-    return {"title": TITLE, **audit_parts(audit)}
-
-
-@parts_of.register
-def _(trust: Reliability) -> dict[str, Any]:
-    right = trust.gold_right.bool()
-    lead = f"{len(right):,} gold rows, {trust.classes} classes; teacher accuracy {right.double().mean():.1%}."
-    seen = MeasuredTeacher(trust, trust.gold_covariate, right, trust.gold_named)
+def _parts(value: Run | Comparison | Audit | Reliability) -> dict[str, Any]:
+    if isinstance(value, Run):
+        return run_parts(value)
+    if isinstance(value, Audit):
+        return {"title": TITLE, **audit_parts(value)}
+    if isinstance(value, Comparison):
+        title = "Comparison of methods" if value.recommendation is None else "Recommended method"
+        return {"title": title, "verdict": value.sentences, "warnings": value.warnings, **comparison_parts(value)}
+    right = value.gold_right.bool()
+    lead = f"{len(right):,} gold rows, {value.classes} classes; teacher accuracy {right.double().mean():.1%}."
+    seen = MeasuredTeacher(value, value.gold_covariate, right, value.gold_named)
     return {"title": "Reliability of the teacher", "lead": lead, **teacher_section(seen)}
