@@ -14,6 +14,7 @@ import typer
 
 import understudy as us
 from understudy import cli
+from understudy.acquisition.strategy import ArrayRows
 from understudy.objective import Outputs, Step
 
 ROOT = Path(__file__).parents[1]
@@ -147,7 +148,7 @@ def test_the_examples_of_contributing_work() -> None:
     assert objective.target(step).tolist() == [[0.75, 0.25]] and objective.temperature == 2.0
     arrays = {"probs": torch.tensor([[1.0, 0.0]] * 2), "probs_ema": torch.tensor([[1.0, 0.0], [0.5, 0.5]])}
     surprise, everything = names["surprise"], torch.tensor([True, True])
-    picks = surprise.pick(2, arrays, available=everything, generator=torch.Generator())
+    picks = surprise.pick(2, ArrayRows(arrays, 2), available=everything, generator=torch.Generator())
     assert picks.tolist() == [1, 0]
     reasons = surprise.explain(picks, arrays, labelled=torch.tensor([]), names=["a", "b"])
     assert reasons == ([1.0, 0.0], ["1.00 off its average", "0.00 off its average"])

@@ -126,7 +126,9 @@ def test_logit_gradient_by_hand_and_by_autograd() -> None:
 def brute_force(embedding: Tensor, seed: int) -> list[int]:
     """The same draws on the materialised embedding: same generator, plain rows."""
     generator = torch.Generator().manual_seed(seed)
-    return kmeans_plus_plus(factored(embedding), 10, generator=generator).tolist()
+    return kmeans_plus_plus(
+        factored(embedding), 10, available=torch.ones(len(embedding), dtype=torch.bool), generator=generator
+    ).tolist()
 
 
 def test_gradient_strategies_use_their_embeddings() -> None:

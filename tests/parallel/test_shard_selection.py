@@ -1,8 +1,8 @@
 """Selection over shards: the picks of the whole pool, by every strategy; the draw's own chances; few rows in memory."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +12,15 @@ from torch import Tensor
 
 import understudy as us
 from maths_outcomes import sequence_probabilities
+from understudy.acquisition.select import pick_rows
 from understudy.acquisition.strategies import NAMES
 from understudy.maths import spread
 from understudy.maths.factored import factored
-from understudy.maths.random_order import random_keys
-from understudy.maths.spread import draw_apart
-from understudy.parallel.executors import InProcess, WorkerProcesses
+from understudy.maths.spread import kmeans_plus_plus, random_keys
+from understudy.parallel.executors import Executor, InProcess, WorkerProcesses
 from understudy.parallel.map_shards import to_records
 from understudy.parallel.pool_shards import PoolShard
 from understudy.parallel.shard_scores import ShardScores
-from understudy.parallel.shard_strategies import ShardedPicking, select_from
 
 
 def scored(folder: Path, sizes: list[int], arrays: dict[str, Tensor]) -> ShardScores:
@@ -30,7 +29,14 @@ def scored(folder: Path, sizes: list[int], arrays: dict[str, Tensor]) -> ShardSc
         path = folder / f"{number}.npy"
         path.write_bytes(to_records({name: value[start:stop].numpy() for name, value in arrays.items()}))
         shards.append(PoolShard(number, path, start, stop - start))
-    return ShardScores(tuple(shards), [{"same": False, "labelled": 0}] * len(sizes))
+    return ShardScores(tuple(shards), [{"same": False}] * len(sizes), InProcess())
+
+
+def select_from(
+    parts: ShardScores, name: str, n: int, labelled: Tensor, *, seed: int = 0, executor: Executor | None = None
+) -> Tensor:
+    available = torch.ones(parts.parts[-1].stop, dtype=torch.bool).index_fill(0, labelled, False)
+    return pick_rows(name, n, replace(parts, executor=executor or InProcess()), available, seed=seed)
 
 
 def some_arrays(rows: int, *, seed: int = 0, duplicates: bool = False) -> dict[str, Tensor]:
@@ -49,7 +55,7 @@ def test_the_picks_of_the_whole_pool(name: str, labelled: list[int], tmp_path: P
     parts = scored(tmp_path, [40, 1, 37, 42], arrays)
     for seed in range(3):
         whole = us.select(name, 30, **arrays, labelled=taken, seed=seed)  # type: ignore[arg-type]
-        found = select_from(parts, name, 30, labelled=taken, seed=seed, executor=InProcess(), scratch=tmp_path)
+        found = select_from(parts, name, 30, taken, seed=seed)
         assert found.tolist() == whole.tolist()
         assert not set(found.tolist()) & set(labelled)
 
@@ -59,7 +65,7 @@ def test_the_picks_of_the_whole_pool(name: str, labelled: list[int], tmp_path: P
 def test_with_ties_and_duplicates_all_rows_are_had(name: str, labelled: list[int], tmp_path: Path) -> None:
     arrays, taken = some_arrays(50, duplicates=True), torch.tensor(labelled, dtype=torch.long)
     parts, n = scored(tmp_path, [20, 20, 10], arrays), 50 - len(labelled)
-    found = select_from(parts, name, n, labelled=taken, seed=1, executor=InProcess(), scratch=tmp_path)
+    found = select_from(parts, name, n, taken, seed=1)
     assert sorted(found.tolist()) == sorted(set(range(50)) - set(labelled))
     if name in ("random", "confidence", "margin", "entropy"):
         assert found.tolist() == us.select(name, n, **arrays, labelled=taken, seed=1).tolist()  # type: ignore[arg-type]
@@ -73,9 +79,8 @@ def test_refreshes_are_passes_and_change_nothing(tmp_path: Path, monkeypatch: py
     for name in ("badge", "coreset"):
         whole = us.select(name, 25, **arrays, seed=5)  # type: ignore[arg-type]
         for executor in (InProcess(), WorkerProcesses(2)):
-            found = select_from(parts, name, 25, labelled=nothing, seed=5, executor=executor, scratch=tmp_path)
+            found = select_from(parts, name, 25, nothing, seed=5, executor=executor)
             assert found.tolist() == whole.tolist()
-    assert not (tmp_path / "_bounds").exists()
 
 
 @pytest.mark.slow
@@ -85,16 +90,13 @@ def test_the_draws_have_the_chances_of_the_plain_algorithm(tmp_path: Path) -> No
     parts = scored(tmp_path, [2, 1, 2], {"hidden": hidden})
     distances = (hidden[:, None] - hidden).square().sum(-1).double()
     first = int(hidden.square().sum(1).argmax())
-    expected = sequence_probabilities(distances, first, 3, torch.ones(5, dtype=torch.float64))
+    expected = sequence_probabilities(distances, first, 3)
     generator = torch.Generator().manual_seed(0)
     counts = dict.fromkeys(expected, 0)
     draws = 1500
+    vectors, everything = parts.vectors(lambda arrays: factored(arrays["hidden"])), torch.ones(5, dtype=torch.bool)
     for _ in range(draws):
-        picking = ShardedPicking(
-            parts, lambda arrays: factored(arrays["hidden"]), 3, torch.zeros(0, dtype=torch.long), InProcess(), tmp_path
-        )
-        counts[tuple(draw_apart(picking, generator).tolist())] += 1
-        picking.close()
+        counts[tuple(kmeans_plus_plus(vectors, 3, available=everything, generator=generator).tolist())] += 1
     assert min(expected.values()) * draws > 5
     assert chisquare(list(counts.values()), [draws * chance for chance in expected.values()]).pvalue > 1e-3
 
@@ -112,8 +114,7 @@ def test_keys_are_splitmix64_and_shuffle_evenly() -> None:
 
 def test_too_many_rows_are_refused(tmp_path: Path) -> None:
     parts = scored(tmp_path, [3, 2], some_arrays(5))
-    told: Any = {"seed": 0, "executor": InProcess(), "scratch": tmp_path}
     with pytest.raises(us.UnderstudyError, match="n = 4, but 3 of 5 rows are not labelled yet"):
-        select_from(parts, "badge", 4, labelled=torch.tensor([1, 3]), **told)
+        select_from(parts, "badge", 4, torch.tensor([1, 3]))
     with pytest.raises(us.UnderstudyError, match="unknown strategy"):
-        select_from(parts, "best", 1, labelled=torch.tensor([1]), **told)
+        select_from(parts, "best", 1, torch.tensor([1]))

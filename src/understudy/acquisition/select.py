@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from understudy.acquisition.strategies import STRATEGIES
-from understudy.acquisition.strategy import Reasons, Strategy
+from understudy.acquisition.strategy import ArrayRows, Reasons, ScoredRows, Strategy
 from understudy.arguments import checked
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, warn
@@ -68,23 +68,22 @@ def select(
     if missing:
         raise UnderstudyError(f"strategy {strategy!r} needs {' and '.join(missing)}: pass {missing[0]}=…")
 
-    arrays = {name: _as_matrix(value, name) for name, value in given.items() if value is not None}
-    for name, other in (("probs", "probs_ema"), ("hidden", "hidden_ema")):
-        columns = [arrays[each].shape[1] for each in (name, other) if each in arrays]
-        if len(set(columns)) > 1:
-            raise UnderstudyError(
-                f"{name} has {columns[0]} columns, {other} has {columns[1]}: both must come from the same architecture"
-            )
+    arrays = checked_arrays(given)
     available = _available_rows(arrays, labelled, size)
-    left = int(available.sum())
+    return pick_rows(strategy, n, ArrayRows(arrays, len(available)), available, seed=seed)
+
+
+def pick_rows(strategy: str, n: int, rows: ScoredRows, available: Tensor, *, seed: int) -> Tensor:
+    """n of the available rows, (N,) bool, wherever they lie."""
+    chosen, left = strategy_named(strategy), int(available.sum())
     if not 0 <= n <= left:
         raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
-    if "hidden_ema" in chosen.needs and torch.equal(arrays["hidden"], arrays["hidden_ema"]):
+    if "hidden_ema" in chosen.needs and rows.same_features:
         warn(
             f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
             "linear student has no features of its own); use badge, or a student with a hidden layer"
         )
-    return chosen.pick(n, arrays, available=available, generator=torch.Generator().manual_seed(seed))
+    return chosen.pick(n, rows, available=available, generator=torch.Generator().manual_seed(seed))
 
 
 def explain(
@@ -93,6 +92,18 @@ def explain(
     """Scores and phrases of the picks, in their order. ``labelled``: row numbers that had labels before."""
     names = names or [str(number) for number in range(scores.probs.shape[1])]
     return strategy_named(strategy).explain(picks, scores.arrays(), labelled=labelled, names=names)
+
+
+def checked_arrays(given: Mapping[str, Array | None]) -> dict[str, Tensor]:
+    """The arrays that are there, as matrices; those of the moving average as wide as the student's."""
+    arrays = {name: _as_matrix(value, name) for name, value in given.items() if value is not None}
+    for name, other in (("probs", "probs_ema"), ("hidden", "hidden_ema")):
+        columns = [arrays[each].shape[1] for each in (name, other) if each in arrays]
+        if len(set(columns)) > 1:
+            raise UnderstudyError(
+                f"{name} has {columns[0]} columns, {other} has {columns[1]}: both must come from the same architecture"
+            )
+    return arrays
 
 
 def _as_matrix(value: Array, name: str) -> Tensor:

@@ -1,18 +1,20 @@
 """What a selection strategy is: how it picks rows, what it looks at, and how it explains a pick.
 
 A strategy is one file in ``strategies/`` with an object named like the file. Two families share their base: `Ranked`
-takes the rows with the smallest score, `Spread` draws rows whose vectors are large and far apart (k-means++).
+takes the rows with the smallest score, `Spread` draws rows whose vectors are large and far apart (k-means++). They pick
+from `ScoredRows`: arrays in memory (`ArrayRows`), or those of shards (``parallel/shard_scores.py``).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from understudy.maths.factored import Factored, squared_distances
-from understudy.maths.random_order import draw_key, random_keys
-from understudy.maths.spread import kmeans_plus_plus
+from understudy.maths.spread import RowVectors, draw_key, kmeans_plus_plus, lowest
 
 #: What strategies look at, one row per pool example, under the names that ``us.select`` takes.
 Arrays = Mapping[str, Tensor]
@@ -21,12 +23,61 @@ Arrays = Mapping[str, Tensor]
 Reasons = tuple[list[float], list[str]]
 
 
+class ScoredRows(Protocol):
+    """The arrays of every row of a pool, in one part or in several."""
+
+    @property
+    def parts(self) -> Sequence[slice]: ...
+
+    @property
+    def same_features(self) -> bool:
+        """Whether "hidden" and "hidden_ema" are the same on every row."""
+        ...
+
+    def take(self, index: Tensor) -> Arrays:
+        """Those of some rows, in the given order."""
+        ...
+
+    def map(self, function: Callable[[Arrays], Tensor]) -> Iterator[tuple[slice, Tensor]]:
+        """The function of every part's arrays, one number per row, in the order of the parts."""
+        ...
+
+    def vectors(self, function: Callable[[Arrays], Factored]) -> RowVectors:
+        """The vectors that the function makes of the arrays."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """All rows in memory."""
+
+    arrays: Arrays
+    size: int
+
+    @property
+    def parts(self) -> list[slice]:
+        return [slice(0, self.size)]
+
+    @property
+    def same_features(self) -> bool:
+        return torch.equal(self.arrays["hidden"], self.arrays["hidden_ema"])
+
+    def take(self, index: Tensor) -> Arrays:
+        return {name: values[index] for name, values in self.arrays.items()}
+
+    def map(self, function: Callable[[Arrays], Tensor]) -> Iterator[tuple[slice, Tensor]]:
+        yield self.parts[0], function(self.arrays)
+
+    def vectors(self, function: Callable[[Arrays], Factored]) -> Factored:
+        return function(self.arrays)
+
+
 class Strategy(ABC):
     #: Which arrays must be there: "probs", "hidden", "probs_ema", "hidden_ema".
     needs: tuple[str, ...] = ()
 
     @abstractmethod
-    def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
+    def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
         """n distinct row numbers, in the order picked; only rows that are ``available``, (N,) bool."""
 
     @abstractmethod
@@ -44,12 +95,11 @@ class Ranked(Strategy):
     needs = ("probs",)
 
     @abstractmethod
-    def score(self, probs: Tensor) -> Tensor:
-        """One number per row of class probabilities; the smallest is picked first."""
+    def score(self, arrays: Arrays) -> Tensor:
+        """One number per row; the smallest is picked first."""
 
-    def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
-        rows = shuffled(available, generator)
-        return rows[self.score(arrays["probs"])[rows].argsort(stable=True)[:n]]
+    def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
+        return lowest(rows.map(self.score), n, available=available, key=draw_key(generator))
 
 
 class Spread(Strategy):
@@ -65,8 +115,8 @@ class Spread(Strategy):
         """What else to say of each row."""
         return [""] * len(arrays["hidden"])
 
-    def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
-        return kmeans_plus_plus(self.vectors(arrays), n, available=available, generator=generator)
+    def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
+        return kmeans_plus_plus(rows.vectors(self.vectors), n, available=available, generator=generator)
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         picked = {name: arrays[name][picks] for name in self.needs}
@@ -78,12 +128,6 @@ class Spread(Strategy):
             for note, length, distance in zip(self.notes(picked), lengths, to_earlier(vectors).tolist(), strict=True)
         ]
         return lengths, phrases
-
-
-def shuffled(available: Tensor, generator: torch.Generator) -> Tensor:
-    """The available row numbers in random order; the same order where a pool lies in parts."""
-    rows = available.nonzero().squeeze(1)
-    return rows[random_keys(rows, draw_key(generator)).argsort()]
 
 
 def to_earlier(rows: Factored) -> Tensor:

@@ -202,10 +202,13 @@ class Table:
         """For each row, which row of the other has its id, by the letter; −1 where none has."""
         return np.full(len(self), -1) if self._ids is None or other._ids is None else places(self._ids, other._ids)
 
-    def check_spelling(self, other: "Table") -> None:
-        """Refuses an id that the other file has in another spelling: they are taken for two rows, and hardly are."""
+    def check_spelling(self, other: "Table", found: Array | None = None) -> None:
+        """Refuses an id that the other file has in another spelling: they are taken for two rows, and hardly are.
+
+        ``found``: the row of each id, −1: none, where the other is a part of what they were looked for in.
+        """
         both = self._ids is not None and other._ids is not None
-        if both and (near := misspelt(self._ids, other._ids, self.rows_in(other))):
+        if both and (near := misspelt(self._ids, other._ids, self.rows_in(other) if found is None else found)):
             row, how = near
             raise UnderstudyError(f"{self.where('id')} row {row} is not in {other.path}: {how}; write them alike")
 

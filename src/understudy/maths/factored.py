@@ -15,6 +15,7 @@ plain formula is good to about 1e-4.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,23 @@ class Factored:
         left = None if self.left is None else self.left[index]
         return Factored(left, self.right[index], self.squared_norms[index])
 
+    def followed_by(self, other: Factored) -> Factored:
+        left = None if self.left is None or other.left is None else torch.cat([self.left, other.left])
+        return Factored(
+            left, torch.cat([self.right, other.right]), torch.cat([self.squared_norms, other.squared_norms])
+        )
+
+    @property
+    def parts(self) -> list[slice]:
+        """All rows are in one."""
+        return [slice(0, len(self))]
+
+    def map(self, function: Callable[[Factored, Tensor], Tensor], values: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        yield self.parts[0], function(self, values)
+
+    def zeros(self) -> Tensor:
+        return torch.zeros_like(self.squared_norms)
+
 
 def factored(right: Tensor, *, left: Tensor | None = None) -> Factored:
     """Rows left ⊗ right with their squared norms. A per-row scale belongs into `left` (C = 1 will do)."""
@@ -64,7 +82,7 @@ def squared_distances(rows: Factored, centres: Factored) -> Tensor:
     return distances.clamp_min_(0)
 
 
-def nearest_centre(rows: Factored, centres: Factored, bound: Tensor) -> Tensor:
+def nearest_centre(centres: Factored, rows: Factored, bound: Tensor) -> Tensor:
     """min(boundᵢ, squared distance to the nearest centre), (N,): one pass, in cache-sized chunks."""
     nearest = bound.clone()
     size = min(max(_CHUNK_NUMBERS // len(centres), 256), 4096)

@@ -17,43 +17,84 @@ pick, and any pick where no distance is left (duplicates, zero rows), differ fro
 the largest norm comes first (as in BADGE), and where every D is 0 the rest is drawn uniformly, so that there
 are always exactly n distinct rows.
 
-    picks = kmeans_plus_plus(factored(hidden), 100, generator=torch.Generator().manual_seed(0))
+    picks = kmeans_plus_plus(factored(hidden), 100, available=free, generator=torch.Generator().manual_seed(0))
+
+Rows may lie in parts (the shards of a pool): a candidate is drawn by the part's sum of bounds, then by its own, which
+is a draw from all rows. Every row number has a random key, the i-th number of SplitMix64 (Steele, Lea and Flood 2014)
+after a state that is drawn once: ties, and rows drawn uniformly, are ordered by keys, which do not depend on the parts.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.errors import UnderstudyError
 from understudy.maths.factored import Factored, nearest_centre, squared_distances
-from understudy.maths.random_order import draw_key, random_keys
 
 _REFRESH_SHARE = 1 / 8  # of the rows examined as candidates before all bounds are refreshed
 _LARGEST_BATCH = 256  # k-means++ candidates at once; among many duplicates, all their pairs are close
+_STEP, _FIRST, _SECOND = (
+    np.array([number], dtype=np.uint64) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 
 
-def kmeans_plus_plus(
-    rows: Factored,
-    n: int,
-    *,
-    generator: torch.Generator,
-    available: Tensor | None = None,
-    weights: Tensor | None = None,
-) -> Tensor:
-    """n distinct row numbers in the order picked: the largest weightᵢ ‖gᵢ‖², then draws by weightᵢ Dᵢ / Σ.
+class RowVectors(Protocol):
+    """A vector for each row, in one part (``Factored``) or in several (``parallel/shard_scores.py``)."""
 
-    `available` (N,) bool: the rows that may be picked. `weights` (N,): how many times a row counts. They
-    multiply the chances, not the distances.
+    @property
+    def parts(self) -> Sequence[slice]: ...
+
+    def take(self, index: Tensor) -> Factored: ...
+
+    def map(self, function: Callable[[Factored, Tensor], Tensor], values: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """The function of every part's vectors and of its stretch of ``values``."""
+        ...
+
+    def zeros(self) -> Tensor:
+        """One for each row, of the vectors' type."""
+        ...
+
+
+def draw_key(generator: torch.Generator) -> int:
+    return int(torch.randint(2**63 - 1, (1,), generator=generator))
+
+
+def random_keys(rows: Tensor, key: int) -> Tensor:
+    """One number (int64) for each row number, all different; arrays of 64-bit integers wrap around."""
+    state = np.array([key], dtype=np.uint64) + (rows.numpy().astype(np.uint64) + np.uint64(1)) * _STEP
+    state = (state ^ (state >> np.uint64(30))) * _FIRST
+    state = (state ^ (state >> np.uint64(27))) * _SECOND
+    state ^= state >> np.uint64(31)
+    return torch.from_numpy(state.view(np.int64))
+
+
+def lowest(scores: Iterable[tuple[slice, Tensor]], n: int, *, available: Tensor, key: int) -> Tensor:
+    """The n available rows of smallest score, given part by part; ties in the random order of ``key``."""
+    score, rows = torch.zeros(0), torch.zeros(0, dtype=torch.long)
+    for part, found in scores:
+        free = available[part].nonzero().squeeze(1)
+        score, rows = torch.cat([score, found[free]]), torch.cat([rows, free + part.start])
+        order = torch.from_numpy(np.lexsort((random_keys(rows, key).numpy(), score.numpy()))[:n])
+        score, rows = score[order], rows[order]
+    return rows
+
+
+def uniform(parts: Iterable[slice], n: int, *, available: Tensor, key: int) -> Tensor:
+    """The first n available rows in the random order of ``key``."""
+    return lowest(((part, torch.zeros(part.stop - part.start)) for part in parts), n, available=available, key=key)
+
+
+def kmeans_plus_plus(rows: RowVectors, n: int, *, available: Tensor, generator: torch.Generator) -> Tensor:
+    """n distinct row numbers in the order picked: the largest ‖gᵢ‖², then draws by Dᵢ / Σ D.
+
+    `available` (N,) bool: the rows that may be picked, n at least.
     """
-    return draw_apart(_InMemory(rows, n, available, weights), generator)
-
-
-def draw_apart(picking: Picking, generator: torch.Generator) -> Tensor:
-    """k-means++ on rows wherever they lie."""
+    picking = _Picking(rows, n, available)
     picking.start_at_largest()
     while picking.missing > 0:
         total = picking.weigh()
@@ -63,227 +104,188 @@ def draw_apart(picking: Picking, generator: torch.Generator) -> Tensor:
             _draw_block(picking, total, generator)
             if picking.missing > 0:
                 picking.refresh()
-    return torch.tensor(picking.picks, dtype=torch.long)
+    return torch.tensor(list(picking.picks), dtype=torch.long)
 
 
-def _draw_block(picking: Picking, total: float, generator: torch.Generator) -> None:
+def _draw_block(picking: _Picking, total: float, generator: torch.Generator) -> None:
     """Draw candidates from stale bounds until enough are accepted or the refresh is due."""
     tried = accepted = 0
-    while picking.missing > 0 and tried < _REFRESH_SHARE * picking.size:
+    while picking.missing > 0 and tried < _REFRESH_SHARE * len(picking.bound):
         expected = 1.25 * picking.missing * (tried + 1) / (accepted + 1)
         size = min(max(int(expected), 16), _LARGEST_BATCH)
         quantile, chance = torch.rand(2, size, generator=generator, dtype=torch.float64)
         index = picking.located(quantile * total)
-        threshold = chance * picking.bounds(index)
-        accepted += _accept_in_order(picking, index, threshold)
+        accepted += _accept_in_order(picking, index, chance * picking.bound[index])
         tried += size
 
 
-def _accept_in_order(picking: Picking, index: Tensor, threshold: Tensor) -> int:
+def _accept_in_order(picking: _Picking, index: Tensor, threshold: Tensor) -> int:
     """Go through the candidates one by one; each acceptance lowers the true distances of those after it."""
-    true = picking.true_distances(index)
+    vectors = picking.rows.take(index)
+    true = picking.true_distances(index, vectors)
     alive = (threshold < true).nonzero().squeeze(1)  # distances only fall: a candidate rejected now stays so
     if len(alive) == 0:
         return 0
-    candidates = picking.vectors(index[alive])
+    candidates = vectors.take(alive)
     mutual = squared_distances(candidates, candidates).numpy()
     nearest = true[alive].numpy()  # numpy: a comparison of two numbers costs a tenth of torch's
-    before = picking.missing
+    accepted: list[int] = []
     for position, (row, needed) in enumerate(zip(index[alive].tolist(), threshold[alive].tolist(), strict=True)):
-        if picking.missing > 0 and needed < nearest[position] and row not in picking.taken:
+        if picking.missing > 0 and needed < nearest[position] and row not in picking.picks:
             picking.take(row)
+            accepted.append(position)
             nearest = np.minimum(nearest, mutual[position])
-    return before - picking.missing
+    picking.await_refresh(candidates, accepted)
+    return len(accepted)
 
 
 def farthest_first(
-    rows: Factored,
-    n: int,
-    *,
-    generator: torch.Generator,
-    centres: Tensor | None = None,
-    available: Tensor | None = None,
+    rows: RowVectors, n: int, *, available: Tensor, centres: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """n distinct row numbers, each the farthest from all before it and from the centres.
+    """n distinct available row numbers, each the farthest from all before it and from the centres.
 
-    `centres`: row numbers, never picked; without any, the row with the largest norm is first. `generator`
-    serves only rows at distance 0.
+    `centres`: row numbers; without any, the row with the largest norm is first. `generator` serves only rows at
+    distance 0.
     """
-    return take_farthest(_InMemory(rows, n, available), generator, centres)
-
-
-def take_farthest(picking: Picking, generator: torch.Generator, centres: Tensor | None = None) -> Tensor:
-    """Farthest-first on rows wherever they lie."""
-    if centres is not None and len(centres) > 0:
-        picking.start_from(centres)
+    picking = _Picking(rows, n, available)
+    if len(centres):
+        picking.bound.fill_(torch.inf)
+        picking.pending = rows.take(centres)
     else:
         picking.start_at_largest()
-        picking.refresh()
+    picking.refresh()
     # A search for the largest bounds reads all N of them: at least 1/256 of the rows are examined each time.
-    batch = min(max(picking.size // 256, 256), 4096)
+    size = len(picking.bound)
+    batch = min(max(size // 256, 256), 4096)
     tried = 0
     while picking.missing > 0:
-        if tried >= _REFRESH_SHARE * picking.size and picking.pending:
+        if tried >= _REFRESH_SHARE * size and picking.pending is not None:
             picking.refresh()
             tried = 0
-        values, index = picking.largest(min(batch + 1, picking.size))
+        values, index = picking.largest(min(batch + 1, size))
         if values[0] == 0:
             picking.finish_uniformly(generator)
             break
         floor = values[batch] if len(values) > batch else values.new_zeros(())
         _take_while_above(picking, index[:batch], floor)
         tried += batch
-    return torch.tensor(picking.picks, dtype=torch.long)
+    return torch.tensor(list(picking.picks), dtype=torch.long)
 
 
-def _take_while_above(picking: Picking, index: Tensor, floor: Tensor) -> None:
+def _take_while_above(picking: _Picking, index: Tensor, floor: Tensor) -> None:
     """Take the farthest of the candidates as long as no other row can be farther than `floor`."""
-    true = picking.true_distances(index)
-    candidates = picking.vectors(index)
+    candidates = picking.rows.take(index)
+    true = picking.true_distances(index, candidates)
+    taken: list[int] = []
     while picking.missing > 0:
         best = int(true.argmax())
         if true[best] < floor or true[best] == 0:
             break
         picking.take(int(index[best]))
-        to_best = squared_distances(candidates, candidates.take(slice(best, best + 1)))
-        true = torch.minimum(true, to_best.squeeze(1))
+        taken.append(best)
+        true = torch.minimum(true, squared_distances(candidates, candidates.take(slice(best, best + 1))).squeeze(1))
         true[best] = 0
-    picking.lower(index, true)
+    picking.await_refresh(candidates, taken)
+    picking.bound[index] = true
 
 
-class Picking(ABC):
+class _Picking:
     """The picks so far, and for every row an upper bound on its squared distance to the nearest of them.
 
-    `pending` are the picks (or centres) that the bounds do not know yet. Rows that cannot be picked have
-    bound 0. Where rows and bounds lie is for the classes below to say, and for `parallel/shard_strategies.py`.
+    `pending` are the vectors of the picks (or centres) that the bounds do not know yet. Rows that cannot be picked have
+    bound 0.
     """
 
-    def __init__(self, size: int, n: int, left: int) -> None:
-        self.size, self.n = size, n
-        self.picks: list[int] = []
-        self.taken: set[int] = set()
-        self.pending: list[int] = []
-        if not 0 <= n <= left:
-            raise UnderstudyError(f"n = {n} rows requested, {left} can be picked: request 0 to {left}")
+    def __init__(self, rows: RowVectors, n: int, available: Tensor) -> None:
+        self.rows, self.n, self.free, self.bound = rows, n, available.clone(), rows.zeros()
+        self.picks: dict[int, None] = {}
+        self.pending: Factored | None = None
+        #: Sums of the bounds' parts, and the running sum within the part that was last looked at.
+        self.totals, self._running = torch.zeros(0, dtype=torch.float64), (-1, torch.zeros(0))
 
     @property
     def missing(self) -> int:
         return self.n - len(self.picks)
 
     def take(self, row: int) -> None:
-        self.picks.append(row)
-        self.taken.add(row)
-        self.pending.append(row)
+        self.picks[row] = None
+        self.free[row] = False
 
-    @abstractmethod
-    def vectors(self, index: Tensor) -> Factored: ...
-
-    @abstractmethod
-    def bounds(self, index: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def lower(self, index: Tensor, bounds: Tensor) -> None:
-        """Set the bounds of some rows."""
-
-    @abstractmethod
-    def lower_all(self, centres: Factored) -> None:
-        """Bring every bound up to date with these centres."""
-
-    @abstractmethod
-    def start_at_largest(self) -> None:
-        """Take the row of largest size; ‖g − g₀‖ ≤ ‖g‖ + ‖g₀‖ bounds the rest without reading a row."""
-
-    @abstractmethod
-    def start_from(self, centres: Tensor) -> None: ...
-
-    @abstractmethod
-    def weigh(self) -> float:
-        """The sum of all chances, as the bounds are now."""
-
-    @abstractmethod
-    def located(self, mass: Tensor) -> Tensor:
-        """The rows at which the chances, added up row after row, exceed these sums."""
-
-    @abstractmethod
-    def largest(self, count: int) -> tuple[Tensor, Tensor]:
-        """The largest bounds, in falling order, and their rows."""
-
-    @abstractmethod
-    def free_rows(self, key: int, count: int) -> Tensor:
-        """The first of the rows that can be picked, in the random order of this key."""
+    def await_refresh(self, candidates: Factored, taken: list[int]) -> None:
+        """The candidates at these positions were taken."""
+        if taken:
+            vectors = candidates.take(torch.tensor(taken))
+            self.pending = vectors if self.pending is None else self.pending.followed_by(vectors)
 
     def refresh(self) -> None:
         """Bring every bound up to date with the pending picks: one matrix product for the whole block."""
-        if self.pending:
-            self.lower_all(self.vectors(torch.tensor(self.pending)))
-            self.pending.clear()
+        if self.pending is not None:
+            self._set_all(partial(nearest_centre, self.pending))
+            self.pending = None
 
-    def true_distances(self, index: Tensor) -> Tensor:
+    def _set_all(self, function: Callable[[Factored, Tensor], Tensor]) -> None:
+        for part, values in self.rows.map(function, self.bound):
+            self.bound[part] = values
+        self.bound.masked_fill_(~self.free, 0)
+
+    def true_distances(self, index: Tensor, vectors: Factored) -> Tensor:
         """Squared distances to the nearest pick, for a few rows: their bounds, brought up to date."""
-        if not self.pending:
-            return self.bounds(index)
-        return nearest_centre(self.vectors(index), self.vectors(torch.tensor(self.pending)), self.bounds(index))
+        known = self.bound[index]
+        return known if self.pending is None else nearest_centre(self.pending, vectors, known)
+
+    def start_at_largest(self) -> None:
+        """Take the row of largest size; ‖g − g₀‖ ≤ ‖g‖ + ‖g₀‖ bounds the rest without reading a row."""
+        if self.missing == 0:
+            return
+        self._set_all(_squared_norms)
+        tops = [
+            (float(self.bound[part].max()), -part.start - int(self.bound[part].argmax())) for part in self.rows.parts
+        ]
+        size, first = max(tops)
+        if size > 0:
+            self.take(-first)
+            self.await_refresh(self.rows.take(torch.tensor([-first])), [0])
+            norm = self.bound[-first].sqrt()
+            for part in self.rows.parts:
+                self.bound[part] = (self.bound[part].sqrt() + norm).square()
+            self.bound.masked_fill_(~self.free, 0)
+
+    def _running_sum(self, part: int) -> Tensor:
+        if self._running[0] != part:
+            self._running = part, self.bound[self.rows.parts[part]].double().cumsum(0)
+        return self._running[1]
+
+    def weigh(self) -> float:
+        """The sum of all chances, as the bounds are now."""
+        self._running = -1, self.totals
+        self.totals = torch.stack([self._running_sum(part)[-1] for part in range(len(self.rows.parts))])
+        return float(self.totals.sum())
+
+    def located(self, mass: Tensor) -> Tensor:
+        """The rows at which the chances, added up row after row, exceed these sums."""
+        ends = self.totals.cumsum(0)
+        # right=True never lands on a row without mass; rounding up to the total would land past the end.
+        homes = torch.searchsorted(ends, mass, right=True).clamp_(max=len(ends) - 1)
+        index = torch.empty(len(mass), dtype=torch.long)
+        for number in homes.unique().tolist():
+            here, part = homes == number, self.rows.parts[number]
+            rest = mass[here] - (ends[number] - self.totals[number])
+            place = torch.searchsorted(self._running_sum(number), rest, right=True)
+            index[here] = (part.start + place).clamp_(max=part.stop - 1)
+        return index
+
+    def largest(self, count: int) -> tuple[Tensor, Tensor]:
+        """The largest bounds, in falling order, and their rows."""
+        found = [(part.start, self.bound[part].topk(min(count, part.stop - part.start))) for part in self.rows.parts]
+        values = torch.cat([top.values for _, top in found])
+        index = torch.cat([start + top.indices for start, top in found])
+        order = values.argsort(descending=True, stable=True)[:count]
+        return values[order], index[order]
 
     def finish_uniformly(self, generator: torch.Generator) -> None:
-        for row in self.free_rows(draw_key(generator), self.missing).tolist():
+        for row in uniform(self.rows.parts, self.missing, available=self.free, key=draw_key(generator)).tolist():
             self.take(row)
 
 
-class _InMemory(Picking):
-    def __init__(self, rows: Factored, n: int, available: Tensor | None, weights: Tensor | None = None) -> None:
-        self.rows, self.weights = rows, weights
-        self.free = torch.ones(len(rows), dtype=torch.bool) if available is None else available.clone()
-        self.bound = torch.zeros_like(rows.squared_norms)
-        self.cumulative = torch.zeros(0, dtype=torch.float64)
-        super().__init__(len(rows), n, int(self.free.sum()))
-
-    def take(self, row: int) -> None:
-        super().take(row)
-        self.free[row] = False
-
-    def vectors(self, index: Tensor) -> Factored:
-        return self.rows.take(index)
-
-    def bounds(self, index: Tensor) -> Tensor:
-        return self.bound[index]
-
-    def lower(self, index: Tensor, bounds: Tensor) -> None:
-        self.bound[index] = bounds
-
-    def lower_all(self, centres: Factored) -> None:
-        self.bound = nearest_centre(self.rows, centres, self.bound).mul_(self.free)
-
-    def start_at_largest(self) -> None:
-        if self.missing == 0:
-            return
-        size = self.rows.squared_norms if self.weights is None else self.rows.squared_norms * self.weights
-        first = int(torch.where(self.free, size, -1).argmax())
-        if size[first] > 0:
-            self.take(first)
-            norms = self.rows.squared_norms.sqrt()
-            self.bound = (norms + norms[first]).square().mul_(self.free)
-
-    def start_from(self, centres: Tensor) -> None:
-        self.free[centres] = False
-        if self.n > int(self.free.sum()):
-            raise UnderstudyError(f"n = {self.n} rows requested, {int(self.free.sum())} are neither taken nor centres")
-        self.pending = centres.tolist()
-        self.bound.fill_(torch.inf)
-        self.refresh()
-
-    def weigh(self) -> float:
-        mass = self.bound.double() if self.weights is None else self.bound.double() * self.weights
-        self.cumulative = mass.cumsum(0)
-        return float(self.cumulative[-1])
-
-    def located(self, mass: Tensor) -> Tensor:
-        # right=True never lands on a row without mass; rounding up to the total would land past the end.
-        return torch.searchsorted(self.cumulative, mass, right=True).clamp_(max=self.size - 1)
-
-    def largest(self, count: int) -> tuple[Tensor, Tensor]:
-        values, index = self.bound.topk(count)
-        return values, index
-
-    def free_rows(self, key: int, count: int) -> Tensor:
-        rest = self.free.nonzero().squeeze(1)
-        return rest[random_keys(rest, key).argsort()[:count]]
+def _squared_norms(rows: Factored, values: Tensor) -> Tensor:
+    return rows.squared_norms

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
+
+import torch
+from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.io.readers import File
@@ -35,6 +38,11 @@ class PoolShard:
 
     def __str__(self) -> str:
         return f"shard {self.path}"
+
+    @property
+    def part(self) -> slice:
+        """Its rows among all rows."""
+        return slice(self.first, self.first + self.rows)
 
     def read(self, columns: Mapping[str, str] | None = None) -> Table:
         table = read_table(str(self.path), columns=columns)
@@ -142,12 +150,7 @@ def results_in_order(
                 place += 1
 
 
-@dataclass(frozen=True)
-class OnTable:
-    """A function of a table, applied to a shard."""
-
-    function: Callable[[Table], Any]
-    columns: Mapping[str, str]
-
-    def __call__(self, shard: PoolShard) -> Any:
-        return self.function(shard.read(self.columns))
+def shards_with(shards: Sequence[PoolShard], index: Tensor) -> list[tuple[PoolShard, Tensor]]:
+    """The shards that hold some of these rows, and the places of those in ``index``."""
+    homes = torch.searchsorted(torch.tensor([shard.first for shard in shards]), index, right=True) - 1
+    return [(shards[number], (homes == number).nonzero().squeeze(1)) for number in homes.unique().tolist()]

@@ -6,8 +6,8 @@ probs = predict(given.run.student, given.rows(given.run.student))
 given.write(Predict(given.on_tables(given.run.student), given.classes), "predictions.csv")
 """
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ from understudy.inference.passes import BATCH_SIZE, predict
 from understudy.io.data_options import read_mapping
 from understudy.io.gold_pool import features_of, load_featuriser
 from understudy.io.label_columns import label_column
-from understudy.io.table import read_table
+from understudy.io.table import Table, read_table
 from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import ShardFunction, run_pass, split_result
-from understudy.parallel.pool_shards import PoolShards
+from understudy.parallel.pool_shards import PoolShard, PoolShards, Result, results_in_order
 from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import Run
@@ -53,6 +53,11 @@ class RunOnFile:
         self.class_names = self.run.config.get("class_names")
         if self.class_names is not None and not _are_names(self.class_names):
             raise UnderstudyError(f"{folder / 'config.json'}: class_names is no list of names; restore it")
+
+    @property
+    def pool(self) -> Path:
+        """The file, or the folder of the shards."""
+        return self.table.path if self.shards is None else self.shards.path
 
     @cached_property
     def classes(self) -> ClassNames:
@@ -92,6 +97,14 @@ class RunOnFile:
         write_table(out, dict(columns))
         return [{"rows": rows, **summary}]
 
+    def map_tables(self, function: Callable[[Table], Result], executor: Executor) -> Iterator[tuple[int, Result]]:
+        """The function of the file, or of every shard, and the number of its first row; in the order of the shards."""
+        if self.shards is None:
+            yield 0, function(self.table)
+            return
+        for shard, result in results_in_order(executor, partial(_on_shard, function, self.columns), self.shards):
+            yield shard.first, result
+
     def rows(self, student: nn.Module) -> Rows:
         """The rows as the student's input; an error where it cannot take them."""
         rows = features_of(self.table, self.featuriser)
@@ -114,6 +127,10 @@ class RunOnFile:
     def named(self, labels: Array) -> Array:
         """Class numbers as the names they stand for."""
         return self.classes.named(labels)
+
+
+def _on_shard(function: Callable[[Table], Result], columns: Mapping[str, str], shard: PoolShard) -> Result:
+    return function(shard.read(columns))
 
 
 def _are_names(names: Any) -> bool:

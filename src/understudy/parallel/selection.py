@@ -7,31 +7,50 @@ Rows with a label already, in files beside the pool or in the pool itself, are n
 the batch comes from regions where labels look random (``active/watch.py``).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.acquisition.select import explain, select, strategy_named
-from understudy.active.loop import needs_ema, score
-from understudy.active.watch import noise_watch
+from understudy.acquisition.select import Scores, explain, pick_rows, strategy_named
+from understudy.acquisition.strategy import ArrayRows, ScoredRows
+from understudy.active.loop import needs_ema
+from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
 from understudy.errors import UnderstudyError, warn
-from understudy.io.gold_pool import is_one_file, own_labels
+from understudy.io.gold_pool import is_one_file
 from understudy.io.label_columns import label_column
 from understudy.io.read import is_skipped
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
+from understudy.maths.spread import uniform
 from understudy.parallel.executors import Executor, InProcess
-from understudy.parallel.pool_shards import OnTable, PoolShards, results_in_order
+from understudy.parallel.pool_shards import shards_with
 from understudy.parallel.run_on_file import RunOnFile
-from understudy.parallel.shard_scores import ScoreTable
-from understudy.parallel.shard_selection import SelectedBatch, rows_of_ids, select_batch
+from understudy.parallel.shard_scores import ScoreTable, score_shards
+from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
-from understudy.training.averages import EMA
 from understudy.training.run import EMA_FILE
+
+
+@dataclass(frozen=True)
+class SelectedBatch:
+    """The selected rows, in order, with score, reason and prediction of each."""
+
+    rows: Tensor
+    ids: list[Any] | None
+    numbers: list[float]
+    reasons: list[str]
+    probs: Tensor
+    #: Where rows with a label tell which places look random.
+    watch: NoiseWatch | None
+    #: How many of the picks have a label in the pool itself.
+    known: int
+    #: Whether every row of the pool has.
+    all_known: bool
 
 
 def select_rows(
@@ -46,91 +65,81 @@ def select_rows(
     progress: bool = False,
 ) -> SelectedBatch:
     """n rows by a strategy. ``scratch``: a folder for the scores of shards, from which an interrupted call resumes."""
-    ema = None
-    if needs_ema(strategy):
-        ema = given.run.ema
-        if ema is None:
-            raise UnderstudyError(
-                f"{strategy} compares the student with a moving average of its weights, and {given.folder} has no "
-                f"{EMA_FILE}; use --strategy badge, or train with --ema"
-            )
-    if given.shards is None:
-        return _from_file(given, strategy, n, ema, labelled, seed)
-    return _from_shards(
-        given, given.shards, strategy, n, ema, labelled, seed, scratch, executor or InProcess(), progress
-    )
-
-
-def _from_file(
-    given: RunOnFile, strategy: str, n: int, ema: EMA | None, labelled: list[Path], seed: int
-) -> SelectedBatch:
-    def find(named: Table) -> Array:
-        named.check_spelling(given.table)
-        return named.rows_in(given.table)
-
-    student, ids, path = given.run.student, given.table.ids, given.table.path
-    taken, labels = labelled_rows(labelled, given, path, find, lambda: OwnLabels(given.classes)(given.table))
-    rows, labels = taken[labels >= 0], labels[labels >= 0]
-    scores = score(student, given.rows(student), ema=ema)
-    picks = select(strategy, n, **scores.arrays(), labelled=taken, seed=seed)  # type: ignore[arg-type]
-    numbers, reasons = explain(strategy, picks, scores, taken, names=given.class_names)
-    # Where the file names its own labelled rows, none of them is picked.
-    unread = "label" in given.table.names and not any(is_one_file(each, path) for each in labelled)
-    known = own_labels(given.table)[1] if unread else np.zeros(0, dtype=np.int64)
-    return SelectedBatch(
-        picks, None if ids is None else ids[picks.numpy()].tolist(), numbers, reasons, scores.probs[picks],
-        noise_watch(scores.hidden, rows, labels, picks, seed=seed) if len(rows) else None,
-        int(np.isin(picks.numpy(), known).sum()), len(known) == len(given.table),
-    )  # fmt: skip
-
-
-def _from_shards(
-    given: RunOnFile, shards: PoolShards, strategy: str, n: int, ema: EMA | None, labelled: list[Path], seed: int,
-    scratch: Path, executor: Executor, progress: bool,
-) -> SelectedBatch:  # fmt: skip
-    own = OnTable(OwnLabels(given.classes), given.columns)
-    rows, labels = labelled_rows(
-        labelled, given, shards.path,
-        lambda named: rows_of_ids(named, shards, given.columns, executor),
-        lambda: np.concatenate([part for _, part in results_in_order(executor, own, shards)]),
-    )  # fmt: skip
-    needed = {"probs", *strategy_named(strategy).needs} | ({"hidden"} if bool((labels >= 0).any()) else set())
+    ema = given.run.ema if needs_ema(strategy) else None
+    if ema is None and needs_ema(strategy):
+        raise UnderstudyError(
+            f"{strategy} compares the student with a moving average of its weights, and {given.folder} has no "
+            f"{EMA_FILE}; use --strategy badge, or train with --ema"
+        )
+    executor = executor or InProcess()
+    taken, labels = labelled_rows(labelled, given, executor)
+    with_label, labels = taken[labels >= 0], labels[labels >= 0]
+    needed = {"probs", *strategy_named(strategy).needs} | ({"hidden"} if len(labels) else set())
     names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
-    return select_batch(
-        ScoreTable(given.on_tables(), ema, names), strategy, n, shards, scratch, labelled=rows, labels=labels,
-        names=given.class_names, columns=given.columns, seed=seed, executor=executor, progress=progress,
-    )  # fmt: skip
+    # Where the pool names its own labelled rows, none of them is picked.
+    own_labels = not any(is_one_file(path, given.pool) for path in labelled)
+    function = ScoreTable(StudentOnTables(given.run.student, given.featuriser), ema, names, own_labels)
+    rows, all_known = _scored(function, given, scratch, executor, progress)
+    available = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, taken, False)
+    picks = pick_rows(strategy, n, rows, available, seed=seed)
+    # Core-set measures from the rows that were labelled before.
+    before = taken if strategy == "coreset" else taken[:0]
+    arrays = rows.take(torch.cat([picks, before]))
+    probs = arrays["probs"]
+    scores = Scores(probs, arrays.get("hidden", probs), arrays.get("probs_ema"), arrays.get("hidden_ema"))
+    places = torch.arange(len(probs))
+    numbers, reasons = explain(strategy, places[:n], scores, places[n:], names=given.class_names)
+    watch = _watch(rows, with_label, labels, picks, seed) if len(labels) else None
+    known = int(arrays["labelled"][:n].sum())
+    return SelectedBatch(picks, _ids(given, picks), numbers, reasons, probs[:n], watch, known, all_known)
 
 
-@dataclass(frozen=True)
-class OwnLabels:
-    """A table's own labels as class numbers, −1 where there are none."""
-
-    classes: ClassNames
-
-    def __call__(self, table: Table) -> Array:
-        labels = label_column(table, self.classes)
-        if labels is None:
-            raise UnderstudyError(
-                f"{table.path} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
-            )
-        return labels
+def _scored(
+    function: ScoreTable, given: RunOnFile, scratch: Path, executor: Executor, progress: bool
+) -> tuple[ScoredRows, bool]:
+    """The scores of all rows, and whether every row has a label in the pool."""
+    if given.shards is None:
+        arrays, summary = function(given.table, given.rows(given.run.student))
+        kept = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return ArrayRows(kept, len(given.table)), summary["all_labelled"]
+    given.rows(given.run.student)  # raises where it cannot take them
+    scored = score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
+    return scored, all(each["all_labelled"] for each in scored.summaries)
 
 
-def labelled_rows(
-    files: list[Path], given: RunOnFile, pool: Path, find: Callable[[Table], Array], own: Callable[[], Array]
-) -> tuple[Tensor, Tensor]:
-    """Rows of the pool with a label, which are never picked, and their labels; −1: skipped.
+def _watch(rows: ScoredRows, labelled: Tensor, labels: Tensor, picks: Tensor, seed: int) -> NoiseWatch:
+    if isinstance(rows, ArrayRows):
+        return noise_watch(rows.arrays["hidden"], labelled, labels, picks, seed=seed)
+    others = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, labelled, False)
+    drawn = uniform(rows.parts, REFERENCE_ROWS, available=others, key=seed)
+    known, batch, reference = (rows.take(index)["hidden"] for index in (labelled, picks, drawn))
+    return watch_features(known, labels, batch, reference)
 
-    ``find``: the row of the pool for each row of a table, by id, −1: none. ``own``: the labels in the pool itself.
-    """
+
+def _ids(given: RunOnFile, picks: Tensor) -> list[Any] | None:
+    if given.table.ids is None:
+        return None
+    if given.shards is None:
+        return given.table.ids[picks.numpy()].tolist()
+    ids: list[Any] = [None] * len(picks)
+    for shard, places in shards_with(given.shards, picks):
+        stored: Any = shard.read(given.columns).ids
+        for place, value in zip(places.tolist(), stored[(picks[places] - shard.first).numpy()].tolist(), strict=True):
+            ids[place] = value
+    return ids
+
+
+def labelled_rows(files: list[Path], given: RunOnFile, executor: Executor) -> tuple[Tensor, Tensor]:
+    """Rows of the pool with a label, which are never picked, and their labels; −1: skipped."""
     taken: dict[int, int] = {}
+    pool = given.pool
     for path in files:
         if is_one_file(path, pool):
-            labels = own()
+            parts = given.map_tables(partial(_own_labels, given.classes), executor)
+            labels = np.concatenate([part for _, part in parts])
             taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
             continue
-        columns, index = _match_ids(path, given, pool, find)
+        columns, index = _match_ids(path, given, pool, executor)
         texts = [label.strip() for label in columns.get("label", [""] * len(index))]
         numbers = {
             text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}")
@@ -141,9 +150,17 @@ def labelled_rows(
     return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
 
 
-def _match_ids(
-    path: Path, given: RunOnFile, pool: Path, find: Callable[[Table], Array]
-) -> tuple[dict[str, list[str]], list[int]]:
+def _own_labels(classes: ClassNames, table: Table) -> Array:
+    """A pool's own labels as class numbers, −1 where there are none."""
+    labels = label_column(table, classes)
+    if labels is None:
+        raise UnderstudyError(
+            f"{table.path} is the pool and --labelled, but has no column 'label'; name it: --column label=NAME"
+        )
+    return labels
+
+
+def _match_ids(path: Path, given: RunOnFile, pool: Path, executor: Executor) -> tuple[dict[str, list[str]], list[int]]:
     """A file's columns as text, and the row of the pool for each of its rows; −1: none."""
     if given.table.ids is None:
         raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {path} by; add it")
@@ -151,9 +168,17 @@ def _match_ids(
     columns |= {ours: columns[theirs] for ours, theirs in given.columns.items() if theirs in columns}
     if "id" not in columns:
         raise UnderstudyError(f"{path} has no column 'id'; name the labelled rows by the ids of {pool}")
-    index: list[int] = find(Table(path, {"id": np.array(columns["id"], dtype=object)})).tolist()
-    # Gold from elsewhere may be in the file as well.
-    if index.count(-1):
-        first = columns["id"][index.index(-1)]
-        warn(f"{index.count(-1)} of {len(index)} ids of {path} are not in {pool} ({first!r} …)")
-    return columns, index
+    named = Table(path, {"id": np.array(columns["id"], dtype=object)})
+    index = np.full(len(named), -1, dtype=np.int64)
+    for first, rows in given.map_tables(named.rows_in, executor):
+        again = np.flatnonzero((index >= 0) & (rows >= 0))
+        if len(again):
+            raise UnderstudyError(f"{pool}: two shards hold id {columns['id'][again[0]]!r}; ids must be unique")
+        index[rows >= 0] = first + rows[rows >= 0]
+    missing = np.flatnonzero(index < 0)
+    if len(missing):
+        for _ in given.map_tables(partial(named.check_spelling, found=index), executor):
+            pass
+        # Gold from elsewhere may be in the file as well.
+        warn(f"{len(missing)} of {len(index)} ids of {path} are not in {pool} ({columns['id'][missing[0]]!r} …)")
+    return columns, index.tolist()

@@ -1,14 +1,19 @@
 """What a selection looks at, of every row of a sharded pool: one .npy file of records for each shard, mapped.
 
-    scored = score_shards(student, ema, shards, folder, names=("probs", "hidden"), …)
+    scored = score_shards(ScoreTable(student, ema, ("probs", "hidden")), shards, folder, …)
     scored.take(torch.tensor([5, 70_000]))           # {"probs": (2, C), "hidden": (2, d)}, read where they lie
-    read_scores(scored.shards[3])                    # one shard's
+    pick_rows("badge", 100, scored, available, seed=0)
 
-Parquet cannot give single rows without unpacking their neighbours; these files can.
+Parquet cannot give single rows without unpacking their neighbours; these files can. Strategies pick from them as from
+arrays in memory (``acquisition/strategy.py``), from the same random numbers: ranked strategies pick the same rows, the
+others the same but for what rounding decides. Memory is for one shard, and 1 byte for each row; bounds on distances are
+in a file, 4 bytes for each row. A pass over the vectors sends each shard its bounds, and gets new ones back.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +21,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.acquisition.select import checked_arrays
+from understudy.acquisition.strategy import Arrays
 from understudy.active.loop import score
+from understudy.data.memory import room_for
+from understudy.data.rows import Rows
 from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
+from understudy.maths.factored import Factored
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
-from understudy.parallel.pool_shards import PoolShard, PoolShards
+from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_order, shards_with
 from understudy.parallel.table_functions import StudentOnTables
 from understudy.training.averages import EMA
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Probabilities and penultimate features of a shard's rows, and those of the moving average."""
+    """Probabilities and penultimate features of a table's rows, and those of the moving average; with ``own_labels``
+    also which rows have a label in the table."""
 
     student: StudentOnTables
     ema: EMA | None
     #: Which of them are kept.
     names: tuple[str, ...]
+    own_labels: bool
 
-    def __call__(self, table: Table) -> ShardResult:
-        found = score(self.student.student, self.student.rows(table), ema=self.ema).arrays()
+    def __call__(self, table: Table, rows: Rows | None = None) -> ShardResult:
+        """``rows``: the student's input, where it is there already."""
+        rows = self.student.rows(table) if rows is None else rows
+        found = checked_arrays(score(self.student.student, rows, ema=self.ema).arrays())
         same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
-        labelled = len(own_labels(table)[1]) if "label" in table.names else 0
-        kept = {name: found[name].float().numpy() for name in self.names}
-        return ShardResult(kept, {"same": same, "labelled": labelled})
+        labelled = np.zeros(len(table), dtype=np.float32)
+        if self.own_labels and "label" in table.names:
+            labelled[own_labels(table)[1]] = 1
+        columns = {name: found[name].numpy() for name in self.names} | {"labelled": labelled}
+        return ShardResult(columns, {"same": same, "all_labelled": bool(labelled.all())})
 
 
 @dataclass(frozen=True)
@@ -48,31 +64,69 @@ class ShardScores:
     #: With the files of the scores as their paths.
     shards: tuple[PoolShard, ...]
     summaries: Sequence[Mapping[str, Any]]
+    executor: Executor
 
     @property
-    def rows(self) -> int:
-        return self.shards[-1].first + self.shards[-1].rows
+    def parts(self) -> list[slice]:
+        return [shard.part for shard in self.shards]
 
-    def homes(self, index: Tensor) -> Tensor:
-        """In which shard each of these rows is."""
-        firsts = torch.tensor([shard.first for shard in self.shards])
-        return torch.searchsorted(firsts, index, right=True) - 1
+    @property
+    def same_features(self) -> bool:
+        return all(each["same"] for each in self.summaries)
 
     def take(self, index: Tensor) -> dict[str, Tensor]:
-        """Some rows, in the given order."""
-        homes = self.homes(index)
         records: Any = None
-        for number in homes.unique().tolist():
-            here, shard = (homes == number).nonzero().squeeze(1), self.shards[number]
+        for shard, places in shards_with(self.shards, index):
             stored = np.load(str(shard.path), mmap_mode="r", allow_pickle=False)
-            some = np.array(stored[(index[here] - shard.first).numpy()])
+            some = np.array(stored[(index[places] - shard.first).numpy()])
             records = np.empty(len(index), dtype=some.dtype) if records is None else records
-            records[here.numpy()] = some
+            records[places.numpy()] = some
         return tensors(records)
+
+    def map(self, function: Callable[[Arrays], Tensor]) -> Iterator[tuple[slice, Tensor]]:
+        for shard, values in results_in_order(self.executor, partial(_of_scores, function), self.shards):
+            yield shard.part, values
+
+    def vectors(self, function: Callable[[Arrays], Factored]) -> "ShardVectors":
+        return ShardVectors(self, function)
+
+
+@dataclass(frozen=True)
+class ShardVectors:
+    scored: ShardScores
+    function: Callable[[Arrays], Factored]
+
+    @property
+    def parts(self) -> list[slice]:
+        return self.scored.parts
+
+    def take(self, index: Tensor) -> Factored:
+        return self.function(self.scored.take(index))
+
+    def map(self, function: Callable[[Factored, Tensor], Tensor], values: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        cells = ((shard, values[shard.part].clone()) for shard in self.scored.shards)
+        with closing(self.scored.executor.map(partial(_of_vectors, self.function, function), cells)) as results:
+            for number, found in results:
+                yield self.parts[number], found
+
+    def zeros(self) -> Tensor:
+        return room_for((self.parts[-1].stop,), torch.float32).zero_()
 
 
 def read_scores(shard: PoolShard) -> dict[str, Tensor]:
     return tensors(np.load(str(shard.path), allow_pickle=False))
+
+
+def _of_scores(function: Callable[[Arrays], Tensor], shard: PoolShard) -> Tensor:
+    return function(read_scores(shard))
+
+
+def _of_vectors(
+    vectors: Callable[[Arrays], Factored],
+    function: Callable[[Factored, Tensor], Tensor],
+    cell: tuple[PoolShard, Tensor],
+) -> Tensor:
+    return function(vectors(read_scores(cell[0])), cell[1])
 
 
 def tensors(records: Any) -> dict[str, Tensor]:
@@ -95,8 +149,5 @@ def score_shards(
         named=False,
     )  # fmt: skip
     files = PassFolder(folder, shards, ".npy").files()
-    there = (
-        PoolShard(shard.number, file.resolve(), shard.first, shard.rows)
-        for shard, file in zip(shards, files, strict=True)
-    )
-    return ShardScores(tuple(there), summaries)
+    there = (replace(shard, path=file.resolve()) for shard, file in zip(shards, files, strict=True))
+    return ShardScores(tuple(there), summaries, executor)

@@ -8,8 +8,8 @@ from understudy.acquisition.strategy import Arrays, Ranked, Reasons
 
 
 class Confidence(Ranked):
-    def score(self, probs: Tensor) -> Tensor:
-        return probs.amax(1)
+    def score(self, arrays: Arrays) -> Tensor:
+        return arrays["probs"].amax(1)
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         top = arrays["probs"][picks].max(1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from understudy.acquisition.strategy import Arrays, Reasons, Strategy, to_earlier
+from understudy.acquisition.strategy import Arrays, Reasons, ScoredRows, Strategy, to_earlier
 from understudy.maths.factored import Factored, factored, squared_distances
 from understudy.maths.spread import farthest_first
 
@@ -19,9 +19,10 @@ from understudy.maths.spread import farthest_first
 class Coreset(Strategy):
     needs = ("hidden",)
 
-    def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
+    def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
         labelled = (~available).nonzero().squeeze(1)
-        return farthest_first(self.vectors(arrays), n, centres=labelled, generator=generator)
+        vectors = rows.vectors(self.vectors)
+        return farthest_first(vectors, n, available=available, centres=labelled, generator=generator)
 
     def vectors(self, arrays: Arrays) -> Factored:
         return factored(arrays["hidden"])

@@ -10,8 +10,8 @@ from understudy.maths.confidence import entropy as entropy_of
 
 
 class Entropy(Ranked):
-    def score(self, probs: Tensor) -> Tensor:
-        return -entropy_of(probs)
+    def score(self, arrays: Arrays) -> Tensor:
+        return -entropy_of(arrays["probs"])
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         numbers = entropy_of(arrays["probs"][picks]).tolist()

@@ -9,8 +9,8 @@ from understudy.maths.confidence import margin as margin_of
 
 
 class Margin(Ranked):
-    def score(self, probs: Tensor) -> Tensor:
-        return margin_of(probs)
+    def score(self, arrays: Arrays) -> Tensor:
+        return margin_of(arrays["probs"])
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         probs = arrays["probs"][picks]

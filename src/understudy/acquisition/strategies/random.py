@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from understudy.acquisition.strategy import Arrays, Reasons, Strategy, shuffled
+from understudy.acquisition.strategy import Arrays, Reasons, ScoredRows, Strategy
+from understudy.maths.spread import draw_key, uniform
 
 
 class Random(Strategy):
-    def pick(self, n: int, arrays: Arrays, *, available: Tensor, generator: torch.Generator) -> Tensor:
-        return shuffled(available, generator)[:n]
+    def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
+        return uniform(rows.parts, n, available=available, key=draw_key(generator))
 
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         return [0.0] * len(picks), ["drawn at random"] * len(picks)
