@@ -369,6 +369,11 @@ class Objective:
         return [slot for slot in self.slots() if isinstance(slot, Weight)]
 
     @property
+    def wants_features(self) -> bool:
+        """Whether a slot reads the student's penultimate features."""
+        return any(slot.wants_features for slot in self.slots())
+
+    @property
     def predicts_gold(self) -> bool:
         """Whether a slot's preparation uses the student's predictions of gold rows."""
         return any(slot.predicts_gold for slot in self.slots())

@@ -138,10 +138,12 @@ def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[...
             flags[role] = {name: each for name, each in typed_fields(table).items() if name not in taken}
             taken |= flags[role].keys()
 
+        readers = {name: known(each).read for mine in flags.values() for name, each in mine.items()}
+
         @functools.wraps(command)
         def wrapped(**typed: Any) -> None:
             given = {
-                role: {each.name: _read(each, typed.pop(name)) for name, each in mine.items()}
+                role: {each.name: _read(readers[name], typed.pop(name)) for name, each in mine.items()}
                 for role, mine in flags.items()
             }
             training = given.pop(trains[0].name) if trains else {}
@@ -156,8 +158,7 @@ def takes_options(*without: str) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
-def _read(each: "Field[Any]", value: Any) -> Any:
-    read = known(each).read
+def _read(read: Callable[[Any], Any] | None, value: Any) -> Any:
     return value if read is None else read(value)
 
 

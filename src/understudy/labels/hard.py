@@ -75,7 +75,10 @@ class Hard(Labels):
         return self.given if measure == "margin" else -self.given
 
     def take(self, rows: Tensor) -> "Hard":
-        return Hard(self.labels[rows], None if self.given is None else self.given[rows], classes=self.classes)
+        taken = Hard.__new__(Hard)  # rows of what was checked
+        taken.labels, taken.classes, taken.names = self.labels[rows], self.classes, None
+        taken.given, taken.has_confidence = None if self.given is None else self.given[rows], self.has_confidence
+        return taken
 
     def with_classes(self, classes: int) -> "Hard":
         return Hard(self.labels, self.given, classes=classes, where="the labels")

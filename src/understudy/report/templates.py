@@ -7,7 +7,7 @@ All values in pages are escaped; pictures come as ``Markup``. A line of a text i
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from shlex import quote
@@ -27,7 +27,7 @@ UNKNOWN = "–"
 
 def sentences(text: str, part: str, *values: Any) -> list[str]:
     """The lines of a text's ``part``: a macro of its template, called with the values."""
-    macro = getattr(_templates().get_template(f"{text}.txt.jinja").module, part)
+    macro = getattr(_templates(_one_line).get_template(f"{text}.txt.jinja").module, part)
     return [line for line in macro(*values).split("\n") if line]
 
 
@@ -69,11 +69,11 @@ def _render(template: str, **values: Any) -> Markup:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def _templates(finalize: Callable[[Any], Any] | None = None) -> jinja2.Environment:
     # Pages are escaped: names of files and classes are the user's.
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("understudy", "report"), autoescape=jinja2.select_autoescape(["html.jinja"]),
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_one_line,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize,
     )  # fmt: skip
     filters = (
         number, counted, two_digits, chance, percent, signed, ci, percent_ci, auc_ci, auc_range, p_text, gain_text,

@@ -116,10 +116,10 @@ class StudentLearner:
         self._cache: dict[str, Tensor] = {}
         #: The full batch that is being scored, and what was computed of it the first time.
         self._cached_batch: Batch | None = None
-        self.weighs_gold = self.objective.weighs_gold
-        wants_features = any(slot.wants_features for slot in self.objective.slots())
-        self.tap = FeatureTap(student, self.options.feature_layer) if wants_features else None
-        self.aligner = Aligner(student) if self.objective.alignment_rows and self.pool is not None else None
+        objective = self.objective
+        self.weighs_gold, self.can_vanish = objective.weighs_gold, objective.can_vanish
+        self.tap = FeatureTap(student, self.options.feature_layer) if objective.wants_features else None
+        self.aligner = Aligner(student) if objective.alignment_rows and self.pool is not None else None
         if self.aligner is not None and (self.gold is None or not len(self.steering)):
             why = "gold=None" if self.gold is None else "every gold row is estimate_only"
             raise UnderstudyError(f"{self.objective.name} needs the gold gradient, but {why}; pass gold that may train")
@@ -208,10 +208,10 @@ class StudentLearner:
         if not batch.pool_count:
             return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
         step = self._step(outputs[golds:] if golds else outputs, batch)
+        labels = self._labels(batch.gold_rows, outputs.logits.device) if golds else None
         target = self.cached(batch, "target", lambda: self._target(step, batch))
-        if not golds:
+        if labels is None:
             return Losses(self.objective.pool_losses(step, target), 0, step)
-        labels = self._labels(batch.gold_rows, outputs.logits.device)
         return Losses(self.objective.all_losses(outputs.logits, labels, step, target), golds, step)
 
     def _target(self, step: Step, batch: Batch) -> Tensor:
@@ -337,7 +337,6 @@ class WeightedSum:
     def __init__(self, learner: StudentLearner) -> None:
         self.learner = learner
         self.learners = {"": learner}
-        self.can_vanish = learner.objective.can_vanish
 
     def prepare(self, epoch: int, *, warn: bool = True) -> None:
         self.learner.prepare(epoch, warn=warn)
@@ -354,7 +353,7 @@ class WeightedSum:
             gold, pool = _weighed(losses.gold, gold_weights), _weighed(losses.pool, weights)
             total = gold_weight * gold.sum(dtype=kind) + pool.sum(dtype=kind)
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
-        moves = not self.can_vanish or _moves(batch.gold_rows, gold_weights) or _moves(batch.pool_rows, weights)
+        moves = not learner.can_vanish or _moves(batch.gold_rows, gold_weights) or _moves(batch.pool_rows, weights)
         return Scored(total, moves, None if losses.step is None else losses.step.outputs.logits, weights)
 
 

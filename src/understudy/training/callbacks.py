@@ -87,7 +87,7 @@ class CallbackRunner:
     def call(self, moment: str, *seen: Any) -> None:
         """Call them in their order. ``seen``: student, history and facts, which grow; at first, and where they are
         others."""
-        self._seen = seen or self._seen  # type: ignore[assignment]
+        self._seen = seen or self._seen
         for callback in self.callbacks if self._seen is not None else ():
             assert self._seen is not None
             student, history, facts = self._seen

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool, weighed
+from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predicted
@@ -126,12 +127,12 @@ def cross_validate(
     options = options.replace(refine=False, **_PLAIN)
     correct = torch.zeros(len(random), dtype=torch.bool)
     for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
-        left_out = gold.take(random[fold])
+        left_out = random[fold]
         try:
-            student = fit(gold.without(random[fold]), pool, objective, options)
+            student = fit(gold.without(left_out), pool, objective, options)
         except UnderstudyError:
             return None
-        correct[fold] = predicted(student, left_out.rows) == left_out.y
+        correct[fold] = predicted(student, SubsetRows(gold.rows, left_out)) == gold.y[left_out]
     return correct
 
 

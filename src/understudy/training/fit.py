@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.passes import device_of, evaluate, predicted, usable_device
+from understudy.inference.passes import evaluate, predicted, usable_device
 from understudy.models.registry import fresh_student
 from understudy.objective import Columns, Objective
 from understudy.store.console import EpochProgress, deferred
@@ -55,15 +55,21 @@ def fit_student(
 ) -> nn.Module:  # fmt: skip
     """A fresh student, trained. Warnings about gold are given for all of it, once, where the user's is trained."""
     with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
-        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options)
-        return fit(session, options).student
+        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options, warn=False)
+        return fit_session(session, options)
+
+
+def fit_session(session: Session, options: TrainingOptions) -> nn.Module:
+    """The session's student, trained, in eval mode."""
+    Training(session, options).run()
+    return session.student.eval()
 
 
 def seeded_student(student: nn.Module | Callable[[], nn.Module], options: TrainingOptions) -> nn.Module:
     """A copy of a module, or what a function builds under the seed, on the device of the options."""
     seed_torch(options.seed)
-    device, student = usable_device(options.device), fresh_student(student)
-    return student if device is None else student.to(device)
+    student = fresh_student(student)
+    return student if options.device is None else student.to(usable_device(options.device))
 
 
 @dataclass
@@ -114,7 +120,7 @@ class Training:
         )
         self.untrained = copy.deepcopy(self.student) if cross_fits else None
 
-    def run(self, *, resume: bool, progress: bool) -> None:
+    def run(self, *, resume: bool = False, progress: bool = False) -> None:
         """The phases that the options ask for, from the latest checkpoint on where there is one."""
         options, reached = self.options, self.progress
         if resume and self.checkpoints is not None:
@@ -220,7 +226,7 @@ class Training:
 
     def _optimizer(self, session: Session, options: TrainingOptions) -> torch.optim.Optimizer | LBFGS:
         """What moves the parameters."""
-        if options.is_full_batch:
+        if session.full_batch:
             nets = [learner.student for learner in session.scorer.learners.values()]
             weights = [parameter for net in nets for parameter in net.parameters() if parameter.dim() > 1]
             add_up = None if self.processes is None else self.processes.sum_function
@@ -237,13 +243,11 @@ class Training:
 
     def _epoch(self, epoch: int, session: Session, options: TrainingOptions) -> float:
         """One pass over the rows, or some steps on all of them at once; the mean loss."""
-        progress, optimizer, parameters = self.progress, self.optimizer, session.parameters()
-        checkpoints = self.checkpoints
+        progress, optimizer, checkpoints = self.progress, self.optimizer, self.checkpoints
         if isinstance(optimizer, LBFGS):
             return self._minimise(optimizer, epoch, session)
-        device = device_of(self.student)
-        progress.total = progress.total.to(device) if progress.batch else torch.zeros((), device=device)
-        processes, moves, own = self.processes, False, torch.zeros_like(progress.total)
+        progress.total = progress.total if progress.batch else torch.zeros(())
+        processes, moves, own = self.processes, False, torch.zeros(())
         for batch in session.batches(epoch):
             set_lr(optimizer, options.lr_at(batch.progress))
             scored = session.score(self.model, batch)
@@ -256,10 +260,10 @@ class Training:
             if not batch.ends_step:
                 continue
             if processes is not None:
-                loss, moves = processes.sum_step(parameters, own, moves)
+                loss, moves = processes.sum_step(session.parameters(), own, moves)
                 progress.total, own = progress.total + loss, torch.zeros_like(own)
             if options.clip is not None:
-                nn.utils.clip_grad_norm_(parameters, options.clip)
+                nn.utils.clip_grad_norm_(session.parameters(), options.clip)
             # All-zero weights leave the student alone; momentum and weight decay would still move it.
             if moves:
                 optimizer.step()

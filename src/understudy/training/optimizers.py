@@ -89,7 +89,7 @@ def make_optimizer(
         groups.append({"params": others})
     every = [parameter for group in groups for parameter in group["params"]]
     fused = all(each.device.type in ("cpu", "cuda") and each.is_floating_point() for each in every)
-    settings: dict[str, Any] = {"lr": options.lr, "weight_decay": options.penalty, "fused": fused}
+    settings: dict[str, Any] = {"lr": options.lr, "weight_decay": options.weight_decay, "fused": fused}
     if options.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=options.momentum, **settings)
     return (torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)

@@ -162,8 +162,9 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         """Check every value, once: derived copies (``replace``) trust them."""
         check_options(self)
-        if not isinstance(self.seed, Integral) or not -(1 << 63) <= int(self.seed) < 1 << 63:
-            raise UnderstudyError(f"seed={self.seed!r} must be a whole number of 64 bits")
+        seed: Any = self.seed
+        if not isinstance(seed, Integral) or not -(1 << 63) <= int(seed) < 1 << 63:
+            raise UnderstudyError(f"seed={seed!r} must be a whole number of 64 bits")
         object.__setattr__(self, "autocast", _dtype(self.autocast))
         if self.optimizer not in OPTIMIZERS:
             raise UnderstudyError(f"optimizer={self.optimizer!r} is unknown; use one of {', '.join(OPTIMIZERS)}")

@@ -28,7 +28,6 @@ from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
 from understudy.training.averages import MOST_ENTRIES, RefinedLabels
 from understudy.training.batch_loss import Batch, Scored, Scorer, StudentLearner, WeightedSum
-from understudy.training.distributed import current
 from understudy.training.options import LBFGS, SESSION, TrainingOptions, check_names, shows_options
 from understudy.training.prepare import check_arguments, check_outputs, report_gold
 from understudy.training.processes import Processes
@@ -113,6 +112,8 @@ class Session:
     often as the optimizer wants. Weights and targets made of the student's own predictions then stay as they were when
     the batch was first scored, so that there is one function to minimise."""
 
+    epochs: float | None
+
     @shows_options(SESSION)
     def __init__(
         self,
@@ -131,33 +132,36 @@ class Session:
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")
         if epochs is None and isinstance(objective, Objective) and objective.wants_progress:
             raise UnderstudyError(f"{objective.name} changes in the course of training; pass epochs= to us.Session")
-        how = {"optimizer": LBFGS} if full_batch else {}
+        how: dict[str, Any] = {"optimizer": LBFGS} if full_batch else {}
         self._begin(student, gold, pool, objective, TrainingOptions(epochs=epochs or 1, **how, **options))
         self.epochs = epochs
 
     @classmethod
     def from_options(
         cls, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
-        *, warn: bool = True,
+        *, classes: int | None = None, warn: bool = True,
     ) -> "Session":  # fmt: skip
-        """The session of a training with these options; ``warn``: whether it warns where gold misses a class."""
+        """The session of a training with these options; ``warn``: whether it warns where gold misses a class.
+
+        ``classes``: how many the student scores, where it is known that it fits the rows.
+        """
         session = cls.__new__(cls)
-        session._begin(student, gold, pool, objective, options, warn=warn)
+        session._begin(student, gold, pool, objective, options, classes=classes, warn=warn)
         return session
 
     def _begin(
         self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
-        *, warn: bool = True,
+        *, classes: int | None = None, warn: bool = True,
     ) -> None:  # fmt: skip
         check_arguments(gold, pool, objective, options)
         self.options = options if pool is None or objective.gold_trains else options.replace(gold_repeat=0)
         gold, pool = weigh_by_gold(gold, pool)
         gold, pool = set_read_by(student, gold), set_read_by(student, pool)
-        self.epochs: float | None = options.epochs
-        self.full_batch, self._warns = options.is_full_batch, warn
+        self.epochs = options.epochs
+        self.full_batch, self._warns = options.optimizer == LBFGS, warn
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
         self.pool, self.labelled = drop_unlabelled(pool)
-        self.classes = check_outputs(student, gold, self.pool)
+        self.classes = check_outputs(student, gold, self.pool) if classes is None else classes
         #: The gold rows that students are fitted to.
         self.trains = None if gold is None else gold.training()
         self.learner = StudentLearner(
@@ -170,7 +174,7 @@ class Session:
         self.scorer: Scorer = WeightedSum(self.learner) if own_scorer is None else own_scorer(self.learner)
         self.refined = self._refined_labels() if options.refine else None
         #: The processes that share its batches.
-        self.processes = current()
+        self.processes = self.learner.processes
         self.random = RandomStates(self.learner.draws, self.learner.augmentation, self.processes)
         #: Whether the last loss may move the student; False where every weight of its batch was zero.
         self.moves = True
@@ -251,10 +255,10 @@ class Session:
                     x=x if options.augment is None else options.augment(x, self.random.augment),
                     gold_rows=golds if numbers is None else numbers[golds], pool_rows=pools,
                     gold_count=gold_count, pool_count=sizes[number] - gold_count, epoch=epoch, number=number,
-                    progress=float("nan") if self.epochs is None else (epoch + number / len(plan)) / self.epochs,
+                    progress=float("nan") if self.epochs is None else (epoch + number / len(sizes)) / self.epochs,
                     step_rows=sum(sizes[step : step + options.accumulate]),
-                    ends_step=number + 1 == min(step + options.accumulate, len(plan)),
-                    ends_epoch=number + 1 == len(plan), full=self.full_batch,
+                    ends_step=number + 1 == min(step + options.accumulate, len(sizes)),
+                    ends_epoch=number + 1 == len(sizes), full=self.full_batch,
                 )  # fmt: skip
         self.epoch, self.batch = epoch + 1, 0
 

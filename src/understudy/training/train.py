@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from understudy.training.callbacks import Callback, CallbackRunner, check_callba
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
 from understudy.training.distributed import is_first, on_rank_zero, same_start, together
 from understudy.training.evaluation import evaluate_training
-from understudy.training.fit import fit, seeded_student
+from understudy.training.fit import fit, fit_session, seeded_student
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
@@ -132,9 +132,11 @@ def _train(
         run.facts["train_seconds"] = time.perf_counter() - started
         run.columns |= columns
         if evaluate:
+            untrained = cache(lambda: seeded_student(build, given))
             run.evaluation = on_rank_zero(
                 lambda: evaluate_training(
-                    run.student, gold, pool, test, objective, given, partial(fit_resolved, build),
+                    run.student, gold, pool, test, objective, given,
+                    lambda *rest: fit_resolved(untrained(), *rest, classes=session.classes),
                     weight_decay=options.penalty, pilot=config.get("auto"),
                 )
             )  # fmt: skip
@@ -146,13 +148,19 @@ def _train(
 
 
 def fit_resolved(
-    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions
-) -> nn.Module:
-    """A student trained with resolved options, of whose training nothing else is wanted: it warns of nothing."""
+    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions, *,
+    classes: int | None = None,
+) -> nn.Module:  # fmt: skip
+    """A student trained with resolved options, of whose training nothing else is wanted: it warns of nothing.
+
+    ``classes``: how many the student scores, where it is known that it fits the rows.
+    """
     with torch.random.fork_rng(), warnings.catch_warnings(action="ignore", category=UnderstudyWarning):
-        session = Session.from_options(seeded_student(student, options), gold, pool, objective, options)
+        session = Session.from_options(
+            seeded_student(student, options), gold, pool, objective, options, classes=classes, warn=False
+        )
         session, options, _, _ = _ready(session, student, gold, pool, options)
-        return fit(session, options).student
+        return fit_session(session, options)
 
 
 def _ready(
