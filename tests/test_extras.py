@@ -17,8 +17,8 @@ def test_the_trainer_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(vars(us.lightning), "UnderstudyModule", raising=False)
-    monkeypatch.delitem(sys.modules, "understudy.lightning.module", raising=False)
+    monkeypatch.delitem(vars(us), "lightning", raising=False)
+    monkeypatch.delitem(sys.modules, "understudy.lightning", raising=False)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     with pytest.raises(us.UnderstudyError, match=r"needs Lightning: pip install 'understudy\[lightning\]'"):
         us.lightning.UnderstudyModule  # noqa: B018
@@ -43,7 +43,7 @@ def test_front_ends_load_nothing_before_they_are_used() -> None:
         "fsspec",
         "s3fs",
     ]
-    code = f"import sys, understudy as us; us.hf, us.lightning; print(sorted(sys.modules.keys() & {set(heavy)}))"
+    code = f"import sys, understudy as us; us.hf; print(sorted(sys.modules.keys() & {set(heavy)}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -63,16 +63,10 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     @partial(with_parameters, shown=list(RECIPE.values()))
     def __init__(
-        self,
-        student: nn.Module | Callable[[], nn.Module] | str | None = None,
-        method: str | Objective = "slam",
-        *,
-        pool: Pool | None = None,
-        classes: Sequence[Any] | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = False,
-        **options: Any,
-    ) -> None:
+        self, student: nn.Module | Callable[[], nn.Module] | str | None = None, method: str | Objective = "slam", *,
+        pool: Pool | None = None, classes: Sequence[Any] | None = None, callbacks: Sequence[Callback] = (),
+        progress: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         self.student, self.method, self.pool, self.classes = student, method, pool, classes
         self.callbacks, self.progress = callbacks, progress
         for name, each in RECIPE.items():

@@ -71,7 +71,7 @@ def test_gold_that_only_estimates_serves_a_pool_and_nothing_else() -> None:
     assert run.facts["calibration_rows"] == 40 and len(alone.history) == 1
     with pytest.raises(UnderstudyError, match="estimate_only"):
         us.train(net(), gold, None, us.vanilla(), epochs=1, progress=False)
-    with pytest.raises(UnderstudyError, match=r"pretrain_epochs.*estimate_only"):
+    with pytest.raises(UnderstudyError, match=r"pretrain_epochs.*no row of it may train"):
         us.train(net(), gold, pool, us.vanilla(), epochs=1, pretrain_epochs=1, progress=False)
     with pytest.raises(UnderstudyError, match="gold gradient"):
         us.train(net(), gold, pool, us.l2rw(), epochs=1, progress=False)

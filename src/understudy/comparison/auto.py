@@ -56,7 +56,7 @@ from understudy.store.option_fields import spell_out
 from understudy.store.settings import check_same
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback
-from understudy.training.distributed import is_first, on_rank_zero, together
+from understudy.training.distributed import is_first, joined, on_rank_zero
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
@@ -226,7 +226,7 @@ class Pilot:
 @shows_options([*SHARED, *FINAL])
 @checked_plainly
 @spell_out(AutoOptions, keep_others=True)
-@together
+@joined()
 def auto(
     student: Student,
     gold: Gold,

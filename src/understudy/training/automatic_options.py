@@ -62,7 +62,7 @@ from understudy.data.rows import Rows, take_sparse
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
-from understudy.models.registry import fresh_student
+from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.training.distributed import on_rank_zero
 from understudy.training.fit import fit_student, seeded_student
@@ -309,17 +309,11 @@ def resolve_options(
     epochs = options.get("epochs")
     if not (epochs is None or (isinstance(epochs, str) and epochs == AUTO)):
         return TrainingOptions(**options), {}
-    filled = fill_defaults((models.spec_of(_untrained(student)) or {}).get("name", ""), options)
+    untrained = student if isinstance(student, nn.Module) else initial_student(student, 0)
+    filled = fill_defaults((models.spec_of(untrained) or {}).get("name", ""), options)
     if filled["epochs"] != AUTO:
         return TrainingOptions(**filled), {}
     rows = sum(len(part) for part in (gold, pool) if part is not None)
     resolved = TrainingOptions(**filled | {"epochs": default_epochs(max(rows, 1), filled.get("batch_size") or 128)})
     chosen, choice = epochs_on_gold(student, gold, pool, resolved, select=select)
     return resolved.replace(epochs=chosen), choice
-
-
-def _untrained(student: nn.Module | Callable[[], nn.Module]) -> nn.Module:
-    if isinstance(student, nn.Module):
-        return student
-    with torch.random.fork_rng():
-        return fresh_student(student)

@@ -29,8 +29,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -44,7 +43,6 @@ from understudy.store.console import complain, last_words
 from understudy.training.processes import Processes
 
 _PRINTED = "understudy has printed the error"
-P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -88,7 +86,8 @@ def _as_current(held: Processes | bool) -> Iterator[None]:
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """In this block the processes of ``torch.distributed``'s group, if there are several, train together."""
+    """In this block, or a function with this decorator that all call, the processes of ``torch.distributed``'s group,
+    if there are several, train together."""
     if _CURRENT.get() is not False or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() < 2:
         yield
         return
@@ -122,17 +121,6 @@ def first_goes_ahead() -> Iterator[None]:
     yield
     if processes is not None and processes.is_first:
         processes.barrier()
-
-
-def together(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Called by every process, the function is theirs together."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
-        with joined():
-            return function(*args, **kwargs)
-
-    return call
 
 
 def same_start(student: nn.Module, options: Any, objective: Any, gold: Any, pool: Any) -> None:

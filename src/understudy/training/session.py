@@ -116,16 +116,9 @@ class Session:
 
     @shows_options(SESSION)
     def __init__(
-        self,
-        student: nn.Module,
-        gold: Gold | None,
-        pool: Pool | None,
-        objective: Objective,
-        *,
-        epochs: int | None = None,
-        full_batch: bool = False,
-        **options: Any,
-    ) -> None:
+        self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, *,
+        epochs: int | None = None, full_batch: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         check_names(options, SESSION, "Session")
         check_sets(gold, pool)
         if not isinstance(student, nn.Module):

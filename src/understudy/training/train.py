@@ -26,7 +26,7 @@ from understudy.training.automatic_options import penalty_on_gold, resolve_optio
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
-from understudy.training.distributed import is_first, on_rank_zero, same_start, together
+from understudy.training.distributed import is_first, joined, on_rank_zero, same_start
 from understudy.training.evaluation import evaluate_training
 from understudy.training.fit import fit, fit_session, seeded_student
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
@@ -39,23 +39,13 @@ Student = nn.Module | Callable[[], nn.Module]
 
 @shows_options(option_names())
 @checked_plainly
-@together
+@joined()
 def train(
-    student: Student,
-    gold: Gold | None,
-    pool: Pool | None,
-    objective: Objective,
-    *,
-    test: Gold | tuple[Any, Any] | None = None,
-    select: Gold | tuple[Any, Any] | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    notes: Mapping[str, Any] | None = None,
-    progress: bool = True,
-    evaluate: bool = False,
-    callbacks: Sequence[Callback] = (),
-    **options: Any,
-) -> Run:
+    student: Student, gold: Gold | None, pool: Pool | None, objective: Objective, *,
+    test: Gold | tuple[Any, Any] | None = None, select: Gold | tuple[Any, Any] | None = None,
+    out: str | Path | None = None, resume: bool = False, notes: Mapping[str, Any] | None = None, progress: bool = True,
+    evaluate: bool = False, callbacks: Sequence[Callback] = (), **options: Any,
+) -> Run:  # fmt: skip
     """Train a student on gold ∪ pool under an objective.
 
     ``student``: a module (copied) or a function that builds one (called under ``seed``). ``pool=None`` trains on gold
@@ -79,8 +69,6 @@ def train(
     ``training/options.py`` has every option.
     """
     started = time.perf_counter()
-    if not callable(student):
-        raise UnderstudyError(f"student is a {type(student).__name__}; pass a module, or a function that builds one")
     check_sets(gold, pool)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
     names = joint_names(*(None if part is None else part.class_order for part in (gold, pool)))
