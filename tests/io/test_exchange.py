@@ -287,7 +287,7 @@ def test_prodigy_answers(tmp_path: Path) -> None:
     ].annotator == "set-ann"
     three = read("prodigy", tmp_path / "out.jsonl", lines[3:4], classes=("neg", "pos", "so"))
     assert three[0].labels == () and three[0].reason == "rejected"
-    with pytest.raises(UnderstudyError, match="line 2 is no JSON"):
+    with pytest.raises(UnderstudyError, match="line 2 is not valid JSON"):
         read("prodigy", tmp_path / "out.jsonl", '{"row_id": 1}\n{')
 
 
@@ -399,7 +399,7 @@ def test_votes_beside_the_pool_and_ids_that_are_not_there(tmp_path: Path) -> Non
     assert np.array_equal(found.teacher.answers().numpy(), [[-1, -1], [1, 0], [-1, 0]])
     assert "votes.csv.history" in {path.name for path in tmp_path.iterdir()}
     (tmp_path / "out.jsonl").write_text("\n".join(json.dumps({**line, "row_id": "9"}) for line in lines))
-    assert "ids that" in run(*base, "--out", tmp_path / "v.csv", "--as", "votes", fails=True)
+    assert "id '9' is not in" in run(*base, "--out", tmp_path / "v.csv", "--as", "votes", fails=True)
 
 
 def test_help_loads_no_torch() -> None:

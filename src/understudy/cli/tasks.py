@@ -58,4 +58,4 @@ def tasks_command(
         images=[image] if image else (), batch=batch, suggest=show_suggestion,
     )  # fmt: skip
     written = tool.write_tasks(out, tasks)
-    typer.echo(f"{len(tasks):,} rows to label: {', '.join(map(str, written))}")
+    typer.echo(f"{len(tasks.items):,} rows to label: {', '.join(map(str, written))}")

@@ -1,25 +1,21 @@
 """Rows to other labelling tools and annotations back, as plain files: Label Studio, Prodigy, Argilla, ``datasets``.
 
     tool = find_tool("label-studio")
-    tool.write_tasks(path, make_tasks(table, classes))              # tasks.py: what goes out
+    tool.write_tasks(path, make_tasks(table, classes))              # tasks.py: what goes out; returns the new paths
     tool.read_annotations(path, ExportLayout(classes))              # annotations.py: what comes back
 
-A tool is one class in a file of its own, and a line in ``TOOLS``.
+A tool is one class and a line in ``TOOLS``: ``json_tools.py`` has those that exchange files of JSON,
+``folder_tools.py`` those that exchange folders.
 """
 
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from understudy.io.exchange.annotations import Annotation, ExportLayout
-    from understudy.io.exchange.tasks import Tasks
+from typing import Any
 
 TOOLS = {
-    "label-studio": "label_studio.LabelStudio",
-    "prodigy": "prodigy.Prodigy",
-    "argilla": "argilla.Argilla",
-    "datasets": "hf_datasets.HFDatasets",
+    "label-studio": "json_tools.LabelStudio",
+    "prodigy": "json_tools.Prodigy",
+    "argilla": "folder_tools.Argilla",
+    "datasets": "folder_tools.HFDatasets",
 }
 #: What the annotations of several people can become.
 FORMS = ("answers", "agreed", "votes")
@@ -29,17 +25,7 @@ ROW = "row_id"
 QUESTION = "label"
 
 
-class LabellingTool(Protocol):
-    #: Of files of tasks; empty: tasks are a folder.
-    suffixes: tuple[str, ...]
-
-    def write_tasks(self, path: Path, tasks: "Tasks") -> list[Path]:
-        """Writes a new file or folder; returns every new path."""
-
-    def read_annotations(self, path: Path, layout: "ExportLayout") -> "list[Annotation]": ...
-
-
-def find_tool(name: str) -> LabellingTool:
+def find_tool(name: str) -> Any:
+    """Has ``suffixes`` of files of tasks (none: tasks are a folder), ``write_tasks`` and ``read_annotations``."""
     module, _, cls = TOOLS[name].partition(".")
-    tool: LabellingTool = getattr(import_module(f"{__name__}.{module}"), cls)()
-    return tool
+    return getattr(import_module(f"{__name__}.{module}"), cls)()

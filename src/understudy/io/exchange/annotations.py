@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.exchange import FORMS, TOOLS, find_tool
+from understudy.io.exchange.tasks import known_ids, rows_by_id
 from understudy.io.label_columns import SHOWN, TRUE
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
@@ -81,9 +80,7 @@ class ExportLayout:
         key = self.row or default
         value = record.get(key)
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            raise UnderstudyError(
-                f"{where} has no {key!r} with the id of its row ({value!r}); name the entry that holds it: --id NAME"
-            )
+            raise UnderstudyError(f"{where} has no {key!r} with its row's id ({value!r}); say which has it: --id NAME")
         return str(value)
 
     def find_question(self, found: Iterable[str], where: str) -> str:
@@ -94,9 +91,8 @@ class ExportLayout:
                 raise UnderstudyError(f"{where} asks {', '.join(names)}, not {self.question!r}; correct --question")
             return self.question
         if len(names) > 1:
-            raise UnderstudyError(
-                f"{where} asks {len(names)} questions ({', '.join(names)}); say which one: --question NAME"
-            )
+            listed = f"{len(names)} questions ({', '.join(names)})"
+            raise UnderstudyError(f"{where} asks {listed}; say which one: --question NAME")
         return names[0] if names else ""
 
 
@@ -206,15 +202,6 @@ def is_true(value: Any) -> bool | None:
     return None if value is None or value == "" else str(value).strip().lower() in TRUE
 
 
-def read_export(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UnderstudyError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UnderstudyError(f"cannot read {path}: {error}; export it again") from error
-
-
 def entry(record: Mapping[str, Any], name: str, kind: type[T], where: str) -> T:
     """An entry of a JSON object, of type ``kind``: empty where it is missing, an error where it is of another type."""
     value = record.get(name)
@@ -263,10 +250,8 @@ def import_llm_answers(
 
 def _joined(answers: Answers, pool: Table, echo: Echo) -> Labels:
     """The labels of the pool's rows."""
-    if pool.ids is None:
-        raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers by; add it")
+    labels = answers.aligned(known_ids(pool))
     Table(Path("the answers"), {"id": answers.ids}).check_spelling(pool)
-    labels = answers.aligned(pool.ids)
     matched = int(labels.labelled().sum())
     if not matched:
         raise UnderstudyError(f"no id of the answers is in {pool.path} ({answers.ids[0]!s} …); check both")
@@ -294,23 +279,17 @@ def import_annotations(
     if form == "votes":
         _write_votes(annotations, out, pool, echo)
     else:
-        _write_answers(annotations, out, pool, form, where, echo)
+        if form == "agreed" and (left_out := len(annotations.disputed())):
+            warn(f"{left_out} rows that people disagree on are left out; the rest is easier than the pool")
+        columns = annotations.answers(form, where)
+        if pool is not None:
+            rows_by_id(columns["id"], out, read_table(pool))
+        write_columns(out, columns)
+        echo(f"{len(columns['id']):,} answers: {out}")
     history, pinned = LabelHistory(history_beside(out)), {str(path): file_version(path) for path in files}
     for who in annotations.annotators:
         labels = {name: by[who] for name, by in annotations.by_row.items() if who in by}
         history.add("answered", f"{who} in {tool}", labels, files=pinned)
-
-
-def _write_answers(
-    annotations: Annotations, out: Path, pool: Path | None, form: str, where: str, echo: Echo
-) -> None:  # fmt: skip
-    if form == "agreed" and (left_out := len(annotations.disputed())):
-        warn(f"{left_out} rows that people disagree on are left out; the rest is easier than the pool")
-    columns = annotations.answers(form, where)
-    if pool is not None:
-        _rows_in(columns["id"], out, read_table(pool))
-    write_columns(out, columns)
-    echo(f"{len(columns['id']):,} answers: {out}")
 
 
 def _write_votes(annotations: Annotations, out: Path, pool: Path | None, echo: Echo) -> None:
@@ -320,11 +299,10 @@ def _write_votes(annotations: Annotations, out: Path, pool: Path | None, echo: E
         write_table(out, {"id": names} | columns)
     else:
         table = _unlabelled(pool, "leave --pool out")
-        rows, stored = _rows_in(names.tolist(), out, table), _stored(table)
+        rows, stored = rows_by_id(names.tolist(), out, table), _stored(table)
         for name, cells in columns.items():
-            column = object_column([""] * len(table))
-            column[rows] = cells
-            stored[name] = column
+            stored[name] = object_column([""] * len(table))
+            stored[name][rows] = cells
         write_table(out, stored)
     echo(f"votes of {len(columns)} people on {len(names):,} rows: {out}")
 
@@ -338,17 +316,3 @@ def _unlabelled(path: Path, cure: str) -> Table:
 
 def _stored(table: Table) -> dict[str, Stored]:
     return {name: table.stored(name) for name in table.names}
-
-
-def _rows_in(names: Sequence[str], out: Path, table: Table) -> list[int]:
-    """The row of each id in the pool file, which must have all."""
-    if table.ids is None:
-        raise UnderstudyError(f"{table.path} has no column 'id' to find the answers' rows by; add it")
-    answers = Table(out, {"id": np.array(names, dtype=object)})
-    answers.check_spelling(table)
-    index = answers.rows_in(table)
-    if (index < 0).any():
-        wrong = names[int((index < 0).argmax())]
-        missing = int((index < 0).sum())
-        raise UnderstudyError(f"{missing} answers are for ids that {table.path} does not have ({wrong!r} …)")
-    return list(index.tolist())

@@ -4,7 +4,7 @@ A suggestion is sent only on request, and the task records it: labels given with
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
 from understudy.io.exchange import QUESTION, ROW
 from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.readers import object_column
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
@@ -44,12 +45,6 @@ class Tasks:
     images: tuple[str, ...]
     items: tuple[Task, ...]
 
-    def __iter__(self) -> Iterator[Task]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
 
 def make_tasks(
     table: Table,
@@ -62,9 +57,7 @@ def make_tasks(
 ) -> Tasks:
     """Tasks for the rows of a table, or for those that ``batch`` names, in its order."""
     names = ClassNames(tuple(classes), ordered=True)
-    ids = table.ids
-    if ids is None:
-        raise UnderstudyError(f"{table.path} has no column 'id' to know the answers by; add it")
+    ids = known_ids(table)
     shown = _shown(table, (*images, *show))
     rows, chosen = (np.arange(len(ids)), None) if batch is None else _batch(batch, table)
     columns = {name: _texts(table, name, rows) for name in shown}
@@ -88,9 +81,7 @@ def _shown(table: Table, names: Sequence[str]) -> tuple[str, ...]:
         if name not in table.names:
             raise UnderstudyError(f"{table.path} has no column {name!r} to show; it has {', '.join(table.names)}")
         if not _NAME.fullmatch(name) or name in _OURS or is_reserved(name):
-            raise UnderstudyError(
-                f"{table.where(name)} cannot be shown under this name; rename it: --column text={name}"
-            )
+            raise UnderstudyError(f"{table.where(name)} cannot be shown so; rename it: --column text={name}")
     return tuple(names)
 
 
@@ -99,10 +90,26 @@ def _texts(table: Table, name: str, rows: Array) -> list[str]:
     if column.ndim != 1 or column.dtype.kind not in "OUbiuf":
         raise UnderstudyError(f"{table.where(name)} holds {column.dtype} values; show texts, numbers or addresses")
     cells = column[rows].tolist()
-    wrong = next((cell for cell in cells if isinstance(cell, bytes)), None)
-    if wrong is not None:
+    if any(isinstance(cell, bytes) for cell in cells):
         raise UnderstudyError(f"{table.where(name)} holds the bytes of files; give their addresses instead")
     return [str(cell) for cell in cells]
+
+
+def known_ids(table: Table) -> Array:
+    if table.ids is None:
+        raise UnderstudyError(f"{table.path} has no column 'id' to know the answers by; add it")
+    return table.ids
+
+
+def rows_by_id(ids: Sequence[str], path: Path, table: Table) -> Array:
+    """The table's row of each id that ``path`` names; it must have all of them."""
+    known_ids(table)
+    named = Table(path, {"id": object_column(ids)})
+    named.check_spelling(table)
+    index = named.rows_in(table)
+    if len(missing := np.flatnonzero(index < 0)):
+        raise UnderstudyError(f"{path}: id {ids[missing[0]]!r} is not in {table.path}; {len(missing)} ids are not")
+    return index
 
 
 def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
@@ -110,12 +117,7 @@ def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
     given = text_columns(path)
     if "id" not in given:
         raise UnderstudyError(f"{path} has no column 'id'; name rows by the ids of {table.path}")
-    named = Table(path, {"id": np.array(given["id"], dtype=object)})
-    named.check_spelling(table)
-    index = named.rows_in(table)
-    if (index < 0).any():
-        wrong = given["id"][int((index < 0).argmax())]
-        raise UnderstudyError(f"{path}: id {wrong!r} is not in {table.path}; {int((index < 0).sum())} ids are not")
+    index = rows_by_id(given["id"], path, table)
     open_rows = [row for row, label in enumerate(given.get("label", [""] * len(index))) if not label.strip()]
     if not open_rows:
         raise UnderstudyError(f"{path}: every row has an answer; there is nothing to ask")

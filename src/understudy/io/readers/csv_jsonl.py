@@ -106,7 +106,7 @@ def jsonl_source(path: Path) -> TableSource:
     #: Of every batch its rows, and the columns that occur in it.
     batches: list[tuple[int, dict[str, Any]]] = []
     rows = 0
-    for records in _batches(path):
+    for records in json_batches(path):
         names = dict.fromkeys(key for record in records for key in record)
         cells = {name: [record.get(name) for record in records] for name in names}
         columns = {name: _column(cells[name], f"{path}: column {name!r}", rows) for name in names}
@@ -131,7 +131,7 @@ def jsonl_source(path: Path) -> TableSource:
     )
 
 
-def _batches(path: Path) -> Iterator[list[dict[str, Any]]]:
+def json_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The objects of some lines; blank lines are passed over."""
     records = []
     with path.open("rb") as file:

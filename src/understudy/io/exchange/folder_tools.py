@@ -1,28 +1,53 @@
-"""Argilla: a folder for ``rg.Dataset.from_disk`` out; such folders, and records as ``datasets``, in.
+"""Tools that exchange folders: Argilla, and Hugging Face ``datasets``.
+
+Argilla: a folder for ``rg.Dataset.from_disk`` out; such folders, and records as ``datasets``, in.
 
     FOLDER/.argilla/dataset.json, .argilla/settings.json, records.json
 
 A record's id is the row's. Of the responses, a submitted one counts, a discarded one is a skipped row, a draft is not
 an answer yet. ``records.json`` does not hold their status: there, only the one response of a completed record is known
 to be submitted. ``dataset.records.to_datasets().save_to_disk(FOLDER)``, or the folder of ``to_hub``, holds it.
+
+``datasets``: out, a folder that ``load_dataset("FOLDER")`` reads; in, such a one or ``save_to_disk``'s.
+
+    FOLDER/README.md, data/train-00000-of-00001.parquet      # id, what is shown, label (ClassLabel, empty), marks
+
+Argilla and others import it from there. In the folder that comes back, ``label`` holds the answer (a number of the
+declared classes, or a name; empty or −1: none yet), ``annotator`` (optional) the person; rows may repeat, one for each
+person.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from understudy.errors import UnderstudyError
 from understudy.io.exchange import QUESTION
 from understudy.io.exchange.annotations import OPEN, UNKNOWN, Annotation, ExportLayout, entry, is_true, objects
 from understudy.io.exchange.tasks import Task, Tasks
 from understudy.io.label_columns import SHOWN
-from understudy.io.readers.folders import declared_names, is_datasets_folder, read_datasets_folder
-from understudy.store.files import folder_appearing_whole, read_json, write_json
+from understudy.io.readers.folders import CARD, declared_names, is_datasets_folder, read_datasets_folder
+from understudy.store.files import folder_appearing_whole, read_json, write_json, write_text
 
 RECORDS = "records.json"
 _RESPONSES, _SUGGESTION = ".responses", ".suggestion"
-#: User, value, status.
-Response = tuple[Any, Any, Any]
+_CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*
+---
+
+# Rows to label
+
+{rows:,} rows. Fill in `label` ({classes}); leave it empty where no class can be given.
+`suggestion_shown` is true where `suggestion` holds a model's: answers given with one in view never measure that model.
+"""
 
 
 class Argilla:
@@ -30,16 +55,14 @@ class Argilla:
 
     def write_tasks(self, path: Path, tasks: Tasks) -> list[Path]:
         for name in tasks.shown:
-            if name != name.lower():
-                raise UnderstudyError(
-                    f"Argilla's fields are in lower case; rename {name!r}: --column {name.lower()}={name}"
-                )
+            if name != (lower := name.lower()):
+                raise UnderstudyError(f"Argilla's fields are in lower case; rename {name!r}: --column {lower}={name}")
         with folder_appearing_whole(path) as folder:
             (folder / ".argilla").mkdir()
             write_json(folder / ".argilla" / "settings.json", _settings(tasks))
             about = {"name": path.name, "status": "draft", "guidelines": None, "allow_extra_metadata": True}
             write_json(folder / ".argilla" / "dataset.json", about)
-            write_json(folder / RECORDS, [_record(task) for task in tasks])
+            write_json(folder / RECORDS, [_record(task) for task in tasks.items])
         return [path]
 
     def read_annotations(self, path: Path, layout: ExportLayout) -> list[Annotation]:
@@ -113,8 +136,8 @@ def _from_columns(
     for number, record in enumerate(records):
         where = f"{path}: record {number}"
         values = entry(record, key, list, where)
-        users = entry(record, f"{key}.users", list, where) or [None] * len(values)
-        statuses = entry(record, f"{key}.status", list, where) or [None] * len(values)
+        users, statuses = (entry(record, f"{key}.{part}", list, where) for part in ("users", "status"))
+        users, statuses = users or [None] * len(values), statuses or [None] * len(values)
         if not len(values) == len(users) == len(statuses):
             raise UnderstudyError(f"{where} has {len(values)} responses of {len(users)} users; save the records again")
         suggested = record.get(question + _SUGGESTION)
@@ -126,8 +149,9 @@ def _from_columns(
 
 
 def _annotations(
-    row: str, responses: Sequence[Response], suggested: bool, marks: Mapping[str, Any]
+    row: str, responses: Sequence[tuple[Any, Any, Any]], suggested: bool, marks: Mapping[str, Any]
 ) -> Iterator[Annotation]:
+    """``responses``: user, value, status."""
     if not responses:
         yield Annotation(row, reason=OPEN)
     for user, value, status in responses:
@@ -136,3 +160,50 @@ def _annotations(
         reason = {"submitted": empty, "discarded": "discarded", "draft": OPEN}.get(str(status), UNKNOWN)
         shown = suggested or bool(is_true(marks.get(SHOWN)))
         yield Annotation.read(row, user, labels, reason, shown, marks)
+
+
+class HFDatasets:
+    suffixes = ()
+
+    def write_tasks(self, path: Path, tasks: Tasks) -> list[Path]:
+        columns: dict[str, Any] = {"id": pa.array([task.row for task in tasks.items], pa.string())}
+        for name in tasks.shown:
+            columns[name] = pa.array([task.shown[name] for task in tasks.items], pa.string())
+        columns[QUESTION] = pa.nulls(len(tasks.items), pa.int64())
+        if any(task.suggestion is not None for task in tasks.items):
+            columns["suggestion"] = pa.array([task.suggestion for task in tasks.items], pa.string())
+        for mark in tasks.items[0].marks:
+            columns[mark] = pa.array([task.marks[mark] for task in tasks.items], pa.bool_())
+        features: dict[str, Any] = {name: {"dtype": str(each.type), "_type": "Value"} for name, each in columns.items()}
+        features[QUESTION] = {"names": list(tasks.classes), "_type": "ClassLabel"}
+        metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+        with folder_appearing_whole(path) as folder:
+            (folder / "data").mkdir()
+            table = pa.table(columns).replace_schema_metadata(metadata)
+            pq.write_table(table, folder / "data" / "train-00000-of-00001.parquet")
+            write_text(folder / CARD, _CARD.format(rows=len(table), classes=", ".join(tasks.classes)))
+        return [path]
+
+    def read_annotations(self, path: Path, layout: ExportLayout) -> list[Annotation]:
+        if not (path.is_dir() and is_datasets_folder(path)):
+            raise UnderstudyError(f"{path} is no folder of datasets (state.json, or README.md and data/*.parquet)")
+        table = read_datasets_folder(path)
+        question = layout.question or QUESTION
+        if question not in table.column_names:
+            raise UnderstudyError(f"{path} has no column {question!r}; add --question NAME, the column of the class")
+        names = declared_names(table).get(question)
+        found = []
+        for number, record in enumerate(table.to_pylist()):
+            where = f"{path}: row {number}"
+            row, value = layout.row_of(record, "id", where), record[question]
+            if value is None or value == "" or value == -1:
+                found.append(Annotation(row, reason=OPEN))
+                continue
+            if names is not None and isinstance(value, int):
+                if not 0 <= value < len(names):
+                    raise UnderstudyError(f"{where} has label {value}, of {len(names)} classes; correct it")
+                value = names[value]
+            labels = value if isinstance(value, list) else [value]
+            shown = is_true(record.get(SHOWN))
+            found.append(Annotation.read(row, record.get("annotator"), labels, "", shown, record))
+        return found
