@@ -22,7 +22,6 @@ LAYERS = [
     "labels",
     "data",
     "objective method_options features",
-    "leaks",
     "io",
     "inference llm web parallel.executors parallel.ray_tasks",
     "acquisition methods reconciling training comparison.candidates hf.text hf.text_reader",

@@ -34,7 +34,7 @@ _HOMES = {
     "labels.label_store": "LabelStore label_missing",
     "labels.soft": "TopK",
     "labels.votes": "Votes fit_votes",
-    "leaks.between": "leaks_between",
+    "data.leaks": "leaks_between",
     "llm.asking": "ask",
     "maths.alignment.aligner": "alignment",
     "methods": "METHODS",

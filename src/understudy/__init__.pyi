@@ -13,6 +13,7 @@ from understudy.data import augment as augment
 from understudy.data import noise as noise
 from understudy.data.examples import Gold as Gold
 from understudy.data.examples import Pool as Pool
+from understudy.data.leaks import leaks_between as leaks_between
 from understudy.data.rows import mapped_rows as mapped_rows
 from understudy.data.splits import Splits as Splits
 from understudy.data.splits import cross_fit as cross_fit
@@ -37,7 +38,6 @@ from understudy.labels.reliability import Reliability as Reliability
 from understudy.labels.soft import TopK as TopK
 from understudy.labels.votes import Votes as Votes
 from understudy.labels.votes import fit_votes as fit_votes
-from understudy.leaks.between import leaks_between as leaks_between
 from understudy.llm.asking import ask as ask
 from understudy.maths.alignment.aligner import alignment as alignment
 from understudy.methods import METHODS as METHODS

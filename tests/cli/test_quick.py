@@ -8,7 +8,7 @@ HEAVY = ("matplotlib", "numpy", "pyarrow", "scipy", "sklearn", "torch")
 # What only trainings need, and Arrow's machinery for folders of files.
 IN_VAIN = (
     "pyarrow.dataset",
-    "understudy.leaks.between",
+    "understudy.data.leaks",
     "understudy.training.train",
     "understudy.report.run_page",
     "s3fs",

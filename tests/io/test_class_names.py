@@ -198,7 +198,7 @@ def test_gold_with_votes_of_its_own_is_weighed_by_the_pools_model(save: Any, tmp
         ),
         ({}, ["neg", "pos"], "column 'teacher_label' row 2 is 'neutral', which is not one of the classes (neg, pos)"),
         ({}, 5, "the files name 3 classes (neg, neutral, pos), not 5"),
-        ({}, ["neg", "neg"], "class names are empty or repeated"),
+        ({}, ["neg", "neg"], "name two classes or more, each once"),
     ],
 )
 def test_unknown_classes_are_named(

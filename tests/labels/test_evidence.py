@@ -8,8 +8,8 @@ import torch
 from scipy.stats import chi2_contingency
 
 import understudy as us
-from understudy.labels.evidence import class_shift, homogeneity
 from understudy.labels.forms import Hard
+from understudy.labels.reliability import class_shift, homogeneity
 
 
 def test_worked_by_hand() -> None:

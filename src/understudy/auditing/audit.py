@@ -33,8 +33,7 @@ from understudy.auditing.suspects import Suspects, find_suspects
 from understudy.data.examples import Gold, Pool, check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
-from understudy.labels.evidence import ClassShift, class_shift, enough_calibration_rows
-from understudy.labels.reliability import Reliability
+from understudy.labels.reliability import ClassShift, Reliability, class_shift, enough_calibration_rows
 from understudy.maths.proportions import Share, area
 from understudy.store.console import Shown, from_report
 

@@ -73,7 +73,8 @@ def ask_command(
         pool, gold, names, text=text, columns=read_mapping(column), as_rows=options.prompt is not None
     )
     shown = files.examples(examples, seed)
-    options = replace(options, examples=[files.example(place) for place in shown], progress=not quiet)
+    pairs = [(files.rows[place], files.truth[place]) for place in shown]
+    options = replace(options, examples=pairs, progress=not quiet)
     plan = make_plan(names, options)
     if dry_run:
         run = files.run(plan, out, shown)

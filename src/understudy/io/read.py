@@ -49,11 +49,11 @@ from understudy.io.gold_pool import (
 from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find_labelling, sources_of, true_or_false
 from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table, text_columns
-from understudy.labels.class_names import ClassNames, text_list
+from understudy.labels.class_names import ClassNames, checked_names
 from understudy.store.files import local_path
 
 if TYPE_CHECKING:
-    from understudy.leaks.between import Leaks, RowSet
+    from understudy.data.leaks import Leaks, RowSet
 
 SKIPPED = {"skip", "-1", "−1", "nan"}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
@@ -75,10 +75,10 @@ class Examples:
 
     def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""
-        from understudy.leaks.between import compare_sets, leaks_between  # not needed for predictions
+        from understudy.data.leaks import find_leaks, leaks_between  # not needed for predictions
 
         if self.texts is not None:
-            return compare_sets(self.texts)
+            return find_leaks(self.texts)
         return leaks_between(self.gold, self.pool, self.test, self.select)
 
     @property
@@ -132,7 +132,7 @@ def read_examples(
     if classes is None:
         classes = declared_classes(tables.values())
     elif not isinstance(classes, int):
-        classes = text_list(classes, "classes=")
+        classes = checked_names(classes, "classes=")
     options = _prepare(tables, features or FeatureOptions())
     pool_table = tables.pop("pool", None)
     labelling = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
@@ -283,7 +283,7 @@ def _check_apart(one: Table, other: Table) -> None:
 
 def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> "dict[str, RowSet]":
     """Every set's texts with their ids; those of rows of ``id, label`` are in the pool file."""
-    from understudy.leaks.between import RowSet
+    from understudy.data.leaks import RowSet
 
     sets = {role: RowSet(table.columns[column], table.ids) for role, table in tables.items() if column in table.names}
     if pool is not None:

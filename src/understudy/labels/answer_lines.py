@@ -149,10 +149,8 @@ def _parts(content: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return value or ""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise UnusableError("the answer is neither text nor a number")

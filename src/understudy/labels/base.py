@@ -1,18 +1,26 @@
-"""The contract of a form of teacher labels; ``forms.py`` lists the forms.
+"""The contract of a form of teacher labels, and the plainest one; ``forms.py`` lists the forms.
 
 A form is a class in a file of its own and a line in ``FORMS``: whether it ranks the classes, its confidence, the
 columns it is stored in, what "no label" is. No other code depends on the class of some labels.
+
+us.Pool(x, answers)                           # (N,) integers
+us.Pool(x, us.Hard(answers, confidence))      # confidence: any number that grows with trust
+us.Pool(x, us.Hard(["pos", "neg"], confidence, classes=("neg", "pos")))
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
+from understudy.arguments import checked
+from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
+from understudy.labels.class_names import class_numbers
 from understudy.maths.accuracy_curves import Leading
 from understudy.maths.annotators import DawidSkene
 from understudy.maths.source_confusion import Sources
@@ -40,6 +48,8 @@ class Column:
     uneven: bool = False
     #: An empty cell of a file stands for ``missing``; elsewhere it is an error.
     may_be_empty: bool = False
+    #: The form that stores it, where a class serves several.
+    only: str | None = None
     #: Whether the form cannot do without it.
     required: bool = True
     #: A file may also spread it over several columns, whose names begin so.
@@ -66,7 +76,9 @@ class Labels(ABC):
     """A teacher's labels of N examples."""
 
     #: Attributes that follow from the rest (a model fitted to votes, say): not part of a fingerprint.
-    derived: ClassVar[tuple[str, ...]] = ("_fit", "_one_hot", "names", "has_confidence", "needs_gold")
+    derived: ClassVar[tuple[str, ...]] = (
+        *("_fit", "_one_hot", "names", "form", "title", "has_confidence", "needs_gold"),
+    )  # fmt: skip
     #: The columns these labels are stored in; the first one marks the form.
     columns: ClassVar[tuple[Column, ...]]
     #: Whether the classes are scored (``Ranking``), so that "the teacher's top k" means something.
@@ -77,20 +89,14 @@ class Labels(ABC):
     classes: int | None
     #: The names of the classes in their order, where they were listed (``classes=("neg", "pos")``).
     names: tuple[str, ...] | None = None
+    #: The name in ``FORMS``.
+    form: str
+    #: The name of this form in messages: "soft labels".
+    title: str
     #: Whether ``confidence`` differs between rows: not for bare hard labels.
     has_confidence: bool = True
     #: Whether the votes have yet to be weighed by gold (``learn_from``).
     needs_gold: bool = False
-
-    @property
-    @abstractmethod
-    def form(self) -> str:
-        """The name in ``FORMS``."""
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """The name of this form in messages: "soft labels"."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -121,11 +127,6 @@ class Labels(ABC):
     @classmethod
     @abstractmethod
     def from_columns(cls, columns: Columns, options: ReadOptions) -> "Labels": ...
-
-    @classmethod
-    def stored(cls, form: str) -> tuple[Column, ...]:
-        """The columns of a label store of this form."""
-        return cls.columns
 
     def labelled(self) -> Tensor:
         """Which rows have a label at all, ``(N,)`` bool."""
@@ -187,6 +188,87 @@ def same_classes(parts: Sequence[Labels]) -> None:
     """Refuses labels over different numbers of classes."""
     counts = sorted({part.classes for part in parts if part.classes is not None})
     if len(counts) > 1:
-        raise UnderstudyError(
-            f"labels over {' and '.join(map(str, counts))} classes cannot be joined; score the same classes in both"
+        raise UnderstudyError(f"labels over {' and '.join(map(str, counts))} classes cannot be joined; score the same")
+
+
+class Hard(Labels):
+    """One class number per row, −1 for "no label"; ``confidence`` is any number that grows with trust."""
+
+    columns = (
+        Column("teacher_label", "int32", -1, holds="class", may_be_empty=True),
+        Column(
+            "teacher_confidence", "float64", float("nan"), may_be_empty=True, required=False, only="hard_confidence"
+        ),
+    )
+
+    @checked
+    def __init__(
+        self, labels: Any, confidence: Any = None, *, classes: int | Sequence[str] | None = None, where: str = "teacher"
+    ) -> None:
+        labels, classes, self.names = class_numbers(labels, classes, where)
+        self.labels = check_labels(labels, where, missing_allowed=True)
+        self.classes = classes
+        most = int(self.labels.max()) if len(self) else -1
+        if classes is not None and most >= classes:
+            row = int(self.labels.argmax())
+            raise UnderstudyError(f"{where} row {row} is {most}, but there are {classes} classes (0 to {classes - 1})")
+        self.given = None if confidence is None else to_tensor(confidence, f"{where} confidence").double()
+        self.has_confidence = self.given is not None
+        self.form = "hard_confidence" if self.has_confidence else "hard"
+        self.title = "hard labels with a confidence" if self.has_confidence else "hard labels"
+        if self.given is not None:
+            if self.given.dim() != 1:
+                shape = tuple(self.given.shape)
+                raise UnderstudyError(f"{where} confidence has shape {shape}; it is one number per row")
+            check_length(len(self.given), len(self.labels), f"{where} confidence", f"{where} labels")
+            missing = self.given.isnan() & (self.labels >= 0)
+            if bool(missing.any()):
+                where = f"{where} confidence row {first_bad(missing)}"
+                raise UnderstudyError(f"{where} is NaN; give a number there, or label −1 for no label")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def top1(self) -> Tensor:
+        return self.labels
+
+    def dense(self, rows: Tensor, classes: int) -> Tensor:
+        labels = self.labels.index_select(0, rows)
+        return torch.zeros(len(rows), classes, device=labels.device).scatter_(1, labels.unsqueeze(1), 1.0)
+
+    def confidence(self, measure: str) -> Tensor:
+        if self.given is None:
+            return torch.full((len(self),), 1.0 if measure == "margin" else 0.0, dtype=torch.float64)
+        # Entropy falls as trust grows; only the order and the distances matter to the estimators.
+        return self.given if measure == "margin" else -self.given
+
+    def take(self, rows: Tensor) -> "Hard":
+        taken = copy(self)  # rows of what was checked
+        taken.labels, taken.given = self.labels[rows], None if self.given is None else self.given[rows]
+        taken.names = None
+        return taken
+
+    def with_classes(self, classes: int) -> "Hard":
+        return Hard(self.labels, self.given, classes=classes, where="the labels")
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Hard"]) -> "Hard":
+        confidences = [part.given for part in parts if part.given is not None]
+        if len(confidences) not in (0, len(parts)):
+            raise UnderstudyError("some hard labels have a confidence and some have none; give it to all or to none")
+        return cls(
+            torch.cat([part.labels for part in parts]),
+            torch.cat(confidences) if confidences else None,
+            classes=max((part.classes for part in parts if part.classes), default=None),
         )
+
+    def to_columns(self) -> Columns:
+        columns: Columns = {"teacher_label": self.labels.int().numpy()}
+        if self.given is not None:
+            columns["teacher_confidence"] = torch.where(self.labels < 0, torch.nan, self.given).numpy()
+        return columns
+
+    @classmethod
+    def from_columns(cls, columns: Columns, options: ReadOptions) -> "Hard":
+        confidence = columns.get("teacher_confidence")
+        return cls(columns["teacher_label"], confidence, classes=options.classes, where=options.where)

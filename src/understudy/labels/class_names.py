@@ -40,10 +40,8 @@ class ClassNames:
     ordered: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.names) == 1:
-            raise UnderstudyError(f"there is one class only ({self.names[0]}); two or more are needed")
-        if len(set(self.names)) < len(self.names) or not all(self.names):
-            raise UnderstudyError(f"class names are empty or repeated ({', '.join(self.names)}); name each class once")
+        if self.names:
+            checked_names(self.names, "classes")
 
     @classmethod
     def listed(cls, classes: Any, where: str) -> "ClassNames":
@@ -55,10 +53,7 @@ class ClassNames:
         """The names that occur among labels, in alphabetical order."""
         if len(labels) > MOST_CLASSES:
             first, second = sorted(labels)[:2]
-            raise UnderstudyError(
-                f"{len(labels)} different labels ({first!r}, {second!r} …) are too many classes; is another column the "
-                "label?"
-            )
+            raise UnderstudyError(f"{len(labels)} different labels ({first!r}, {second!r} …); is that the label?")
         return cls(tuple(sorted(labels)))
 
     def __len__(self) -> int:
@@ -96,8 +91,10 @@ class ClassNames:
         number_of = {name: number for number, name in enumerate(self.names)}
         if self._takes_positions:
             number_of = {str(number): number for number in range(len(self))}
-        elif column.dtype.kind == "f":
-            self._refuse_two_spellings(distinct, where)
+        for value in distinct.tolist() if column.dtype.kind == "f" and not self._takes_positions else ():
+            # A fraction 1.0 is spelled "1" or "1.0", which may be two classes.
+            if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
+                raise UnderstudyError(f"{where}: {spelled(value)!r} and {value!r} are two classes; store text")
         known = np.array(
             [number_of.get(spelled(value), -1 if missing and value == -1 else -2) for value in distinct.tolist()]
         )
@@ -109,14 +106,6 @@ class ClassNames:
     @property
     def _takes_positions(self) -> bool:
         return self.ordered and not any(map(is_number, self.names))
-
-    def _refuse_two_spellings(self, values: Array, where: str) -> None:
-        """A fraction 1.0 is spelled "1" or "1.0", which may be two classes."""
-        for value in values.tolist():
-            if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
-                raise UnderstudyError(
-                    f"{where} holds {value!r}, but {spelled(value)!r} and {value!r} are two classes; store text"
-                )
 
     def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
         unknown = int((numbers == -2).argmax())
@@ -157,15 +146,11 @@ def check_same_classes(one: ClassNames | None, other: ClassNames | None, what: s
     if one is None or other is None or one.names == other.names:
         return
     if one and other:
-        raise UnderstudyError(
-            f"{what}'s classes are {one}, {another}'s {other}; pass the same classes=(…), all names in order, to both"
-        )
+        raise UnderstudyError(f"{what}'s classes are {one}, {another}'s {other}; pass the same classes=(…) to both")
     named, (by_name, by_number) = (one, (what, another)) if one else (other, (another, what))
     if not named.ordered:
-        raise UnderstudyError(
-            f"{by_name} has class names, {by_number} class numbers, and their order is unknown; pass "
-            f"classes={named.names} to {by_name}, in the order of the numbers"
-        )
+        cure = f"pass classes={named.names} to {by_name}, in the order of the numbers"
+        raise UnderstudyError(f"{by_name} has class names, {by_number} class numbers, their order is unknown; {cure}")
 
 
 def joint_names(one: ClassNames | None, other: ClassNames | None) -> ClassNames | None:
@@ -175,21 +160,16 @@ def joint_names(one: ClassNames | None, other: ClassNames | None) -> ClassNames 
 
 def checked_names(classes: Any, where: str, *, printable: bool = False) -> tuple[str, ...]:
     """A list of class names: two or more, different, none empty; ``printable``: also without control characters."""
-    names = text_list(classes, where)
+    texts = None if isinstance(classes, str) else as_texts(classes)
+    if texts is None or texts.ndim != 1:
+        raise UnderstudyError(f"{where} is {classes!r}; it lists the names of the classes in their order")
+    names = tuple(texts.tolist())
     if not all(names) or len(set(names)) < len(names) or len(names) < 2:
         raise UnderstudyError(f"{where} is {list(names)}; name two classes or more, each once, as text")
     bad = [name for name in names if printable and not (name.strip() and name.isprintable())]
     if bad:
         raise UnderstudyError(f"{where}: class name {bad[0]!r} is blank or holds control characters; rename it")
     return names
-
-
-def text_list(classes: Any, where: str) -> tuple[str, ...]:
-    """A list of texts, not yet checked to be class names."""
-    texts = None if isinstance(classes, str) else as_texts(classes)
-    if texts is None or texts.ndim != 1:
-        raise UnderstudyError(f"{where} is {classes!r}; it lists the names of the classes in their order")
-    return tuple(texts.tolist())
 
 
 def name_list(names: Sequence[str]) -> str:

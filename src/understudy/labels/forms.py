@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions
-from understudy.labels.class_names import ClassNames, as_texts, checked_names, is_number, name_list
-from understudy.labels.hard import Hard
+from understudy.labels.base import Column, Columns, Hard, Labels, Ranking, ReadOptions
+from understudy.labels.class_names import ClassNames, as_texts, is_number, name_list
 from understudy.labels.soft import Soft, TopK
 from understudy.labels.votes import Votes
 from understudy.store.arrow import Array, as_frame
@@ -51,10 +50,7 @@ def named_columns(labels: Labels, classes: Sequence[str]) -> Columns:
         if COLUMNS[name].holds == "class":
             columns[name] = names[values]
         elif COLUMNS[name].holds == "number per class":
-            by_name = np.empty(len(values), dtype=[(one, values.dtype) for one in classes])
-            for number, one in enumerate(classes):
-                by_name[one] = values[:, number]
-            columns[name] = by_name
+            columns[name] = ClassNames(tuple(classes)).by_name(values)
     return columns
 
 
@@ -95,9 +91,7 @@ def read_labels(y: Any, teacher: Any, classes: Any, name: str) -> tuple[Any, Lab
         return y, None if teacher is None else as_labels(labels, f"{name}.teacher"), names
     if order is None and any(part is None for part in parts.values()):
         bare = next(where for where, part in parts.items() if part is None)
-        raise UnderstudyError(
-            f"{bare} has no names, the other labels have; say which class comes first: classes={names.names}"
-        )
+        raise UnderstudyError(f"{bare} has no names, the other labels have; add classes={names.names}")
     if truth is not None:
         y = names.numbers(truth, f"{name}.y")
     return y, _over_numbers(teacher, by_name, names, f"{name}.teacher"), names
@@ -129,7 +123,6 @@ def _find_names(parts: Mapping[str, Any]) -> ClassNames:
     only_columns = not any(isinstance(part, np.ndarray) for part in parts.values())
     if not texts or (only_columns and all(map(is_number, texts))):
         return ClassNames()
-    checked_names(sorted(texts), next(iter(parts)))
     return ClassNames.found(texts)
 
 
@@ -153,8 +146,7 @@ def _in_order(columns: Mapping[str, Any], names: ClassNames, where: str) -> Arra
     order = names.names or tuple(map(str, range(len(columns))))
     if set(columns) != set(order) or not columns:
         raise UnderstudyError(
-            f"{where} has the columns {name_list(tuple(columns))}, the classes are {name_list(order)}; give one "
-            "for each"
+            f"{where} has columns {name_list(tuple(columns))}; give one for each of {name_list(order)}"
         )
     for name, column in columns.items():
         if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:

@@ -13,10 +13,14 @@ block and of the program write them. Forms: "dense", "hard", "hard_confidence", 
 no class listed) means "requested, no label".
 """
 
+import atexit
+import os
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,12 +29,18 @@ import numpy as np
 from understudy.arguments import checked
 from understudy.data.checks import MAX_CLASSES, check_length
 from understudy.errors import UnderstudyError, shown
+from understudy.labels import label_shards
 from understudy.labels.base import Columns
-from understudy.labels.forms import FORMS, Labels, ReadOptions, as_labels
-from understudy.labels.label_shards import Contents, deepened, depth_of, is_damaged, list_label_shards, take
+from understudy.labels.class_names import as_texts
+from understudy.labels.forms import FORMS, Hard, Labels, ReadOptions, as_labels
+from understudy.labels.label_shards import LabelShard, checked_ids, join_rows, same_rows, take
 from understudy.store.arrow import Array
 from understudy.store.console import deferred, ends_on_sigterm
-from understudy.store.files import locked, work_folder
+from understudy.store.files import copy_of, locked, work_folder
+from understudy.store.log import HISTORY, LabelHistory
+
+# The writer merges shards rarely; a reader that meets this so often in a row has met something else.
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,13 @@ class Appended:
 
 
 class LabelStore:
-    """``classes`` (names, or how many) and ``form`` are needed for a new store, and checked for an existing one."""
+    """``classes`` (names, or how many) and ``form`` are needed for a new store, and checked for an existing one.
+
+    Labels stay on the disk. The writer holds the folder's lock, from the first row on.
+    """
+
+    #: Of the writer.
+    _process: int | None = None
 
     @checked
     def __init__(
@@ -55,22 +71,42 @@ class LabelStore:
         flush_rows: int = 1000,
         flush_seconds: float = 30.0,
     ) -> None:
-        self.folder = work_folder(folder)
         if isinstance(classes, int) and not 1 <= classes <= MAX_CLASSES:
             raise UnderstudyError(f"classes={classes} must be 1 to {MAX_CLASSES:,}, or the classes' names")
+        if flush_rows < 1 or not flush_seconds >= 0:
+            raise UnderstudyError(f"flush_rows={flush_rows} and flush_seconds={flush_seconds} must be 1 and 0 or more")
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
-        self._contents = Contents(self.folder, names, form, flush_rows=flush_rows, flush_seconds=flush_seconds)
-        self.classes, self.form = self._contents.classes, self._contents.form
-        self._contents.steady(lambda: None)
-        self._block = ExitStack()
+        self.folder, self.flush_rows, self.flush_seconds = work_folder(folder), flush_rows, flush_seconds
+        self.classes, self.form = label_shards.read_settings(self.folder, names, form)
+        self._forget()
+        #: The number of the next shard.
+        self._next = 1
+        #: Rows that wait to be written, their ids, and their sources and labels for the label history.
+        self._waiting: list[Columns] = []
+        self._ids: list[Any] = []
+        self._answers: list[tuple[str, dict[Any, str | None]]] = []
+        self._oldest = 0.0
+        self._block, self._lock = ExitStack(), ExitStack()
+        self._look([], labels=False)
         # Forgetting to close must not cost labels.
-        weakref.finalize(self, self._contents.finish)
+        _STORES.add(self)
+
+    def _forget(self) -> None:
+        #: Id -> row, counted over all shards in order and then over the rows that wait; about 100 bytes per id.
+        self._rows: dict[Any, int] = {}
+        self._shards: list[LabelShard] = []
+        #: For each shard, how many rows it and those before it hold.
+        self._ends: list[int] = []
+        self._total = 0
+
+    def __del__(self) -> None:
+        self.close()
 
     def __len__(self) -> int:
-        return len(self._contents.rows)
+        return len(self._rows)
 
     def __contains__(self, name: Any) -> bool:
-        return name in self._contents.rows
+        return name in self._rows
 
     def __repr__(self) -> str:
         return f"LabelStore({shown(self.folder)!r}, {len(self)} ids, form {self.form!r}, {len(self.classes)} classes)"
@@ -92,29 +128,38 @@ class LabelStore:
         """
         names = checked_ids(ids)
         columns = self._to_columns(labels, len(names))
-        self._contents.lock()
+        self._take_lock()
         _, rows, group = np.unique(np.array(names), return_index=True, return_inverse=True)
-        if len(rows) < len(names):
-            quarrel = np.flatnonzero(~same_rows(columns, take(columns, rows[group])))
-            if len(quarrel):
-                raise UnderstudyError(f"id {names[quarrel[0]]!r} comes twice with different labels; keep one of them")
+        quarrel = np.flatnonzero(~same_rows(columns, take(columns, rows[group])))
+        if len(quarrel):
+            raise UnderstudyError(f"id {names[quarrel[0]]!r} comes twice with different labels; keep one of them")
         rows.sort()
-        known = self._contents.rows_of([names[row] for row in rows])
+        known = self._rows_of([names[row] for row in rows])
         taken = known < 0
         taken[~taken] = self._changed(names, columns, rows[~taken], known[~taken], replace=replace)
         added = rows[taken].tolist()
         if added:
-            self._contents.add([names[row] for row in added], take(columns, added), source)
+            self._add([names[row] for row in added], take(columns, added), source)
         new = int((known < 0).sum())
         return Appended(new, len(names) - len(added), len(added) - new)
 
     def flush(self) -> None:
         """Put everything that waits on the disk."""
-        self._contents.flush()
+        if self._holds_lock and self._ids:
+            for source, answers in self._answers:  # first: no label is without its source
+                self._history.add("answered", source, answers)
+            self._answers = []
+            self._wrote(
+                label_shards.write_shard(self.folder, self._next, self._next, self._ids, join_rows(self._waiting))
+            )
+            self._ids, self._waiting, self._next = [], [], self._next + 1
+            self._write_settings()
 
     def close(self) -> None:
         """Flush, and let others write. The store can still be read, and appended to again."""
-        self._contents.finish()
+        if self._holds_lock:
+            self.flush()
+            self._release()
 
     def missing(self, ids: Any, *, unlabelled: bool = False) -> Array:
         """Which of these ids have no label yet, each once, in their order.
@@ -122,12 +167,8 @@ class LabelStore:
         ``unlabelled``: also those whose request got no label.
         """
         names = checked_ids(ids)
-
-        def is_known() -> Array:
-            rows = self._contents.rows_of(names)
-            return ~self._unlabelled(self._contents.labels(rows)) if unlabelled else rows >= 0
-
-        known = self._contents.steady(is_known)
+        rows, columns = self._look(names, labels=unlabelled)
+        known = ~self._unlabelled(columns) if unlabelled else rows >= 0
         gone = dict.fromkeys(name for name, there in zip(names, known.tolist(), strict=True) if not there)
         return np.array(list(gone), dtype=np.str_ if names and isinstance(names[0], str) else np.int64)
 
@@ -136,57 +177,48 @@ class LabelStore:
 
         Dense labels with gaps come as ``us.TopK`` of all classes, where rows may have no label.
         """
-        names = checked_ids(ids)
-        columns = self._contents.steady(lambda: self._contents.labels(self._contents.rows_of(names)))
-        return FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True))
+        return self._as_labels(self._look(checked_ids(ids))[1])
 
     def compact(self) -> None:
         """Merge all shards into one that holds the newest label of every id; then the old ones go."""
-        self._contents.lock()
-        self._contents.merge()
+        self._take_lock()
+        self.flush()
+        if len(self._shards) > 1:
+            ids, rows = list(self._rows), np.array(list(self._rows.values()))
+            merged = label_shards.write_shard(self.folder, 1, self._next - 1, ids, self._columns(rows))
+            label_shards.remove_leftovers(self.folder, [merged])
+            self._refresh()
 
     @staticmethod
     def set_aside_damaged(folder: str | Path) -> list[Path]:
         """Rename shards that cannot be read to ``….damaged``; their rows count as never labelled."""
         folder = work_folder(folder)
         with locked(folder):
-            bad = [shard.path for shard in list_label_shards(folder)[0] if is_damaged(shard)]
+            bad = [shard.path for shard in label_shards.list_label_shards(folder)[0] if label_shards.is_damaged(shard)]
             return [path.rename(path.with_name(f"{path.name}.damaged")) for path in bad]
 
     def _to_columns(self, labels: Any, rows: int) -> Columns:
         """Checked labels of any kind, if they are of this store's form."""
-        given = as_labels(self._numbered(labels), "the labels")
+        named = as_texts(labels) is not None
+        given = Hard(labels, classes=self.classes, where="the labels") if named else as_labels(labels, "the labels")
         check_length(len(given), rows, "the labels", "ids")
         if given.classes is not None and given.classes != len(self.classes):
             raise UnderstudyError(f"the labels are over {given.classes} classes, the store's over {len(self.classes)}")
         if given.form != self.form:
             raise UnderstudyError(
-                f"the labels are of form {given.form!r}, the store holds {self.form!r}; use another store for them"
+                f"the labels are of form {given.form!r}, those of the store {self.form!r}; use another"
             )
         return given.with_classes(len(self.classes)).to_columns()
 
-    def _numbered(self, labels: Any) -> Any:
-        """Class names as class numbers; None means no label."""
-        if not isinstance(labels, Sequence | np.ndarray) or not any(isinstance(one, str) for one in labels):
-            return labels
-        number = {name: index for index, name in enumerate(self.classes)}
-        unknown = [one for one in labels if one is not None and one not in number]
-        if unknown:
-            raise UnderstudyError(f"the labels name {unknown[0]!r}, which is not among the store's classes")
-        return np.array([-1 if one is None else number[one] for one in labels], dtype=np.int64)
-
     def _changed(self, names: list[Any], columns: Columns, rows: Array, known: Array, *, replace: bool) -> Array:
         """Which of these rows say something else than the store does, and may."""
-        old, new = self._contents.labels(known), take(columns, rows)
-        depth = max(depth_of(old), depth_of(new))
-        changed = ~same_rows(deepened(old, depth), deepened(new, depth))
+        old = self._columns(known)
+        changed = ~same_rows(old, take(columns, rows))
         quarrel = changed & ~self._unlabelled(old)
         if quarrel.any() and not replace:
             name = names[int(rows[np.flatnonzero(quarrel)[0]])]
-            raise UnderstudyError(
-                f"{self.folder} has another label for id {name!r} ({int(quarrel.sum())} such ids); pass replace=True "
-                "if the new one is right"
-            )
+            others = f"{self.folder} has another label for id {name!r} ({int(quarrel.sum())} such ids)"
+            raise UnderstudyError(f"{others}; pass replace=True if the new one is right")
         return changed
 
     def _unlabelled(self, columns: Columns) -> Array:
@@ -195,6 +227,122 @@ class LabelStore:
         values = columns[mark.name]
         missing = np.isnan(values) if np.isnan(mark.missing) else np.equal(values, mark.missing)
         return np.asarray(missing if values.ndim == 1 else missing.all(1))
+
+    @property
+    def _holds_lock(self) -> bool:
+        """A forked child does not write for its parent."""
+        return self._process == os.getpid()
+
+    def _take_lock(self) -> None:
+        """Take the folder's lock, if no other store was begun here since."""
+        if self._holds_lock:
+            return
+        self._lock.enter_context(locked(self.folder))
+        self._process = os.getpid()
+        try:
+            label_shards.read_settings(self.folder, self.classes, self.form)
+            self._refresh()
+            self._history = LabelHistory(self.folder / HISTORY)  # another process may have added to it
+            # The last line that it had when the settings were written; "": it had none.
+            stored = label_shards.read_stored(self.folder)
+            self._history.check(str(stored.get("history", "")))
+            if stored.get("shards", -1) < self._next - 1:
+                self._write_settings()
+            label_shards.remove_leftovers(self.folder, self._shards)
+        except BaseException:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        self._process = None
+        self._lock.close()
+
+    def _refresh(self) -> None:
+        """Take in what was written since the last look."""
+        if (copy := copy_of(self.folder)) is not None:
+            copy.pull()
+        shards, self._next = label_shards.list_label_shards(self.folder)
+        if shards[: len(self._shards)] != self._shards:
+            self._forget()  # merged meanwhile: all rows have other numbers
+        for shard in shards[len(self._shards) :]:
+            self._number(label_shards.read_shard(shard, ["id"])[0])
+            self._wrote(shard)
+
+    def _look(self, ids: list[Any], *, labels: bool = True) -> tuple[Array, Columns]:
+        """The rows of these ids and their labels as they are on the disk now; again if shards are merged meanwhile."""
+        for _ in range(_ATTEMPTS):
+            try:
+                if not self._holds_lock:
+                    self._refresh()
+                rows = self._rows_of(ids)
+                return rows, self._columns(rows) if labels else {}
+            except FileNotFoundError:
+                continue
+        raise UnderstudyError(f"{self.folder}: shards vanish while they are read; is the folder being deleted?")
+
+    def _add(self, ids: list[Any], columns: Columns, source: str) -> None:
+        """These rows wait to be written with others, not for long."""
+        named = [None if label < 0 else self.classes[label] for label in self._as_labels(columns).top1().tolist()]
+        answers = dict(zip(ids, named, strict=True))
+        # An id that comes twice was corrected in between: two entries.
+        if self._answers and self._answers[-1][0] == source and not self._answers[-1][1].keys() & answers.keys():
+            self._answers[-1][1].update(answers)
+        else:
+            self._answers.append((source, answers))
+        self._oldest = self._oldest if self._ids else time.monotonic()
+        self._ids += ids
+        self._waiting.append(columns)
+        self._number(ids)
+        if len(self._ids) >= self.flush_rows or time.monotonic() - self._oldest >= self.flush_seconds:
+            self.flush()
+
+    def _write_settings(self) -> None:
+        """Note how many shards there are: a later look then misses the last one, too."""
+        settings = {"classes": list(self.classes), "form": self.form, "shards": self._next - 1}
+        label_shards.LABEL_STORE.write(self.folder, {**settings, "history": self._history.last()})
+
+    def _rows_of(self, ids: list[Any]) -> Array:
+        """−1 where an id is unknown."""
+        mine = next(iter(self._rows), None)
+        if ids and mine is not None and type(ids[0]) is not type(mine):
+            kinds = {int: "whole numbers", str: "text"}
+            raise UnderstudyError(f"the ids are {kinds[type(ids[0])]}, those of {self.folder} {kinds[type(mine)]}")
+        return np.array([self._rows.get(one, -1) for one in ids], dtype=np.int64)
+
+    def _columns(self, rows: Array) -> Columns:
+        """The labels at these rows (−1: none), from the shards that hold them and from those that wait."""
+        parts, places, total = [label_shards.blank_row(self.form, len(self.classes))], np.zeros_like(rows), 1
+        shard_of = np.where(rows < 0, -1, np.searchsorted(self._ends, rows, side="right"))
+        for number in np.unique(shard_of[rows >= 0]).tolist():
+            in_shard = number < len(self._shards)
+            columns = label_shards.read_shard(self._shards[number])[1] if in_shard else join_rows(self._waiting)
+            here = np.flatnonzero(shard_of == number)
+            parts.append(take(columns, rows[here] - (self._ends[number - 1] if number else 0)))
+            places[here] = total + np.arange(len(here))
+            total += len(here)
+        return take(join_rows(parts), places)
+
+    def _as_labels(self, columns: Columns) -> Labels:
+        return FORMS[self.form].from_columns(columns, ReadOptions(len(self.classes), gaps=True))
+
+    def _number(self, ids: list[Any]) -> None:
+        """Later rows of an id take the place of earlier ones."""
+        self._rows.update(zip(ids, count(self._total), strict=False))
+        self._total += len(ids)
+
+    def _wrote(self, shard: LabelShard) -> None:
+        """All rows so far are in this shard or in those before it."""
+        self._shards.append(shard)
+        self._ends.append(self._total)
+
+
+_STORES: "weakref.WeakSet[LabelStore]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_stores() -> None:
+    for store in list(_STORES):
+        store.close()
 
 
 def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, batch: int = 32) -> int:
@@ -213,31 +361,3 @@ def label_missing(store: LabelStore, ids: Any, ask: Callable[[Array], Any], *, b
                 store.append(some, ask(some), source=source)
                 store.flush()
     return len(todo)
-
-
-def checked_ids(ids: Any) -> list[Any]:
-    """Ids as whole numbers or text, all of one kind."""
-    kinds = {type(one) for one in ids} if isinstance(ids, list | tuple) else set()
-    array = np.asarray(ids)
-    if not array.size and array.ndim == 1:
-        return []
-    if array.ndim != 1 or array.dtype.kind not in "iuU" or (str in kinds and len(kinds) > 1):
-        raise UnderstudyError("ids are whole numbers or text, one per row and all of one kind")
-    names: list[Any] = array.tolist()
-    try:
-        if array.dtype.kind == "U":
-            "".join(names).encode()
-        else:
-            np.asarray(names, dtype=np.int64)
-    except (ValueError, OverflowError) as error:
-        raise UnderstudyError("an id is no valid text or no 64-bit number; rename it") from error
-    return names
-
-
-def same_rows(one: Columns, other: Columns) -> Array:
-    """Row by row, whether two sets of columns of one depth say the same."""
-    same = np.ones(len(next(iter(one.values()))), dtype=bool)
-    for name, column in one.items():
-        equal = (column == other[name]) | ((column != column) & (other[name] != other[name]))
-        same &= equal if equal.ndim == 1 else equal.all(1)
-    return same

@@ -9,26 +9,41 @@ only k = C is certain. Hard labels without a score get one accuracy per class. `
     trust = us.Reliability.fit(teacher_on_gold, y_gold, lower_bound=0.5, threshold=0.9)
     trust.alpha(teacher_on_pool), trust.k(teacher_on_pool)
     trust.bands(teacher_on_pool).gold_for_width(0.1)
+
+*Is there enough gold, and is it a sample of the pool?* Reliability is estimated on gold and applied to the pool, which
+is valid only where gold is a random sample of it. The pool has no truth, so the teacher's predicted classes are
+compared: those on the calibration rows and on the pool are two rows of a contingency table. Their total variation
+distance is the size of the shift, a chi-square test of homogeneity its significance. Classes too rare for the test
+(fewer than 5 expected gold rows) are pooled. Chance alone raises the alarm (p < 0.001 *and* distance > 0.1) in about 1
+of 1,000 trainings at most.
+
+    shift = class_shift(gold_labels, pool_labels, classes=10)
+    shift.distance, shift.p_value, shift.alarming
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, warn
 from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
 from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
 from understudy.store.console import Shown
 
+ESTIMATORS = ("isotonic", "knn")
+SIGNIFICANT, LARGE = 1e-3, 0.1
+# The chi-square approximation's usual condition.
+_EXPECTED = 5.0
 # Scores looked at together while predicting: 16 MB as float64.
 _BUDGET = 1 << 21
 # Most rows reach the threshold within a few classes; only the others are ranked deeper, four times as deep each round.
@@ -78,22 +93,18 @@ class Reliability(Shown):
             raise UnderstudyError(f"lower_bound={lower_bound} is not in [0, 1)")
         if not 0 < threshold <= 1:
             raise UnderstudyError(f"threshold={threshold} is not in (0, 1]")
-        if covariate not in COVARIATES:
-            raise UnderstudyError(f"covariate={covariate!r} is unknown; use one of {', '.join(COVARIATES)}")
-        if estimator not in ("isotonic", "knn"):
-            raise UnderstudyError(f"estimator={estimator!r} is unknown; use isotonic or knn")
+        for name, value, known in (("covariate", covariate, COVARIATES), ("estimator", estimator, ESTIMATORS)):
+            if value not in known:
+                raise UnderstudyError(f"{name}={value!r} is unknown; use one of {', '.join(known)}")
         teacher = as_labels(probs).simplest()
         named, labelled = teacher.top1(), teacher.labelled()
         y = check_labels(labels, "labels")
         check_length(len(y), len(named), "labels", "the teacher's labels")
         if len(y) < 2:
-            raise UnderstudyError(
-                f"only {len(y)} gold rows carry a teacher label; at least 2 are needed (some hundred are better): "
-                "pass teacher= for gold rows the teacher had not trained on"
-            )
+            raise UnderstudyError(f"{len(y)} gold rows have a teacher label, 2 are the minimum: pass teacher= for gold")
         if not bool(labelled.all()):
             raise UnderstudyError(
-                f"row {first_bad(~labelled)} has no teacher label (−1), so it cannot estimate the teacher; leave it out"
+                f"row {first_bad(~labelled)} has no teacher label (−1), which estimates nothing; drop it"
             )
         right = (named == y).double()
         curves: list[StepCurve] = []
@@ -169,17 +180,15 @@ class Reliability(Shown):
         teacher = self._checked(probs)
         if not isinstance(teacher, Ranking):
             return _blank(torch.full((len(teacher),), self.classes), teacher.labelled(), -1)
-        return _blank(self._smallest_k(teacher, _FIRST_DEPTH), teacher.labelled(), -1)
+        return _blank(self._first_and_k(teacher)[1].long(), teacher.labelled(), -1)
 
     def alpha_and_k(self, probs: Any) -> tuple[Tensor, Tensor]:
         """Both, as ``slam`` wants them; for scores in one pass over the labels."""
         teacher, curve = self._checked(probs), self.alpha_curve
         if not isinstance(teacher, Ranking) or curve is None:
             return self.alpha(teacher), self.k(teacher)
-        alphas: list[Tensor] = []
-        k = self._smallest_k(teacher, _FIRST_DEPTH, lambda covariate: alphas.append(curve(covariate)))
-        alpha, labelled = torch.cat(alphas) if alphas else torch.empty(0, dtype=torch.float64), teacher.labelled()
-        return _blank(alpha, labelled, float("nan")), _blank(k, labelled, -1)
+        (first, k), labelled = self._first_and_k(teacher), teacher.labelled()
+        return _blank(curve(first), labelled, float("nan")), _blank(k.long(), labelled, -1)
 
     def fixed_k(self, share: float = 0.6) -> int:
         """The smallest k for all rows whose top-k accuracy on gold is at least ``share``, never below 2."""
@@ -202,26 +211,13 @@ class Reliability(Shown):
 
     def _checked(self, probs: Any) -> Labels:
         """Labels of the kind that was fitted."""
-        teacher = as_labels(probs)
-        if self.covariate in COVARIATES:
-            if not teacher.ranks or teacher.classes != self.classes:
-                raise UnderstudyError(
-                    f"the curves were fitted on scores over {self.classes} classes, but the labels given are "
-                    f"{type(teacher).__name__} over {teacher.classes}; use labels of the same teacher"
-                )
-            return teacher
-        teacher = teacher.simplest()
-        if teacher.ranks:
-            raise UnderstudyError(
-                "trust was fitted on hard labels, but these are scores; use labels of the same teacher"
-            )
-        if self.covariate == "confidence" and not teacher.has_confidence:
-            raise UnderstudyError("alpha was fitted on confidences, but these labels have none; use us.Hard(…)")
-        if len(teacher) and int(teacher.top1().max()) >= self.classes:
-            raise UnderstudyError(
-                f"the teacher named class {int(teacher.top1().max())}, but the estimate knows {self.classes} classes; "
-                "pass classes= to Reliability.fit"
-            )
+        by_score, teacher = self.covariate in COVARIATES, as_labels(probs)
+        teacher = teacher if by_score else teacher.simplest()
+        named = teacher.classes if by_score or not len(teacher) else int(teacher.top1().max()) + 1
+        alike = teacher.ranks == by_score and (teacher.has_confidence or self.covariate != "confidence")
+        if not alike or (named != self.classes if by_score else (named or 0) > self.classes):
+            fitted = f"reliability was fitted by {self.covariate} over {self.classes} classes"
+            raise UnderstudyError(f"{fitted}, these are {teacher.title} over {named}; use labels of the same teacher")
         return teacher
 
     @cached_property
@@ -229,10 +225,8 @@ class Reliability(Shown):
         # α_k(c) >= t exactly where c exceeds the curve's cutoff: a comparison instead of a lookup.
         return torch.tensor([curve.cutoff(self.threshold) for curve in self.curves], dtype=torch.float64)
 
-    def _smallest_k(
-        self, teacher: Ranking, depth: int, on_first: Callable[[Tensor], None] = lambda covariate: None
-    ) -> Tensor:
-        """``on_first`` is shown the top-1 covariate of every chunk in passing."""
+    def _first_and_k(self, teacher: Ranking, depth: int = _FIRST_DEPTH) -> Tensor:
+        """The top-1 covariate of every row and its smallest k, ``(2, N)``."""
         deepest = min(len(self.curves), teacher.listed, self.classes - 1)
         depth = min(depth, deepest)
         cutoffs = self._cutoffs[:depth].tolist()
@@ -240,25 +234,21 @@ class Reliability(Shown):
         least = 2 if teacher.listed > 1 else self.classes
 
         def first_reached(covariates: Iterator[Tensor]) -> Tensor:
-            smallest = left = torch.empty(0)
-            for k, (covariate, cutoff) in enumerate(zip(covariates, cutoffs, strict=False), start=1):
-                if k == 1:
-                    on_first(covariate)
-                    smallest = torch.full((len(covariate),), self.classes, dtype=torch.int32)
-                    left = torch.ones(len(covariate), dtype=torch.bool)
+            first = next(covariates)
+            smallest, left = torch.full_like(first, self.classes), torch.ones_like(first, dtype=torch.bool)
+            for k, (covariate, cutoff) in enumerate(zip(chain([first], covariates), cutoffs, strict=False), start=1):
                 reached = (covariate > cutoff).logical_and_(left)
                 smallest.masked_fill_(reached, max(k, least))
                 left.logical_xor_(reached)
                 if k % 8 == 0 and not bool(left.any()):
                     break
-            return smallest
+            return torch.stack([first, smallest])
 
-        smallest = self._by_chunk(teacher, depth, first_reached).long()
-        if depth < deepest:
-            left = (smallest == self.classes).nonzero().squeeze(1)
-            if len(left):
-                smallest[left] = self._smallest_k(teacher.take(left), 4 * depth)
-        return smallest
+        found = self._by_chunk(teacher, depth, first_reached)
+        left = (found[1] == self.classes).nonzero().squeeze(1)
+        if depth < deepest and len(left):
+            found[1, left] = self._first_and_k(teacher.take(left), 4 * depth)[1]
+        return found
 
     def _by_chunk(self, teacher: Ranking, depth: int, read: Callable[[Iterator[Tensor]], Tensor]) -> Tensor:
         """``read`` the covariates for k = 1 … ``depth`` of all rows, some rows at a time."""
@@ -268,8 +258,8 @@ class Reliability(Shown):
         ranked_to = depth if self.covariate == "margin" else self.classes
         in_turn = COVARIATES[self.covariate]
         step = max(1, _BUDGET // teacher.listed)
-        parts = [read(in_turn(teacher.leading(i, i + step, ranked_to))) for i in range(0, len(teacher), step)]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+        starts = range(0, max(len(teacher), 1), step)
+        return torch.cat([read(in_turn(teacher.leading(i, i + step, ranked_to))) for i in starts], dim=-1)
 
 
 def _blank(values: Tensor, labelled: Tensor, filler: float) -> Tensor:
@@ -297,3 +287,89 @@ def _top_k_curves(
     ]
     accuracies = np.bincount(positions, minlength=len(curves)).cumsum() / len(y)
     return curves, next(COVARIATES[covariate](scores)), torch.from_numpy(accuracies)[: len(curves)]
+
+
+@dataclass(frozen=True)
+class ClassShift:
+    #: Total variation: the share of rows that would have to change class.
+    distance: float
+    p_value: float
+    #: The class whose share differs most, and its shares.
+    most: int
+    gold_share: float
+    pool_share: float
+
+    @property
+    def alarming(self) -> bool:
+        return self.p_value < SIGNIFICANT and self.distance > LARGE
+
+
+def class_shift(gold: Labels, pool: Labels, classes: int) -> ClassShift:
+    """The shift between the classes the teacher predicts on gold and on the pool; rows without a label do not count."""
+    best = [gold.top1(), pool.top1()]
+    here, there = (np.bincount(each[each >= 0].numpy(), minlength=classes).astype(np.float64) for each in best)
+    gold_shares, pool_shares = here / max(here.sum(), 1), there / max(there.sum(), 1)
+    most = int(np.abs(gold_shares - pool_shares).argmax())
+    return ClassShift(
+        distance=float(np.abs(gold_shares - pool_shares).sum() / 2),
+        p_value=homogeneity(here, there),
+        most=most,
+        gold_share=float(gold_shares[most]),
+        pool_share=float(pool_shares[most]),
+    )
+
+
+def homogeneity(here: NDArray[np.float64], there: NDArray[np.float64]) -> float:
+    """p-value of "both counts ``(C,)`` come from one distribution"; 1 where there are too few rows."""
+    table = _merged(np.stack([here, there]))
+    totals = table.sum(1, keepdims=True)
+    if table.shape[1] < 2 or totals.min() == 0:
+        return 1.0
+    expected = totals * table.sum(0) / table.sum()
+    from scipy.special import chdtrc
+
+    return float(chdtrc(table.shape[1] - 1, ((table - expected) ** 2 / expected).sum()))
+
+
+def _merged(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rare classes in one column; if even that is rare, it joins the next smallest."""
+    pooled = table.sum(0)
+    expected = pooled * table.sum(1).min() / max(table.sum(), 1)
+    order = np.argsort(pooled, kind="stable")
+    rare = int((expected < _EXPECTED).sum())
+    if rare and expected[order[:rare]].sum() < _EXPECTED:
+        rare += 1
+    merged = table[:, order[:rare]].sum(1, keepdims=True)
+    return np.concatenate([merged, table[:, order[rare:]]], axis=1) if rare else table
+
+
+def enough_calibration_rows(gold: Labels, classes: int) -> int:
+    """How many gold rows an estimate of reliability should have at least.
+
+    Bare hard labels have an accuracy per class: 10 rows for each. Scores and confidences share one curve over all
+    classes: 30 rows, and one per class so that the mixture of classes can be represented.
+    """
+    return max(30, classes) if gold.simplest().has_confidence else 10 * classes
+
+
+def check_calibration(gold: Labels, pool: Labels, classes: int) -> dict[str, float]:
+    """The class shift, with warnings where calibration rows are few, or not a sample of the pool."""
+    wanted = enough_calibration_rows(gold, classes)
+    if len(gold) < wanted:
+        warn(
+            f"{len(gold)} gold rows calibrate the teacher over {classes} classes; {wanted} or more are needed for a "
+            "stable estimate: add gold rows with teacher=, or use us.vanilla(), which estimates nothing"
+        )
+    if not gold.weighed_like(pool):
+        warn(
+            "the votes on gold and on the pool are weighed by different models, so estimates on gold do not hold for "
+            "the pool: fit one (fit = votes.dawid_skene()) and pass by=fit to both us.Votes"
+        )
+    shift = class_shift(gold, pool, classes)
+    if shift.alarming:
+        warn(
+            f"gold and pool hold different classes: the teacher predicts class {shift.most} on {shift.gold_share:.0%} "
+            f"of the gold rows and {shift.pool_share:.0%} of the pool (distance {shift.distance:.2f}, p = "
+            f"{shift.p_value:.1g}); draw gold at random from the pool, or estimates on it will not hold there"
+        )
+    return {"class_shift": shift.distance, "class_shift_p": shift.p_value}

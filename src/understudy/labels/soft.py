@@ -22,19 +22,10 @@ import torch
 from torch import Tensor
 
 from understudy.arguments import checked
-from understudy.data.checks import (
-    CHUNK,
-    SUM_TOLERANCE,
-    check_class_count,
-    check_length,
-    check_probabilities,
-    first_bad,
-    to_tensor,
-)
+from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_probabilities, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Column, Columns, Labels, Ranking, ReadOptions, same_classes
+from understudy.labels.base import Column, Columns, Hard, Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.class_names import class_numbers
-from understudy.labels.hard import Hard
 from understudy.maths.accuracy_curves import Leading, leading, margins_in_turn, positions
 from understudy.maths.confidence import MEASURES
 
@@ -114,7 +105,7 @@ class Soft(Distribution):
     @cached_property
     def _one_hot(self) -> bool:
         # Needed by every part of a method, and a pass over all rows each time.
-        return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(CHUNK))
+        return all(bool(((chunk == 0) | (chunk == 1)).all()) for chunk in self.probs.split(_ROWS))
 
     def to_columns(self) -> Columns:
         return {"teacher_probs": self.probs.float().cpu().numpy()}
@@ -194,10 +185,7 @@ class TopK(Ranking):
         same_classes(parts)
         depths = sorted({part.listed for part in parts})
         if len(depths) > 1:
-            raise UnderstudyError(
-                f"top-{depths[0]} and top-{depths[-1]} labels cannot be joined; list as many classes in both "
-                "(pad with index −1)"
-            )
+            raise UnderstudyError(f"top-{depths[0]} and top-{depths[-1]} labels cannot be joined; pad with index −1")
         indices, probs = (
             torch.cat([getattr(part, name).T for part in parts], dim=1).T for name in ("indices", "probs")
         )
@@ -238,18 +226,14 @@ _MEASURES = {"margin": lambda scores: next(margins_in_turn(scores)), "entropy": 
 
 def _check_shapes(indices: Tensor, probs: Tensor, tail: Tensor | None, classes: int, where: str) -> None:
     if indices.dim() != 2 or indices.shape != probs.shape or not 1 <= indices.shape[1] <= classes:
-        raise UnderstudyError(
-            f"{where} indices have shape {tuple(indices.shape)} and probs {tuple(probs.shape)}; both are (rows, K) "
-            f"with K between 1 and the {classes} classes"
-        )
+        shapes = f"{where} indices have shape {tuple(indices.shape)} and probs {tuple(probs.shape)}"
+        raise UnderstudyError(f"{shapes}; both are (rows, K) with K between 1 and the {classes} classes")
     if indices.is_floating_point() or indices.dtype == torch.bool:
         raise UnderstudyError(f"{where} indices are {indices.dtype}; class numbers are integers")
     if not probs.is_floating_point():
         raise UnderstudyError(f"{where} probs are {probs.dtype}; probabilities are floating-point")
-    if tail is not None:
-        if tail.dim() != 1:
-            raise UnderstudyError(f"{where} tail has shape {tuple(tail.shape)}; it is one mass per row")
-        check_length(len(tail), len(probs), f"{where} tail", f"{where} probs")
+    if tail is not None and tail.shape != probs.shape[:1]:
+        raise UnderstudyError(f"{where} tail has shape {tuple(tail.shape)}; it is one mass for each row")
 
 
 def _compact(
@@ -264,11 +248,10 @@ def _compact(
         index, score = indices[part].long(), probs[part].double()
         mass = 1 - score.sum(1) if tail is None else tail[part].double()
         listed = index >= 0
-        _refuse_bad_rows(index, score, mass, classes, start, where)
         # Rounding may leave a sum just over 1: no tail, then.
         share = mass.clamp(min=0) / (classes - listed.sum(1)).clamp(min=1)
         share = torch.where(listed.any(1), share, 0.0)
-        _refuse_impossible_rows(score, listed, share, classes, start, where)
+        _refuse_bad_rows(index, score, mass, share, classes, start, where)
         # Padding ranks after all listed classes, and then stands for unlisted ones.
         order = torch.where(listed, score, -1.0).sort(dim=1, descending=True, stable=True).indices
         classes_listed[part] = index.gather(1, order)
@@ -277,9 +260,12 @@ def _compact(
     return classes_listed, scores, rest
 
 
-def _refuse_bad_rows(index: Tensor, score: Tensor, mass: Tensor, classes: int, start: int, where: str) -> None:
-    listed, total = index >= 0, score.sum(1)
-    labelled, ordered = listed.any(1), index.sort(dim=1).values
+def _refuse_bad_rows(
+    index: Tensor, score: Tensor, mass: Tensor, share: Tensor, classes: int, start: int, where: str
+) -> None:
+    listed, total, ordered = index >= 0, score.sum(1), index.sort(dim=1).values
+    labelled, unlisted = listed.any(1), classes - listed.sum(1)
+    smallest = torch.where(listed, score, float("inf")).amin(1)
     problems = {
         f"lists a class outside 0 to {classes - 1} (−1 pads); check the indices and classes={classes}": (
             (index < -1) | (index >= classes)
@@ -293,24 +279,11 @@ def _refuse_bad_rows(index: Tensor, score: Tensor, mass: Tensor, classes: int, s
         "and its tail do not sum to 1; leave out tail= to have it computed": (
             labelled & ((total + mass - 1).abs() > SUM_TOLERANCE)
         ),
-        "lists every class and still misses mass; probabilities sum to 1": listed.all(1)
-        & (index.shape[1] == classes)
-        & (mass > SUM_TOLERANCE),
+        "lists every class and still misses mass; probabilities sum to 1": (unlisted == 0) & (mass > SUM_TOLERANCE),
+        # Rounded probabilities miss a little mass, which lands in the tail as a whole.
+        "leaves more for each unlisted class than its smallest listed one has; list the top classes, or use "
+        "us.Hard(labels, confidence)": (share - smallest) * unlisted > SUM_TOLERANCE,
     }
     for problem, bad in problems.items():
         if bool(bad.any()):
             raise UnderstudyError(f"{where} row {start + first_bad(bad)} {problem}")
-
-
-def _refuse_impossible_rows(score: Tensor, listed: Tensor, share: Tensor, classes: int, start: int, where: str) -> None:
-    unlisted = classes - listed.sum(1)
-    smallest = torch.where(listed, score, float("inf")).amin(1)
-    # Rounded probabilities miss a little mass, which lands in the tail as a whole.
-    bad = (share - smallest) * unlisted > SUM_TOLERANCE
-    if bool(bad.any()):
-        row = first_bad(bad)
-        raise UnderstudyError(
-            f"{where} row {start + row} leaves {share[row]:.3g} for each of {int(unlisted[row])} unlisted classes, "
-            f"more than the smallest listed one has ({smallest[row]:.3g}); list the top classes, or use "
-            "us.Hard(labels, confidence)"
-        )

@@ -31,9 +31,8 @@ from torch import Tensor
 from understudy.arguments import checked
 from understudy.data.checks import check_class_count, check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.labels.base import Column, Columns, Labels, ReadOptions, VoteModel, same_classes
+from understudy.labels.base import Column, Columns, Hard, Labels, ReadOptions, VoteModel, same_classes
 from understudy.labels.class_names import class_numbers
-from understudy.labels.hard import Hard
 from understudy.labels.soft import Distribution
 from understudy.maths import source_confusion
 from understudy.maths.annotators import DawidSkene, fit_dawid_skene, vote_shares
@@ -68,10 +67,8 @@ class Votes(Distribution):
             raise UnderstudyError(f"Votes(by={by!r}): use one of {', '.join(_RULES)}, or what fit_votes returned")
         self.votes = _checked(to_tensor(votes, where), classes, where)
         if isinstance(by, VoteModel) and by.confusion.shape[:2] != (self.votes.shape[1], classes):
-            raise UnderstudyError(
-                f"{where} holds {self.votes.shape[1]} annotators and {classes} classes, but by= was fitted on "
-                f"{by.confusion.shape[0]} and {by.confusion.shape[1]}; use votes of the same annotators"
-            )
+            mine, fitted = f"{self.votes.shape[1]} annotators and {classes} classes", tuple(by.confusion.shape[:2])
+            raise UnderstudyError(f"{where} holds {mine}, but by= was fitted on {fitted}; use the same annotators")
         if sources is not None and len(sources) != self.votes.shape[1]:
             raise UnderstudyError(f"{where} holds {self.votes.shape[1]} annotators, but sources= names {len(sources)}")
         self.by, self.needs_gold = by, isinstance(by, str) and by == "gold"
@@ -118,9 +115,7 @@ class Votes(Distribution):
             raise UnderstudyError("votes of different annotators cannot be joined; pad with columns of −1")
         # Two models, or a model and a rule, would rank alike votes differently.
         if any(part.by is not first.by and part.by != first.by for part in parts):
-            raise UnderstudyError(
-                "these votes are weighed by different models; fit one (votes.dawid_skene()) and pass it as by= to all"
-            )
+            raise UnderstudyError("these votes are weighed by different models; pass one votes.dawid_skene() as by=")
         crossed = None
         if any(part._crossed is not None for part in parts):
             crossed = torch.cat([part._posterior(slice(None)) for part in parts])
@@ -136,14 +131,11 @@ class Votes(Distribution):
         if not self.needs_gold:
             return self
         if not isinstance(gold, Votes) or gold.votes.shape[1] != self.votes.shape[1]:
-            raise UnderstudyError(
-                'by="gold" learns from the same annotators\' votes on gold; give gold as many columns of votes'
-            )
+            raise UnderstudyError('by="gold" needs the same annotators\' votes on gold; give it as many columns')
         if gold.sources is not None and self.sources is not None and gold.sources != self.sources:
             one, other = next(pair for pair in zip(gold.sources, self.sources, strict=True) if len(set(pair)) > 1)
             raise UnderstudyError(
-                f"votes on gold and pool name different annotators ({one!r}, {other!r}); "
-                "use the same columns in the same order"
+                f"gold and pool have votes of different annotators ({one!r}, {other!r}); use one order"
             )
         return Votes(self.votes, self.classes, by=fit_votes(gold.votes, y, self.classes), sources=self.sources)
 
@@ -175,10 +167,8 @@ class Votes(Distribution):
     def probs_of(self, rows: slice | Tensor) -> Tensor:
         votes = self.votes[rows]
         if self.needs_gold:
-            raise UnderstudyError(
-                'votes by="gold" are weighed where gold and pool are used together (train, compare, auto, audit); '
-                "elsewhere pass by=us.fit_votes(gold_votes, y, classes)"
-            )
+            cure = "elsewhere pass by=us.fit_votes(gold_votes, y, classes)"
+            raise UnderstudyError(f'votes by="gold" are weighed where gold and pool are used together; {cure}')
         if self.by == "majority":
             return vote_shares(votes, self.classes)
         return self._posterior(rows) * (votes >= 0).any(1, keepdim=True)
@@ -218,8 +208,6 @@ def _checked(votes: Tensor, classes: int, where: str) -> Tensor:
     if bool(bad.any()):
         row = first_bad(bad)
         annotator = first_bad(bad[row].unsqueeze(1))
-        raise UnderstudyError(
-            f"{where} row {row}, annotator {annotator} is {int(votes[row, annotator])}; votes are 0 to {classes - 1}, "
-            "or −1 to abstain"
-        )
+        found = f"{where} row {row}, annotator {annotator} is {int(votes[row, annotator])}"
+        raise UnderstudyError(f"{found}; votes are 0 to {classes - 1}, or −1 to abstain")
     return votes.to(torch.int8 if classes <= 127 else torch.int16 if classes < 1 << 15 else torch.int32)

@@ -55,18 +55,15 @@ class AskFolder:
     def begin(self, plan: AskPlan) -> None:
         """Write the request down; refuse another one than the folder was begun with."""
         settings, file = as_json(plan.settings()), self.path / REQUEST
-        if not self._holds_anything():
+        files = [*self.path.glob("answers-*.jsonl"), *self.batch.glob("requests-*.jsonl")]
+        # Without an answer or a request under way, another request may still replace the first.
+        if not any(path.stat().st_size for path in files):
             ASK.write(self.path, settings)
         elif file.exists():
             stored = ASK.read(self.path)
             check_same({name: stored.get(name) for name in settings}, settings, self.path, hints=HINTS)
         else:
             raise UnderstudyError(f"{self.path} holds answers but no {REQUEST}; restore it, or choose a new folder")
-
-    def _holds_anything(self) -> bool:
-        """Whether there is an answer, or a request under way; else another request may still replace the first."""
-        files = [*self.path.glob("answers-*.jsonl"), *self.batch.glob("requests-*.jsonl")]
-        return any(path.stat().st_size for path in files)
 
     def answered(self, number: int) -> dict[str, RowAnswers]:
         """By id, the answers of this model."""

@@ -82,10 +82,8 @@ class AskFiles:
         places = gold.rows_in(self.pool).tolist()
         self.own = [row for row, place in enumerate(places) if place < 0]
         if self.own and self.text is not None and self.text not in gold.names:
-            raise UnderstudyError(
-                f"{gold.path} row {self.own[0]} is not in {self.pool.path}, and there is no column {self.text!r} with "
-                "its text; add the row there, or its text here"
-            )
+            missing = f"{gold.path} row {self.own[0]} is not in {self.pool.path}"
+            raise UnderstudyError(f"{missing}; add it there, or its text here in a column {self.text!r}")
         if self.own:
             theirs = _rows(gold, self.text, as_rows)
             names = [f"gold:{row}" for row in range(len(gold))] if gold.ids is None else gold.ids.tolist()
@@ -118,9 +116,6 @@ class AskFiles:
             shown += turn
         return shown[:count]
 
-    def example(self, place: int) -> tuple[Row, str]:
-        return self.rows[place], self.truth[place]
-
     def run(self, plan: AskPlan, out: Path, shown: Sequence[int]) -> AskRun:
         """The run over every row but those that are shown."""
         left = set(shown)
@@ -145,18 +140,14 @@ def _write(path: Path, table: Table, labels: Labels, saw: Any, found: Labelled) 
     columns: dict[str, Stored] = {name: table.stored(name) for name in table.names}
     if "id" not in columns and table.ids is not None:
         columns = {"id": table.ids, **columns}
-    columns |= _vote_columns(labels, found) if isinstance(labels, Votes) else named_columns(labels, found.classes)
+    columns |= named_columns(labels, found.classes)
+    if isinstance(labels, Votes):  # a column for each model
+        votes = columns.pop("teacher_votes")
+        columns |= {f"teacher_vote_{model}": votes[:, number] for number, model in enumerate(found.sources)}
     if saw.any():
         columns[SAW] = saw
     with appearing_whole(path) as temporary:
         WRITERS[path.suffix](temporary, columns)
-
-
-def _vote_columns(labels: Votes, found: Labelled) -> dict[str, Stored]:
-    """A column of class names for each model."""
-    names = np.array([*found.classes, ""], dtype=object)
-    votes = labels.votes.long().numpy()
-    return {f"teacher_vote_{model}": names[votes[:, number]] for number, model in enumerate(found.sources)}
 
 
 def _check_unlabelled(table: Table) -> None:
@@ -171,13 +162,9 @@ def _text_column(table: Table, *, required: bool) -> str | None:
         return "text"
     others = [name for name in table.names if not (is_reserved(name) or is_index(name))]
     texts = [name for name in others if table.columns[name].dtype.kind in "OU"]
-    if len(texts) == 1:
-        return texts[0]
-    if required:
-        raise UnderstudyError(
-            f"{table.path} has {len(texts)} columns of texts ({', '.join(texts)}); name one by --text"
-        )
-    return None
+    if required and len(texts) != 1:
+        raise UnderstudyError(f"{table.path} has {len(texts)} columns of texts ({', '.join(texts)}); name it by --text")
+    return texts[0] if len(texts) == 1 else None
 
 
 def _rows(table: Table, text: str | None, as_rows: bool) -> list[Row]:
@@ -189,9 +176,7 @@ def _rows(table: Table, text: str | None, as_rows: bool) -> list[Row]:
         texts = table.columns[text].tolist()
         empty = [row for row, value in enumerate(texts) if value is None or not str(value).strip()]
         if empty:
-            raise UnderstudyError(
-                f"{table.where(text)} row {empty[0]} is empty ({len(empty)} such rows); fill or drop it"
-            )
+            raise UnderstudyError(f"{table.where(text)} row {empty[0]} is empty ({len(empty)} such rows); fill it in")
         if not as_rows:
             return [str(value) for value in texts]
     names = [name for name in table.names if not (is_index(name) or (is_reserved(name) and name != "id"))]
@@ -279,16 +264,16 @@ def _entries(path: Path, counts: Counter[str] | None = None) -> Iterator[dict[st
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UnderstudyError(f"cannot read {path}: {error.strerror}; name the output file of a batch") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in ((number, line) for number, line in enumerate(lines, 1) if line.strip()):
         try:
-            entry = json.loads(line) if line.strip() else None
+            entry = json.loads(line)
         except ValueError:
-            entry = line
+            entry = None
         if isinstance(entry, dict):
             yield entry
-        elif entry is not None and counts is None:
+        elif counts is None:
             raise UnderstudyError(f"{path}: line {number} is not as it was written; restore it")
-        elif entry is not None:
+        else:
             counts["malformed"] += 1
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,6 @@ def read_aliases(texts: Sequence[str] | None) -> dict[str, str]:
     return read_pairs(texts, "alias", "WORD=CLASS", last=True)
 
 
-def _read_descriptions(texts: Sequence[str] | None) -> dict[str, str]:
-    return read_pairs(texts, "describe", "CLASS=DESCRIPTION")
-
-
 def _read_template(path: Path | None) -> str | None:
     try:
         return None if path is None else path.read_text(encoding="utf-8")
@@ -38,62 +35,49 @@ def _read_template(path: Path | None) -> str | None:
         raise UnderstudyError(f"cannot read {path}: {error}; name a Jinja template") from error
 
 
+_prompt, _server, _cost, _pace = (partial(option, panel=panel) for panel in (PROMPT, SERVER, COST, PACE))
+
+
 @dataclass(frozen=True)
 class AskOptions:
     """``model``, ``base_url``, ``key_env`` and the prices: one for all models, or one for each."""
 
     model: str | Sequence[str] = option(help="The model; repeat for several, one vote each.", typed=list[str])
-    prompt: str | None = option(
-        None, help="A Jinja template of your own.", typed=Path | None, read=_read_template, panel=PROMPT
-    )
-    descriptions: Mapping[str, str] | None = option(
+    prompt: str | None = _prompt(None, help="A Jinja template of your own.", typed=Path | None, read=_read_template)
+    descriptions: Mapping[str, str] | None = _prompt(
         None, help="What a class means; repeat for more.", typed=list[str] | None, flag="describe",
-        read=_read_descriptions, metavar="CLASS=DESCRIPTION", panel=PROMPT,
+        read=partial(read_pairs, flag="describe", wanted="CLASS=DESCRIPTION"), metavar="CLASS=DESCRIPTION",
     )  # fmt: skip
     examples: Sequence[Any] = option((), help="Pairs of a row and its label, shown to the model.")
-    votes: int = option(
-        1, help="Answers per row and model; the label is then their shares.", typed=int, least=1,
-        panel=PROMPT,
-    )  # fmt: skip
-    temperature: float | None = option(
-        None, help="Default: 0, or 1 with several votes.", typed=float | None, least=0, most=2, panel=PROMPT
+    votes: int = _prompt(1, help="Answers per row and model; the label is then their shares.", typed=int, least=1)
+    temperature: float | None = _prompt(None, help="Default: 0; 1 with --votes.", typed=float | None, least=0, most=2)
+    max_tokens: int | None = _prompt(
+        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1
     )
-    max_tokens: int | None = option(
-        None, help="Of an answer. Default: enough for a class name.", typed=int | None, least=1,
-        panel=PROMPT,
-    )  # fmt: skip
-    logprobs: int | None = option(
-        None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20,
-        panel=PROMPT,
-    )  # fmt: skip
-    structured: bool = option(
-        True, help="Constrain answers to a JSON schema of the classes.", typed=bool, panel=PROMPT,
-        flag="structured/--no-structured",
-    )  # fmt: skip
-    aliases: Mapping[str, str] | None = option(
+    logprobs: int | None = _prompt(
+        None, help="Alternatives per token; 0: none. Default: one per class.", typed=int | None, least=0, most=20
+    )
+    structured: bool = _prompt(
+        True, help="Constrain answers to a JSON schema of the classes.", typed=bool, flag="structured/--no-structured"
+    )
+    aliases: Mapping[str, str] | None = _prompt(
         None, help="Another word for a class; repeat for more.", typed=list[str] | None, flag="alias",
-        read=read_aliases, metavar="WORD=CLASS", panel=PROMPT,
+        read=read_aliases, metavar="WORD=CLASS",
     )  # fmt: skip
-    form: str = option("auto", help=f"Of the labels: {', '.join(ANSWER_FORMS)}.", typed=str, panel=PROMPT)
-    base_url: str | Sequence[str] | None = option(
-        None, help="Its address, e.g. http://localhost:8000/v1. Default: OpenAI.", typed=list[str] | None, panel=SERVER
+    form: str = _prompt("auto", help=f"Of the labels: {', '.join(ANSWER_FORMS)}.", typed=str)
+    base_url: str | Sequence[str] | None = _server(
+        None, help="Its address, e.g. http://localhost:8000/v1. Default: OpenAI.", typed=list[str] | None
     )
-    key_env: str | Sequence[str] | None = option(
-        None, help="Environment variable with the key. Default: OPENAI_API_KEY.", typed=list[str] | None, panel=SERVER
+    key_env: str | Sequence[str] | None = _server(
+        None, help="Environment variable with the key. Default: OPENAI_API_KEY.", typed=list[str] | None
     )
-    price_in: float | Sequence[float] | None = option(
-        None, help="Of a million tokens in.", typed=list[float] | None, panel=COST
-    )
-    price_out: float | Sequence[float] | None = option(
-        None, help="Of a million tokens out.", typed=list[float] | None, panel=COST
-    )
-    budget: float | None = option(
-        None, help="Stop before this is exceeded, over all runs.", typed=float | None, panel=COST
-    )
-    concurrency: int = option(8, help="Requests at a time.", typed=int, least=1, panel=PACE)
-    timeout: float = option(60.0, help="Seconds to wait for an answer.", typed=float, above=0, panel=PACE)
-    retries: int = option(8, help="Retries of a failed request.", typed=int, least=0, panel=PACE)
-    again: bool = option(False, help="Repeat rows without a usable answer.", typed=bool, panel=PACE)
+    price_in: float | Sequence[float] | None = _cost(None, help="Of a million tokens in.", typed=list[float] | None)
+    price_out: float | Sequence[float] | None = _cost(None, help="Of a million tokens out.", typed=list[float] | None)
+    budget: float | None = _cost(None, help="Stop before this is exceeded, over all runs.", typed=float | None)
+    concurrency: int = _pace(8, help="Requests at a time.", typed=int, least=1)
+    timeout: float = _pace(60.0, help="Seconds to wait for an answer.", typed=float, above=0)
+    retries: int = _pace(8, help="Retries of a failed request.", typed=int, least=0)
+    again: bool = _pace(False, help="Repeat rows without a usable answer.", typed=bool)
     progress: bool = option(True, help="Show progress.")
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from understudy.arguments import checked
 from understudy.errors import UnderstudyError
-from understudy.labels.label_store import checked_ids
+from understudy.labels.label_shards import checked_ids
 from understudy.llm.answer_folder import AskFolder, Labelled, RowAnswers, label_answers, pin_of, store_labels
 from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Ledger
@@ -144,22 +144,21 @@ class AskRun:
                     raise
 
         async with AsyncExitStack() as stack:
-            for each in (ledger.journal, *requesters):
-                await stack.enter_async_context(each)
+            await stack.enter_async_context(ledger.journal)
+            for requester in requesters:
+                await stack.enter_async_context(requester.journal)
+                await stack.enter_async_context(requester.endpoint)
             workers = [asyncio.create_task(work()) for _ in range(min(self.plan.options.concurrency, len(tasks)))]
-            await self._finish(workers)
+            try:
+                await asyncio.wait(workers)
+            except asyncio.CancelledError:
+                # Ctrl-C: nothing more is sent, requests under way are waited for; a second one ends everything.
+                self.stopped = INTERRUPTED
+                await asyncio.wait(workers)
             for requester in requesters:
                 self.lost += requester.lost
             if failed := list(filter(None, [worker.exception() for worker in workers])):
                 raise failed[0]
-
-    async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
-        """Ctrl-C: nothing more is sent, and requests under way are waited for; a second one ends everything."""
-        try:
-            await asyncio.wait(workers)
-        except asyncio.CancelledError:
-            self.stopped = INTERRUPTED
-            await asyncio.wait(workers)
 
     def _stopping(self) -> bool:
         if self.stopped is None and stop_requested():

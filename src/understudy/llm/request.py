@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -40,13 +40,6 @@ Message = dict[str, str]
 FIELD = "label"
 
 
-class Class(NamedTuple):
-    """As a template sees it."""
-
-    name: str
-    description: str
-
-
 class Prompt:
     """``examples``: rows and the labels that are shown with them."""
 
@@ -55,7 +48,7 @@ class Prompt:
         examples: Sequence[tuple[Row, str]] = (),
     ) -> None:  # fmt: skip
         self.classes, self.examples = tuple(classes), tuple(examples)
-        self._described = [Class(name, (descriptions or {}).get(name, "")) for name in classes]
+        self._described = [{"name": name, "description": (descriptions or {}).get(name, "")} for name in classes]
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, trim_blocks=True)
         environment.filters["delimited"] = delimited
         try:
@@ -65,9 +58,7 @@ class Prompt:
             raise UnderstudyError(f"the prompt is not a Jinja template ({first_line(error)}); correct it") from error
         blocks = set(self._template.blocks)
         if not blocks <= {"system", "user"} or blocks == {"system"}:
-            raise UnderstudyError(
-                f"the prompt has the blocks {', '.join(sorted(blocks))}; write system and user, or none"
-            )
+            raise UnderstudyError(f"the prompt has blocks {', '.join(sorted(blocks))}; write system and user, or none")
         if not named & {"text", "row"}:
             raise UnderstudyError("the prompt does not show the row; write {{ text | delimited }} where it belongs")
         self._start = lru_cache(2)(self._start_of)

@@ -17,7 +17,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -66,7 +65,11 @@ class Endpoint:
     def __init__(self, model: LabelModel, timeout: float) -> None:
         self.model, self.timeout = model, timeout
         self._key = read_key(model.base_url, model.key_env)
-        self._openai = _openai()
+        try:
+            import openai
+        except ImportError as error:
+            raise UnderstudyError("asking an LLM needs openai: pip install 'understudy[llm]'") from error
+        self._openai: Any = openai
 
     async def __aenter__(self) -> Self:
         self._client = self._openai.AsyncOpenAI(
@@ -126,14 +129,6 @@ def read_key(base_url: str, key_env: str | None) -> str:
     if key and parts.scheme == "http" and host not in _LOCAL:
         warn(f"the key is sent to {host} unencrypted; use https, or a tunnel")
     return key
-
-
-def _openai() -> Any:
-    try:
-        import openai
-    except ImportError as error:
-        raise UnderstudyError("asking an LLM needs openai: pip install 'understudy[llm]'") from error
-    return openai
 
 
 def _message(error: Any) -> str:
@@ -208,15 +203,6 @@ class Requester:
         self._waiting = 0.0
         self._in_a_row = 0
         self._first = asyncio.Lock()
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self.journal)
-        await self._stack.enter_async_context(self.endpoint)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stack.aclose()
 
     async def ask(self, pending: PendingRow) -> bool:
         """Repeats until all choices are in the journal; False where the row has to wait for another run."""
@@ -260,8 +246,13 @@ class Requester:
         """Whether to send the request again, after a pause."""
         if error.is_final:
             raise StopRequestsError(self._final(error))
-        if not error.passes:
-            await self._refused_for_good(pending, error)
+        if not error.passes:  # ever (the row is too long, say): the refusal is stored as its answer
+            self._in_a_row += not self.known
+            if not self.known and self._in_a_row >= 3:
+                raise StopRequestsError(self._final(error))
+            body = {"error": {"message": error.message}}
+            await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, body, error.status))
+            pending.wanted = 0
             return False
         self.lost[error.kind] += 1
         if error.wait is not None:
@@ -271,10 +262,8 @@ class Requester:
             return True
         self._in_a_row += 1
         if self._in_a_row >= FAILURES:
-            raise StopRequestsError(
-                f"{self.model.base_url} failed {FAILURES} rows in a row ({error.kind}); nothing more was sent: check "
-                "the server, then repeat the command"
-            )
+            server = f"{self.model.base_url} failed {FAILURES} rows in a row ({error.kind})"
+            raise StopRequestsError(f"{server}; nothing more was sent: check the server, then repeat the command")
         return False
 
     async def _send(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,16 +285,6 @@ class Requester:
             raise
         finally:
             await self.ledger.close(number, self.model.name, *used)
-
-    async def _refused_for_good(self, pending: PendingRow, error: RequestError) -> None:
-        """This row will never be accepted (it is too long, say): the refusal is stored as its answer."""
-        if not self.known:
-            self._in_a_row += 1
-            if self._in_a_row >= 3:
-                raise StopRequestsError(self._final(error))
-        body = {"error": {"message": error.message}}
-        await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, body, error.status))
-        pending.wanted = 0
 
     def _final(self, error: RequestError) -> str:
         key = "check the key in the variable that --key-env names"

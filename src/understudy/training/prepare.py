@@ -30,8 +30,7 @@ from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows, random_rows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import device_of, eval_mode, logits_of, predict, to_device
-from understudy.labels.evidence import check_calibration
-from understudy.labels.reliability import Reliability
+from understudy.labels.reliability import Reliability, check_calibration
 from understudy.objective import Columns, Context, Objective, Slot, Weight
 from understudy.training.options import TrainingOptions
 

@@ -21,21 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.data.checks import check_ids, check_length
+from understudy.data.checks import check_length
 from understudy.data.examples import Gold, Pool, weighed
+from understudy.data.lookalikes import Codes, ImageHashes, Lookalike, NumberRows, first_alike, read_numbers, read_texts
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, warn
-from understudy.leaks.lookalikes import (
-    Codes,
-    ImageHashes,
-    Lookalike,
-    NumberRows,
-    codes_of,
-    first_alike,
-    hash_bytes,
-    read_numbers,
-    read_texts,
-)
 from understudy.store.arrow import Array
 
 SAME_ID, OTHER_CONTENT, EXACT, NEAR, CONTRADICTION = "same id", "other content", "exact", "near", "contradiction"
@@ -43,13 +33,8 @@ KINDS = (SAME_ID, EXACT, NEAR, OTHER_CONTENT, CONTRADICTION)
 
 # The worst first: a score measured on rows that were trained on is worth nothing.
 PAIRS = (
-    ("gold", "test"),
-    ("pool", "test"),
-    ("select", "test"),
-    ("gold", "select"),
-    ("pool", "select"),
-    ("gold", "pool"),
-)
+    ("gold", "test"), ("pool", "test"), ("select", "test"), ("gold", "select"), ("pool", "select"), ("gold", "pool"),
+)  # fmt: skip
 EXAMPLES = 5
 # Shorter than this on a side, a row with two axes is more likely a table or a signal.
 _SMALLEST_IMAGE = 16
@@ -79,9 +64,9 @@ Pairs = tuple[Array, Array]
 class RowSet:
     """One set: what its rows hold, and how they are called."""
 
-    #: Numbers (an array, a memory map, a tensor, ``Rows``; one row per example), texts, or the bytes of image files.
-    #: None: compare ids alone.
+    #: Numbers (an array, a memory map, a tensor, ``Rows``; one row per example) or texts. None: compare ids alone.
     content: Any = None
+    #: Unique.
     ids: Any = None
     #: Class numbers; −1 for none.
     labels: Any = None
@@ -137,13 +122,6 @@ class Leaks:
                 warn(alike[0].line() + (f" (also {more})" if more else ""))
 
 
-def _severity(leak: Leak) -> tuple[int, int]:
-    kind = KINDS.index(leak.kind)
-    if leak.sets[0] == leak.sets[1]:
-        return len(PAIRS) + 1, kind
-    return PAIRS.index(leak.sets) if leak.sets in PAIRS else len(PAIRS), kind
-
-
 def _shown(name: Any) -> str:
     """An id as it may be printed: short, on one line, nothing that a terminal would obey."""
     text = str(name)
@@ -170,19 +148,13 @@ def leaks_between(
         teacher = None if part.teacher is None or part.teacher.needs_gold else part.teacher
         labels = part.y if isinstance(part, Gold) else None if teacher is None else teacher.top1()
         sets[name] = RowSet(content, part.ids, None if labels is None else labels.numpy(), _looks_like_images(content))
-    leaks = compare_sets(sets)
+    leaks = find_leaks(sets)
     return replace(leaks, notes=(*notes, *leaks.notes))
 
 
 def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
-    """Leaks between sets of any content, whose ids are checked first."""
-    checked = {name: check_ids(part.ids, _size(part), name) for name, part in sets.items()}
-    return compare_sets({name: replace(part, ids=checked[name]) for name, part in sets.items()})
-
-
-def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
-    """Compare every two sets, whose ids are known to be unique. Memory: 200 bytes per row, and a chunk of the rows."""
-    ids = {name: part.ids for name, part in sets.items()}
+    """Compare every two sets. Memory: 200 bytes per row, and a chunk of the rows."""
+    ids = {name: None if part.ids is None else np.asarray(part.ids) for name, part in sets.items()}
     filled = {name: source for name, source in sets.items() if source.content is not None and len(source.content)}
     codes, alikes = _read_sets(filled)
     leaks: list[Leak] = []
@@ -208,6 +180,11 @@ def compare_sets(sets: Mapping[str, RowSet]) -> Leaks:
     return Leaks(tuple(sorted(leaks, key=_severity)), tuple(notes))
 
 
+def _severity(leak: Leak) -> tuple[int, int]:
+    place = PAIRS.index(leak.sets) if leak.sets in PAIRS else len(PAIRS) + (leak.sets[0] == leak.sets[1])
+    return place, KINDS.index(leak.kind)
+
+
 def _looks_like_images(content: Rows | list[str] | None) -> bool:
     """Rows (height, width), or (channels, height, width) and the like."""
     row = None if content is None or not len(content) or isinstance(content, list) else content.take(torch.arange(1))
@@ -224,35 +201,22 @@ def _read_sets(sets: Mapping[str, RowSet]) -> tuple[Codes, Mapping[str, Lookalik
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         raise UnderstudyError(f"the sets hold different things ({listed}); compare like with like")
-    kind = next(iter(kinds.values()))
     contents = {name: source.content for name, source in sets.items()}
-    if kind in ("numbers", "images"):
-        rows = {name: NumberRows(content, name) for name, content in contents.items()}
-        codes, alikes = read_numbers(rows, near=kind == "numbers")
-        return codes, alikes if kind == "numbers" else {name: ImageHashes(part, name) for name, part in rows.items()}
-    needed = str if kind == "texts" else bytes
-    for name, content in contents.items():
-        for row, entry in enumerate(content):
-            if not isinstance(entry, needed):
-                raise UnderstudyError(f"{name} row {row} is a {type(entry).__name__}, others are {kind}; give one kind")
-    if kind == "texts":
+    if "texts" in kinds.values():
         return read_texts(contents)
-    exact = {name: hash_bytes(content) for name, content in contents.items()}
-    return codes_of(exact), {name: ImageHashes(content, name) for name, content in contents.items()}
+    rows, images = {name: NumberRows(content, name) for name, content in contents.items()}, "images" in kinds.values()
+    codes, alikes = read_numbers(rows, near=not images)
+    return codes, {name: ImageHashes(part) for name, part in rows.items()} if images else alikes
 
 
 def _kind(name: str, source: RowSet) -> str:
     content = source.content
     if isinstance(content, Rows | Tensor) or (isinstance(content, np.ndarray) and content.dtype.kind in "biuf"):
         return "images" if source.images else "numbers"
-    if isinstance(content, np.ndarray | list | tuple):
-        if isinstance(content[0], str):
-            return "texts"
-        if isinstance(content[0], bytes):
-            return "files"
-    raise UnderstudyError(
-        f"{name} holds {type(content[0]).__name__} values; give an array of numbers, texts, or image files as bytes"
-    )
+    for row, entry in enumerate(content):
+        if not isinstance(entry, str):
+            raise UnderstudyError(f"{name} row {row} is a {type(entry).__name__}; give an array of numbers, or texts")
+    return "texts"
 
 
 def _size(source: RowSet) -> int:
@@ -309,9 +273,6 @@ def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Ar
 
 
 def _named(pairs: Pairs, sets: tuple[str, str], ids: Mapping[str, Array | None]) -> tuple[tuple[Any, Any], ...]:
-    def names(rows: Array, name: str) -> list[Any]:
-        called = ids[name]
-        return list((rows if called is None else called[rows]).tolist())
-
-    (a, b), (mine, theirs) = sets, (pairs[0][:EXAMPLES], pairs[1][:EXAMPLES])
-    return tuple(zip(names(mine, a), names(theirs, b), strict=True))
+    some = [(ids[name], rows[:EXAMPLES]) for name, rows in zip(sets, pairs, strict=True)]
+    a, b = ((rows if called is None else called[rows]).tolist() for called, rows in some)
+    return tuple(zip(a, b, strict=True))

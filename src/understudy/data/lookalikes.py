@@ -36,7 +36,6 @@ from torch import Tensor
 
 from understudy.data.rows import Rows, TensorRows
 from understudy.errors import UnderstudyError
-from understudy.features.images import open_image
 from understudy.store.arrow import Array
 
 # Bytes compared at a time: memory stays bounded whatever the width of a row.
@@ -53,31 +52,29 @@ class NumberRows:
     def __init__(self, content: Any, name: str) -> None:
         self.rows: Any = content.x if isinstance(content, TensorRows) else content
         if isinstance(self.rows, Tensor):
-            self.rows = self.rows.detach().cpu()
+            self.rows = self.rows.detach().cpu().numpy()
         first = self._raw(np.arange(min(1, len(self.rows))))
         if first.dtype.kind not in "biuf":
             raise UnderstudyError(f"{name} holds {first.dtype} values; duplicates are searched in numbers or text")
         self.shape = first.shape[1:]
         self.width = int(np.prod(self.shape, dtype=np.int64))
         self.is_integer = first.dtype.kind in "biu"
+        #: How many rows fit CHUNK_BYTES.
+        self.chunk = max(1, CHUNK_BYTES // (8 * max(self.width, 1)))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _raw(self, index: Array | slice) -> Array:
-        if isinstance(self.rows, Rows):
-            numbers = np.arange(len(self))[index] if isinstance(index, slice) else index
-            batch = self.rows.take(torch.from_numpy(np.ascontiguousarray(numbers)))
-            if isinstance(batch, Tensor):
-                return batch.cpu().numpy()
-            # Token ids and masks, in an order that does not depend on who wrote the mapping.
-            return torch.cat([batch[key].flatten(1).cpu().float() for key in sorted(batch)], 1).numpy()
-        if isinstance(self.rows, Tensor):
-            part = self.rows[index if isinstance(index, slice) else torch.from_numpy(index)]
-            return part.numpy()
-        return np.asarray(self.rows[index])
+    def _raw(self, index: Array) -> Array:
+        if not isinstance(self.rows, Rows):
+            return np.asarray(self.rows[index])
+        batch = self.rows.take(torch.from_numpy(np.ascontiguousarray(index)))
+        if isinstance(batch, Tensor):
+            return batch.cpu().numpy()
+        # Token ids and masks, in an order that does not depend on who wrote the mapping.
+        return torch.cat([batch[key].flatten(1).cpu().float() for key in sorted(batch)], 1).numpy()
 
-    def take(self, index: Array | slice, *, as_integer: bool) -> Array:
+    def take(self, index: Array, *, as_integer: bool) -> Array:
         """Some rows, as int64 (``as_integer``) or float32; a caller may change them."""
         part = self._raw(index)
         part = part.reshape(len(part), -1)
@@ -86,21 +83,18 @@ class NumberRows:
         with np.errstate(over="ignore"):
             return part.astype(np.float32) + np.float32(0)
 
-    def chunk(self) -> int:
-        """How many rows fit CHUNK_BYTES."""
-        return max(1, CHUNK_BYTES // (8 * max(self.width, 1)))
-
-    def chunks(self, *, as_integer: bool) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, len(self), self.chunk()):
-            here = slice(start, min(start + self.chunk(), len(self)))
-            yield here, self.take(here, as_integer=as_integer)
+    def chunks(self, index: Array, *, as_integer: bool = False) -> Iterator[tuple[slice, Array]]:
+        """Some rows at a time, and their places in ``index``."""
+        for start in range(0, len(index), self.chunk):
+            here = slice(start, min(start + self.chunk, len(index)))
+            yield here, self.take(index[here], as_integer=as_integer)
 
 
 def hash_numbers(rows: Array) -> Array:
     """``(n, 2)`` hashes of the rows of an int64 or float32 array."""
     width = rows.shape[1] * rows.itemsize
     data = memoryview(np.ascontiguousarray(rows).tobytes())
-    return hash_bytes([data[start : start + width] for start in range(0, len(data), width)])
+    return _hashes([data[start : start + width] for start in range(0, len(data), width)])
 
 
 def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
@@ -111,9 +105,9 @@ def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
     hashes = np.zeros((len(texts), 2), dtype=np.uint64)
     for start in range(0, len(texts), _TEXTS):
         part = [str(text).encode("utf-8", "replace").decode() for text in texts[start : start + _TEXTS]]
-        if normalised:
-            part = normalise_texts(part)
-        hashes[start : start + len(part)] = hash_bytes([text.encode() for text in part])
+        hashes[start : start + len(part)] = _hashes(
+            [text.encode() for text in (normalise_texts(part) if normalised else part)]
+        )
     return hashes
 
 
@@ -124,11 +118,9 @@ def normalise_texts(texts: list[str]) -> list[str]:
     return list(values.to_pylist())
 
 
-def hash_bytes(contents: Sequence[bytes | memoryview]) -> Array:
-    digests = b"".join(
-        hashlib.blake2b(content, digest_size=16).digest() if content else bytes(16) for content in contents
-    )
-    return np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2).copy()
+def _hashes(contents: Sequence[bytes | memoryview]) -> Array:
+    digests = [hashlib.blake2b(content, digest_size=16).digest() if content else bytes(16) for content in contents]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(-1, 2).copy()
 
 
 # Rows that tell how widely the features spread.
@@ -154,10 +146,6 @@ class Lookalike(ABC):
     tables: Array
     #: Which rows can be like others at all.
     entered: Array
-
-    def plausible(self, other: Any, mine: Array, theirs: Array) -> Array:
-        """Which candidate pairs a cheap test leaves over."""
-        return np.ones(len(mine), dtype=bool)
 
     @abstractmethod
     def alike(self, other: Any, mine: Array, theirs: Array) -> Array:
@@ -195,13 +183,11 @@ class Scale:
             offsets=rng.random(TABLES * PROJECTIONS).astype(np.float32),
         )
 
-    def standardised(self, rows: Array) -> Array:
-        # A feature that is constant in the sample counts nothing here; `alike` still requires it to be equal.
-        return np.nan_to_num((rows - self.mean) / np.where(self.deviation > 0, self.deviation, np.inf))
-
     def keys(self, rows: Array) -> Array:
+        # A feature that is constant in the sample counts nothing here; `alike` still requires it to be equal.
+        standardised = np.nan_to_num((rows - self.mean) / np.where(self.deviation > 0, self.deviation, np.inf))
         with np.errstate(invalid="ignore", over="ignore"):
-            cells = np.floor(self.standardised(rows) @ self.directions + self.offsets).astype(np.int64).view(np.uint64)
+            cells = np.floor(standardised @ self.directions + self.offsets).astype(np.int64).view(np.uint64)
         cells = cells.reshape(len(rows), TABLES, PROJECTIONS)
         multipliers = np.random.default_rng(2).integers(1, 1 << 63, size=PROJECTIONS, dtype=np.uint64) * 2 + 1
         return np.asarray((cells * multipliers).sum(-1, dtype=np.uint64))
@@ -218,14 +204,11 @@ class NumberCells(Lookalike):
     def alike(self, other: "NumberCells", mine: Array, theirs: Array) -> Array:
         assert self.scale is not None
         answer = np.zeros(len(mine), dtype=bool)
-        step = self.rows.chunk()
         deviation, mean = self.scale.deviation, self.scale.mean
         with np.errstate(invalid="ignore", over="ignore"):
-            for start in range(0, len(mine), step):
-                here = slice(start, start + step)
-                a, b = self.rows.take(mine[here], as_integer=False), other.rows.take(theirs[here], as_integer=False)
+            for here, a in self.rows.chunks(mine):
                 room = TOLERANCE * (deviation + np.where(deviation > 0, np.abs(a - mean), 0))
-                answer[here] = (np.abs(a - b) <= room).all(1)
+                answer[here] = (np.abs(a - other.rows.take(theirs[here], as_integer=False)) <= room).all(1)
         return answer
 
 
@@ -256,12 +239,11 @@ def first_alike(a: Lookalike, b: Lookalike, rows_a: Array, rows_b: Array) -> tup
             position = np.repeat(first[part] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
             some, others = np.repeat(part, sizes), order[position]
             mine, theirs = (rows_a[some], rows_b[others]) if swapped else (rows_a[others], rows_b[some])
-            keep = a.plausible(b, mine, theirs)
-            mine, theirs = mine[keep], theirs[keep]
             keep = a.alike(b, mine, theirs)
+            mine, theirs = mine[keep], theirs[keep]
             # Written from the last to the first, so that the first row wins.
-            best = np.lexsort((mine[keep], theirs[keep]))[::-1]
-            match[theirs[keep][best]] = mine[keep][best]
+            best = np.lexsort((mine, theirs))[::-1]
+            match[theirs[best]] = mine[best]
     return match, left_out
 
 
@@ -284,7 +266,7 @@ def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dic
     for name, part in rows.items():
         exact[name] = np.empty((len(part), 2), dtype=np.uint64)
         keys = np.empty((len(part), 0 if scale is None else TABLES), dtype=np.uint64)
-        for here, chunk in part.chunks(as_integer=as_integer):
+        for here, chunk in part.chunks(np.arange(len(part)), as_integer=as_integer):
             exact[name][here] = hash_numbers(chunk)
             if scale is not None:
                 keys[here] = scale.keys(chunk)
@@ -294,7 +276,7 @@ def read_numbers(rows: dict[str, NumberRows], *, near: bool) -> tuple[Codes, dic
 
 def _sample(parts: list[NumberRows]) -> Array:
     """Rows from everywhere, evenly spaced."""
-    most = max(1, min(_SAMPLE, parts[0].chunk()) // len(parts))
+    most = max(1, min(_SAMPLE, parts[0].chunk) // len(parts))
     spaced = [np.unique(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64)) for part in parts]
     return np.concatenate([part.take(index, as_integer=False) for part, index in zip(parts, spaced, strict=True)])
 
@@ -319,15 +301,15 @@ CORRELATION = 0.995
 
 
 class ImageHashes(Lookalike):
-    """Images as arrays (``(n, H, W)``, ``(n, C, H, W)`` or ``(n, H, W, C)``) or as the bytes of files.
+    """Images as arrays: ``(n, H, W)``, ``(n, C, H, W)`` or ``(n, H, W, C)``.
 
     A bit says whether the image gets clearly brighter from one cell of an 8 × 9 grid to its right neighbour, so neither
     the size of an image nor its brightness or contrast matters.
     """
 
-    def __init__(self, content: Any, name: str) -> None:
-        self.content, self.name = content, name
-        grids = self._thumbnails(np.arange(len(content)), 8, 9)
+    def __init__(self, rows: NumberRows) -> None:
+        self.rows = rows
+        grids = self._thumbnails(np.arange(len(rows)), 8, 9)
         reach = np.ptp(grids.reshape(len(grids), -1), axis=1)
         self.entered = reach > 0
         bits = np.diff(grids, axis=2) > CLEARLY * reach[:, None, None]
@@ -337,51 +319,32 @@ class ImageHashes(Lookalike):
         self.tables = self.hash.astype(np.uint64)
         self.grids = _standardised(grids).astype(np.float16)
 
-    def plausible(self, other: "ImageHashes", mine: Array, theirs: Array) -> Array:
-        apart = np.zeros(len(mine), dtype=np.uint8)
-        for band in range(self.hash.shape[1]):
-            apart += _ONES[self.hash[mine, band] ^ other.hash[theirs, band]]
-        near = np.flatnonzero(apart <= MOST_BITS)
-        answer = np.zeros(len(mine), dtype=bool)
-        for start in range(0, len(near), 1 << 16):
-            some = near[start : start + (1 << 16)]
-            a, b = self.grids[mine[some]].astype(np.float32), other.grids[theirs[some]].astype(np.float32)
-            answer[some] = np.einsum("ij,ij->i", a, b) > COARSELY
-        return answer
-
     def alike(self, other: "ImageHashes", mine: Array, theirs: Array) -> Array:
         answer = np.zeros(len(mine), dtype=bool)
-        for start in range(0, len(mine), 1 << 14):
-            here = slice(start, start + (1 << 14))
-            a, b = _standardised(self._thumbnails(mine[here])), _standardised(other._thumbnails(theirs[here]))
-            answer[here] = (a * b).sum(1) > CORRELATION
+        bands = range(self.hash.shape[1])
+        apart = sum(_ONES[self.hash[mine, band] ^ other.hash[theirs, band]] for band in bands)
+        near = np.flatnonzero(apart <= MOST_BITS)
+        for start in range(0, len(near), 1 << 14):
+            some = near[start : start + (1 << 14)]
+            a, b = self.grids[mine[some]].astype(np.float32), other.grids[theirs[some]].astype(np.float32)
+            some = some[np.einsum("ij,ij->i", a, b) > COARSELY]
+            a, b = (_standardised(each._thumbnails(at[some])) for each, at in ((self, mine), (other, theirs)))
+            answer[some] = (a * b).sum(1) > CORRELATION
         return answer
 
     def _thumbnails(self, index: Array, height: int = THUMB, width: int = THUMB) -> Array:
         """``(n, height, width)`` means over equal areas, in grey."""
         thumbnails = np.empty((len(index), height, width), dtype=np.float32)
-        if isinstance(self.content, NumberRows):
-            step = self.content.chunk()
-            for start in range(0, len(index), step):
-                rows = self.content.take(index[start : start + step], as_integer=False)
-                images = rows.reshape(-1, *self.content.shape)
-                if images.ndim == 4:  # the channels are the short axis
-                    images = images.mean(1 if images.shape[1] <= images.shape[3] else 3)
-                thumbnails[start : start + len(rows)] = shrink(images, height, width)
-        else:
-            for row, number in enumerate(index.tolist()):
-                image = open_image(self.content[number], f"{self.name} row {number}").convert("L")
-                thumbnails[row] = shrink(np.asarray(image, dtype=np.float32)[None], height, width)[0]
+        for here, rows in self.rows.chunks(index):
+            images = rows.reshape(-1, *self.rows.shape)
+            if images.ndim == 4:  # the channels are the short axis
+                images = images.mean(1 if images.shape[1] <= images.shape[3] else 3)
+            thumbnails[here] = _areas(images.shape[1], height) @ images @ _areas(images.shape[2], width).T
         return np.nan_to_num(thumbnails)
 
 
 # How many bits of a 16-bit number are set.
 _ONES = np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2), axis=1).sum(1, dtype=np.uint8)
-
-
-def shrink(images: Array, height: int, width: int) -> Array:
-    rows, columns = _areas(images.shape[1], height), _areas(images.shape[2], width)
-    return np.asarray(rows @ images @ columns.T)
 
 
 @lru_cache(maxsize=64)

@@ -1,1 +1,0 @@
-"""Rows that sets have in common and should not."""
