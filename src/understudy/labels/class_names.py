@@ -195,19 +195,12 @@ def as_texts(values: Any) -> Array | None:
     if isinstance(first, int | float | np.generic) and first == first and not isinstance(first, str):
         return None
     texts = np.asarray(values, dtype=object)
-    flat = [_text(value) for value in texts.reshape(-1).tolist()]
-    if not any(flat) or None in flat:
+    flat = ["" if value is None or value != value else value for value in texts.reshape(-1).tolist()]
+    if not any(flat) or not all(isinstance(value, str) for value in flat):
         return None
     array = np.empty(len(flat), dtype=object)
-    array[:] = flat
+    array[:] = list(map(str, flat))
     return array.reshape(texts.shape)
-
-
-def _text(value: Any) -> str | None:
-    """ "" for a missing value, None for what is not text."""
-    if isinstance(value, str):
-        return str(value)
-    return "" if value is None or value != value else None
 
 
 def class_numbers(values: Any, classes: Any, where: str) -> tuple[Any, int | None, tuple[str, ...] | None]:

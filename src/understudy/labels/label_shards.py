@@ -78,13 +78,9 @@ def read_shard(shard: LabelShard, columns: Sequence[str] | None = None) -> tuple
         content = read_named(shard.path)
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise UnderstudyError(f"cannot read {shard.path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UnderstudyError(
-            f"{shard.path} is damaged ({error}); restore it, or set it aside with "
-            "us.LabelStore.set_aside_damaged(folder): its rows are then labelled again"
-        ) from error
+    except (OSError, ValueError) as error:
+        cure = "set it aside with us.LabelStore.set_aside_damaged(folder): its rows are then labelled again"
+        raise UnderstudyError(f"{shard.path} is damaged ({error}); restore it, or {cure}") from error
     labels = from_parquet(shard.path, columns, content=content)
     return labels.pop("id").tolist(), labels
 

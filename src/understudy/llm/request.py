@@ -147,7 +147,8 @@ class ServerFeatures:
         """What is left after a server refused this body with this message; None where nothing can be left out."""
         if self.limit == "max_tokens" and _LIMIT.search(message) and "max_completion_tokens" not in body:
             return replace(self, limit="max_completion_tokens")
-        sent = [name for name in _NAMED if _was_sent(name, body)]
+        fields = {*body, *(message["role"] for message in body["messages"])}
+        sent = [name for name in _NAMED if {"structured": "response_format", "several": "n"}.get(name, name) in fields]
         named = [name for name in sent if _NAMED[name].search(message)]
         if not named and (_TOO_LONG.search(message) or not sent):
             return None
@@ -236,12 +237,6 @@ def _one_each(name: str, given: Any, models: int) -> list[Any]:
         flag = name.replace("_", "-")
         raise UnderstudyError(f"--{flag} is given {len(values)} times for {models} models; give one, or one for each")
     return values * models if len(values) == 1 else values
-
-
-def _was_sent(name: str, body: Mapping[str, Any]) -> bool:
-    if name == "system":
-        return any(message["role"] == "system" for message in body["messages"])
-    return {"structured": "response_format", "several": "n"}.get(name, name) in body
 
 
 def request_body(plan: AskPlan, model: str, features: ServerFeatures, row: Row, choices: int) -> dict[str, Any]:
