@@ -187,7 +187,7 @@ def test_a_number_stored_as_text_is_that_number(save: Save) -> None:
 def test_a_fraction_with_two_spellings_is_refused() -> None:
     names = ClassNames(("1", "1.0", "2"))
     assert names.numbers(np.array([1, 2]), "here").tolist() == [0, 2]
-    with pytest.raises(UnderstudyError, match=r"here holds 1\.0, but '1' and 1\.0 are two classes"):
+    with pytest.raises(UnderstudyError, match=r"here: '1' and 1\.0 are two classes"):
         names.numbers(np.array([1.0, 2.0]), "here")
 
 

@@ -209,8 +209,8 @@ def test_aligned_with_a_pool_by_id(tmp_path: Path) -> None:
     labels = soft.aligned(np.array([1, 2, 3]))
     assert labels.top1().tolist() == [0, -1, 1] and labels.labelled().tolist() == [True, False, True]
     dense = read(tmp_path, chat("3", "pos", logprobs("pos", pos=0.9)), form="probs")
-    # Dense probabilities know no row without a label; top-k lists of all classes do.
-    assert dense.aligned([1, 3]).top1().tolist() == [-1, 1] and isinstance(dense.aligned([1, 3]), us.TopK)
+    with pytest.raises(us.UnderstudyError, match="topk"):
+        dense.aligned([1, 3])
 
 
 def test_several_files_and_a_missing_one(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_given_order_holds_for_bare_numbers() -> None:
         ),
         (lambda: us.Gold(X, [0, 1] * 3, FRAME), r"gold\.y has no names, the other labels have"),
         (lambda: us.Gold(X, [*Y[:5], None]), r"gold\.y row 5 is empty; write its class"),
-        (lambda: us.Gold(X, Y, FRAME.select(["pos"])), r"gold\.teacher has the columns pos, the classes are neg, pos"),
+        (lambda: us.Gold(X, Y, FRAME.select(["pos"])), r"gold\.teacher has columns pos; give one for each of neg, pos"),
         (lambda: us.Gold(X, Y, FRAME, classes=("pos", "ngt")), r"gold\.y row 1 is 'neg', which is not one of"),
         (lambda: us.Gold(X, Y, classes=2), r"gold: classes= is 2; it lists the names"),
         (lambda: us.Gold(X, Y, classes=("pos", "pos")), r"each once"),

@@ -67,6 +67,10 @@ def aligned(labels: Labels, known: Array, ids: Any) -> Labels:
     # Numbers and their texts are alike.
     row_of = {str(name): row for row, name in enumerate(known.tolist())}
     rows = np.array([row_of.get(str(name), -1) for name in np.asarray(ids).tolist()], dtype=np.int64)
+    if isinstance(labels, Soft) and (missing := int((rows < 0).sum())):
+        raise UnderstudyError(
+            f"{missing} of {len(rows)} rows have no answer, which probs do not allow; use form='topk'"
+        )
     columns = {name: column[rows] for name, column in labels.to_columns().items()}
     for name, column in columns.items():
         column[rows < 0] = COLUMNS[name].missing
