@@ -23,7 +23,7 @@ import understudy as us
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kill_points import draw_kill, forked
 
-EPOCHS = 6
+EPOCHS = 4
 METHODS: dict[str, Callable[[], us.Objective]] = {
     "vanilla": us.vanilla,
     "weighted": lambda: us.weighted(refresh_every=2),
@@ -34,10 +34,10 @@ METHODS: dict[str, Callable[[], us.Objective]] = {
 
 def train(method: str, folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
-    y = torch.randint(4, (600,), generator=generator)
-    x = 2 * torch.eye(4, 6)[y] + torch.randn(600, 6, generator=generator)
-    probs = (2 * torch.eye(4)[y] + torch.randn(600, 4, generator=generator)).softmax(-1)
-    gold, pool = us.Gold(x[:100], y[:100], probs[:100]), us.Pool(x[100:], probs[100:], ids=range(500))
+    y = torch.randint(4, (400,), generator=generator)
+    x = 2 * torch.eye(4, 6)[y] + torch.randn(400, 6, generator=generator)
+    probs = (2 * torch.eye(4)[y] + torch.randn(400, 4, generator=generator)).softmax(-1)
+    gold, pool = us.Gold(x[:100], y[:100], probs[:100]), us.Pool(x[100:], probs[100:], ids=range(300))
     us.train(
         lambda: us.models.mlp(6, 4, hidden=(32, 32)), gold, pool, METHODS[method](), epochs=EPOCHS, batch_size=32,
         lr=1e-2, select=gold, out=folder, checkpoint_every=3, resume=True, progress=False,
