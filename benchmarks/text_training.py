@@ -23,8 +23,8 @@ import understudy as us
 from benchmarks.figures import Figure, main
 from benchmarks.timing import interleave
 from understudy.data.batches import plan_epoch
-from understudy.data.inputs import reader_of
 from understudy.errors import UnderstudyError
+from understudy.models.registry import reader_of
 
 ROWS, BATCH, LR = 256, 32, 5e-5
 

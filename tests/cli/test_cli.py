@@ -218,7 +218,7 @@ def test_other_warnings_pass_as_usual(capsys: pytest.CaptureFixture[str]) -> Non
         warnings.warn("mine", UnderstudyWarning, stacklevel=1)
         with pytest.raises(RuntimeWarning, match="theirs"):
             warnings.warn("theirs", RuntimeWarning, stacklevel=1)
-    assert capsys.readouterr().err == "warning: mine\n"
+    assert capsys.readouterr().err == "mine\n"
 
 
 def test_interrupt_is_one_line_and_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,14 +104,14 @@ def test_pieces_in_which_gold_is_put_first_do_not_show(monkeypatch: pytest.Monke
 @given(st.integers(0, 9), st.integers(1, 30), st.integers(1, 7), Blocks, st.integers(0, 30))
 def test_an_epoch_can_be_entered_at_any_batch(gold: int, pool: int, size: int, block: int | None, entry: int) -> None:
     whole, again = (plan_epoch(gold, pool, batch_size=size, seed=2, epoch=1, block=block) for _ in range(2))
-    rest = again[entry:]
+    rest = again.after(entry)
     assert len(rest) == max(0, len(whole) - entry)
     assert rest.sizes == whole.sizes[entry:]
-    for (golds, pools), (same_golds, same_pools) in zip(list(whole)[entry:], rest, strict=True):
+    for (golds, pools), (same_golds, same_pools) in zip(list(whole)[entry:], list(rest), strict=True):
         assert golds.equal(same_golds) and pools.equal(same_pools)
     if len(rest):
         assert rest[-1][1].equal(whole[-1][1])
-        assert rest[1:].sizes == whole.sizes[entry + 1 :]
+        assert rest.after(1).sizes == whole.sizes[entry + 1 :]
     with pytest.raises(IndexError):
         rest[len(rest)]
 
@@ -224,7 +224,7 @@ def test_what_is_read_was_requested_ahead(
     x = np.arange(1_000, dtype=np.float32).reshape(500, 2)
     np.save(tmp_path / "x.npy", x)
     rows = Noted(tmp_path / "x.npy", shuffle)
-    plan = plan_epoch(0, 500, batch_size=16, block=rows.preferred_block)[entry:]
+    plan = plan_epoch(0, 500, batch_size=16, block=rows.preferred_block).after(entry)
     for batch, _, pools in fetch_batches(None, rows, plan):
         assert batch.numpy().tolist() == x[pools.numpy()].tolist()
     requested: set[int] = set()

@@ -16,7 +16,7 @@ import sys
 import numpy as np, torch
 from benchmarks.large_pool import MemoryWatch, private_megabytes
 torch.set_num_threads(1)
-import understudy.data.checks as memory
+import understudy.inference.passes as memory
 from understudy.active.loop import score
 from understudy.acquisition.select import select
 from understudy.models import linear

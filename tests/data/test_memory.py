@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-import understudy.data.checks as module
+import understudy.data.checks as checks
+import understudy.inference.passes as module
 from understudy.active.loop import score
-from understudy.data.checks import room_for, total_memory
+from understudy.data.checks import total_memory
 from understudy.data.rows import MappedRows, block_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import penultimate, predict
+from understudy.inference.passes import penultimate, predict, room_for
 from understudy.models import mlp
 from understudy.store.files import cache_folder
 
@@ -57,11 +58,11 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LARGE", 1_000)
-    monkeypatch.setattr(module, "disk_usage", lambda folder: Usage(10, 9, 1_039))
+    monkeypatch.setattr(checks, "disk_usage", lambda folder: Usage(10, 9, 1_039))
     with pytest.raises(UnderstudyError, match=r"shape \(26, 10\) needs 0\.00 GB .* set UNDERSTUDY_CACHE"):
         room_for((26, 10), torch.float32)
     assert list(cache.iterdir()) == []
-    monkeypatch.setattr(module, "disk_usage", lambda folder: Usage(10, 9, 1_040))
+    monkeypatch.setattr(checks, "disk_usage", lambda folder: Usage(10, 9, 1_040))
     assert room_for((26, 10), torch.float32).shape == (26, 10)
 
 

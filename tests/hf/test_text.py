@@ -10,9 +10,10 @@ import torch
 
 import understudy as us
 from tiny_bert import some_texts, write_tiny_bert
-from understudy.data.inputs import TextRows, as_rows, read_by, reader_of
+from understudy.data.inputs import TextRows, as_rows, read_by
 from understudy.errors import UnderstudyError
 from understudy.hf import text_reader
+from understudy.models.registry import reader_of
 from understudy.training.optimizers import grouped
 
 transformers = pytest.importorskip("transformers")

@@ -1,7 +1,7 @@
 """The order of an epoch: which gold and which pool rows are in which batch.
 
 The order depends on the seed and the epoch alone, so an epoch can be repeated without replaying the ones before it, and
-entered at any batch: ``plan_epoch(…)[k:]``. Within a batch gold rows come first: the split point then is all a batch
+entered at any batch: ``plan_epoch(…).after(k)``. Within a batch gold rows come first: the split point is all a batch
 must know about which rows are gold.
 
 *Block shuffle*, for files that memory cannot hold: blocks of neighbouring rows are put in random order, and the rows of
@@ -10,10 +10,11 @@ file. Where the file's own order is random this changes nothing; in the worst ca
 block of a single one, the variance of a batch's class shares is 1 + B / WINDOW times that of a full shuffle.
 """
 
+import copy
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ _PIECE = 1 << 18
 _MULTINOMIAL = 1 << 24
 
 
-class EpochPlan(Sequence[tuple[Tensor, Tensor]]):
+class EpochPlan:
     """Per batch: gold rows, pool rows. One array of row numbers, cut into batches lazily."""
 
     def __init__(
@@ -49,17 +50,18 @@ class EpochPlan(Sequence[tuple[Tensor, Tensor]]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    @overload
-    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __getitem__(self, number: slice) -> "EpochPlan": ...
-    def __getitem__(self, number: int | slice) -> "tuple[Tensor, Tensor] | EpochPlan":
-        if isinstance(number, slice):
-            part = EpochPlan.__new__(EpochPlan)
-            part.__dict__ |= self.__dict__ | {"batches": self.batches[number]}
-            return part
-        number = range(len(self))[number]  # from the end, too
-        return next(iter(self[number : number + 1]))
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        batch = self.batches[number]
+        return next(iter(self._like(batches=range(batch, batch + 1))))
+
+    def after(self, batches: int) -> "EpochPlan":
+        """What is left of the epoch after so many batches."""
+        return self._like(batches=self.batches[batches:])
+
+    def _like(self, **changes: Any) -> "EpochPlan":
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Row numbers are made for many batches at once: a small net feels five operators a batch.
@@ -76,9 +78,7 @@ class EpochPlan(Sequence[tuple[Tensor, Tensor]]):
 
     def part_of(self, rank: int, size: int) -> "EpochPlan":
         """The same plan as process ``rank`` of ``size`` sees it: of every batch, gold rows first, each size-th row."""
-        part = self[:]
-        part.part = (rank, size)
-        return part
+        return self._like(part=(rank, size))
 
     def golds_in(self, number: int) -> int:
         """How many gold rows a batch has, over all processes."""
@@ -221,21 +221,14 @@ class _Fetch(Dataset[Any]):
         return self.read(*self.plan[number])
 
     def read(self, golds: Tensor, pools: Tensor) -> Any:
-        parts = _present((self.gold, golds), (self.pool, pools))
-        if not parts:
-            # A process without a row of a batch passes one through its net all the same, and counts it as nothing.
-            parts = [(rows, torch.zeros(1, dtype=torch.long)) for rows in (self.gold, self.pool) if rows is not None][
-                :1
-            ]
+        given = [(rows, index) for rows, index in ((self.gold, golds), (self.pool, pools)) if rows is not None]
+        # A process without a row of a batch passes one through its net all the same, and counts it as nothing.
+        nothing = [(given[0][0], torch.zeros(1, dtype=torch.long))]
+        parts = [(rows, index) for rows, index in given if len(index)] or nothing
         if self.collate is None:
             return join([rows.take(index) for rows, index in parts])
         # Together, so that gold and pool rows get one padding.
         return collate_items(self.collate, [item for rows, index in parts for item in take_items(rows, index)])
-
-
-def _present(*parts: tuple[Rows | None, Tensor]) -> list[tuple[Rows, Tensor]]:
-    """The sets that have rows in a batch."""
-    return [(rows, index) for rows, index in parts if rows is not None and len(index)]
 
 
 def plan_full_batch(
@@ -253,13 +246,12 @@ def plan_full_batch(
 
 def fetch_sparse(gold: Rows | None, pool: Rows | None, plan: EpochPlan) -> Tensor:
     """The first batch of a plan, sparse."""
-    golds, pools = plan[0]
-    parts = [take_sparse(rows, index) for rows, index in _present((gold, golds), (pool, pools))]
-    if len(parts) == 1:
-        return sparse_batch(parts[0])
     from scipy import sparse
 
-    return sparse_batch(sparse.csr_matrix(sparse.vstack(parts, format="csr")))
+    given = zip((gold, pool), plan[0], strict=True)
+    parts = [take_sparse(rows, index) for rows, index in given if rows is not None and len(index)]
+    both = parts[0] if len(parts) == 1 else sparse.csr_matrix(sparse.vstack(parts, format="csr"))
+    return sparse_batch(both)
 
 
 def fetch_batches(
@@ -267,8 +259,7 @@ def fetch_batches(
 ) -> Iterator[tuple[Any, Tensor, Tensor]]:
     """``(x, gold rows, pool rows)`` per batch; features are read by worker processes where there are any."""
     fetch = _Fetch(gold, pool, plan)
-    per_row = [rows for rows in (gold, pool) if rows is not None and rows.per_row]
-    if workers and per_row:
+    if workers and any(rows is not None and rows.per_row for rows in (gold, pool)):
         batches = DataLoader(fetch, batch_size=None, num_workers=workers)
         for x, (golds, pools) in zip(batches, plan, strict=True):
             yield x, golds, pools

@@ -9,7 +9,6 @@ large for the memory go to a file:
 import contextlib
 import os
 import re
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,6 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError
 from understudy.store.arrow import as_column
-from understudy.store.files import cache_folder
 
 # Rows per look at a large array: keeps temporary memory near 100 MB at 100 classes.
 CHUNK = 1 << 17
@@ -31,9 +29,7 @@ CHUNK = 1 << 17
 SUM_TOLERANCE = 2e-3
 # Beyond this a column of labels is a column of something else, and a row of probabilities takes megabytes.
 MAX_CLASSES = 1_000_000
-# Results of a pass up to this size are ordinary memory.
-LARGE = 256 << 20
-# Bytes that any machine has.
+# Bytes that any machine has: callers with many small pieces do not ask for these.
 SMALL = 1 << 16
 # What one column may take of the memory that is free; the rest is left to everything else.
 SHARE = 0.9
@@ -225,7 +221,7 @@ def available_memory() -> int | None:
 
 def check_memory(wanted: int, where: str, *, cure: str = "split the file, or use a machine with more memory") -> None:
     """Refuses what would not fit into the free memory."""
-    free = available_memory() if wanted > SMALL else None
+    free = available_memory()
     if free is not None and wanted > SHARE * free:
         raise UnderstudyError(f"{where} would take {format_bytes(wanted)}, {format_bytes(free)} are free; {cure}")
 
@@ -245,26 +241,3 @@ def check_space(folder: Path, needed: int, what: str) -> None:
             f"{what} needs {needed / 1e9:.2f} GB in {folder}, which has {free / 1e9:.2f} GB left; free some space or "
             "set UNDERSTUDY_CACHE to a folder on a larger disk"
         )
-
-
-def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An uninitialised tensor for results: memory while they are small, else a file that vanishes with the tensor."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if size <= LARGE:
-        return torch.empty(shape, dtype=dtype)
-    folder = cache_folder()
-    check_space(folder, size, f"a result of shape {shape}")
-    kind = torch.empty(0, dtype=dtype).numpy().dtype
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".result.")
-    try:
-        # Reserved at once: a disk that fills up later would kill the process where the map is written.
-        os.posix_fallocate(handle, 0, size)
-        return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
-    except OSError as error:
-        raise UnderstudyError(
-            f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another disk"
-        ) from error
-    finally:
-        os.close(handle)
-        # The map keeps the file's contents for as long as it lives.
-        os.unlink(name)

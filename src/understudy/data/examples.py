@@ -49,7 +49,7 @@ class ExampleSet:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """In the order of the class numbers; None where the classes have no names."""
-        return self.class_order.names if self.class_order else None
+        return None if self.class_order is None else self.class_order.names or None
 
     def _ids_of(self, index: Tensor) -> Ids | None:
         return None if self.ids is None else self.ids[index.numpy()]

@@ -15,7 +15,7 @@ Texts become tokens as a student reads them, once for each tokenizer:
 Everything that passes rows to a student goes through ``read_by`` (``us.Session``, ``inference/passes.over_rows``).
 Tokens are kept with the texts, so that parts of a set, folds and epochs share them; a batch is padded to its own
 longest text, gold and pool rows of a batch together. The reader is an attribute of the module: copies of a student read
-alike.
+alike (``models/registry.py``).
 """
 
 import sys
@@ -34,17 +34,17 @@ from understudy.data.rows import (
     Collate,
     ConcatRows,
     DatasetRows,
-    ItemRows,
     MappedRows,
     MappingRows,
     Rows,
     SparseRows,
     TensorRows,
     collate_items,
-    take_each,
+    take_items,
 )
 from understudy.errors import UnderstudyError
-from understudy.store.arrow import Array, Frame, as_column, as_frame, is_hf_dataset
+from understudy.models.registry import reader_of
+from understudy.store.arrow import Array, as_column, as_frame, is_hf_dataset
 from understudy.store.settings import Above, Hash, add, add_parts
 
 Values = Array | list[Any] | dict[str, Array]
@@ -68,8 +68,11 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
     """What a user passes as ``x``, as rows. Arrays in memory are checked for NaN; files and Datasets are not read."""
     if isinstance(x, Rows) and collate in (None, x.collate):
         return x
-    if collate is None and (framed := _framed(x, where)) is not None:
-        return framed
+    is_array = isinstance(x, Tensor | np.ndarray | list | tuple | Mapping)
+    if collate is None and not is_array and (found := _frame_values(x, where)) is not None:
+        rows = as_rows(found[0], where)
+        rows.names = found[1]
+        return rows
     is_frame = hasattr(type(x), "columns")  # a DataFrame is indexed by column, not by row
     is_dataset = hasattr(x, "__getitem__") and hasattr(x, "__len__") and not isinstance(x, str | Mapping | Rows | type)
     if collate is not None:
@@ -103,16 +106,6 @@ def as_rows(x: Any, where: str, collate: Collate | None = None) -> Rows:
         f"{where} is a {type(x).__name__}; pass a tensor, an ndarray, a memory map, a mapping of these, a frame of "
         "numbers or a map-style Dataset"
     )
-
-
-def _framed(x: Any, where: str) -> Rows | None:
-    """A frame's rows, or those of a column of one; None where ``x`` is neither."""
-    if isinstance(x, Tensor | np.ndarray | list | tuple | Mapping) or (found := _frame_values(x, where)) is None:
-        return None
-    values, names = found
-    rows = as_rows(values, where)
-    rows.names = names
-    return rows
 
 
 def _texts(x: Any, where: str) -> list[str] | None:
@@ -174,7 +167,11 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
     if not columns:
         raise UnderstudyError(f"{where} has no columns; pass those that are the features")
     if all(_is_number(column.type) for column in columns.values()):
-        return _side_by_side(columns, frame, where), tuple(frame.names)
+        matrix = np.empty((frame.rows, len(columns)), dtype=np.float32)
+        with np.errstate(over="ignore"):
+            for number, (name, column) in enumerate(columns.items()):
+                matrix[:, number] = _array(column, f"{where}: column {name!r}")
+        return matrix, tuple(frame.names)
     if len(columns) == 1:
         (only,) = columns.values()
         return _array(only, f"{where}: column {frame.names[0]!r}"), None
@@ -188,18 +185,9 @@ def _frame_values(x: Any, where: str) -> tuple[Values, tuple[str, ...] | None] |
     )
 
 
-def _side_by_side(columns: dict[str, Any], frame: Frame, where: str) -> Array:
-    matrix = np.empty((frame.rows, len(columns)), dtype=np.float32)
-    for number, (name, column) in enumerate(columns.items()):
-        with np.errstate(over="ignore"):
-            matrix[:, number] = _array(column, f"{where}: column {name!r}")
-    return matrix
-
-
 def _is_number(kind: Any) -> bool:
-    return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)) or bool(
-        pa.types.is_decimal(kind)
-    )
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _array(column: Any, where: str) -> Any:
@@ -228,9 +216,6 @@ def _array(column: Any, where: str) -> Any:
         raise UnderstudyError(f"{where} holds {kind}; pass numbers, lists of numbers, or texts")
     column = column.cast(pa.float64()) if pa.types.is_decimal(kind) else column
     return np.array(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))
-
-
-_NOTE = "_understudy_reader"
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,16 +260,6 @@ class Reader(Protocol):
         ...
 
 
-def note_reader(student: nn.Module, reader: Reader) -> None:
-    # A plain attribute: deepcopy carries it along and the state dict does not see it.
-    student.__dict__[_NOTE] = reader
-
-
-def reader_of(student: nn.Module) -> Reader | None:
-    reader: Reader | None = student.__dict__.get(_NOTE)
-    return reader
-
-
 class TextRows(Rows):
     """Texts, and their tokens by the key of the reader that made them."""
 
@@ -304,14 +279,14 @@ class TextRows(Rows):
         return self._tokens[reader.key]
 
 
-class TokenRows(ItemRows):
+class TokenRows(Rows):
     """Rows of texts as one reader reads them."""
 
     def __init__(self, rows: Rows, reader: Reader) -> None:
         self.rows, self.reader, self.collate, self.count = rows, reader, reader.pad, rows.count
 
     def items(self, index: Tensor) -> list[Any]:
-        return take_each(self.rows, index, lambda source, theirs: source.tokens(self.reader).take(theirs))
+        return take_items(self.rows, index, lambda source, theirs: source.tokens(self.reader).take(theirs))
 
     def take(self, index: Tensor) -> Batch:
         return collate_items(self.reader.pad, self.items(index))
@@ -333,7 +308,8 @@ def read_by(student: nn.Module, rows: Rows) -> Rows:
     """The rows as the student takes them: texts by its own reader, everything else as it is."""
     if not rows.is_text:
         return rows
-    if (reader := reader_of(student)) is None:
+    reader: Reader | None = reader_of(student)
+    if reader is None:
         raise UnderstudyError(
             f"these rows are texts, and {type(student).__name__} takes numbers; pass us.text(folder, classes=…), or "
             "make features of them (docs/text.md)"

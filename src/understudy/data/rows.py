@@ -202,14 +202,7 @@ class MappingRows(Rows):
             part.will_need(index)
 
 
-class ItemRows(Rows):
-    """Rows that are items until a collator makes a batch of them."""
-
-    @abstractmethod
-    def items(self, index: Tensor) -> list[Any]: ...
-
-
-class DatasetRows(ItemRows):
+class DatasetRows(Rows):
     """A map-style Dataset. Its items are x, or tuples that begin with x; a collator gets them as they are."""
 
     per_row = True
@@ -278,7 +271,10 @@ class ConcatRows(Rows):
             return collate_items(self.collate, take_items(self, index))
         split = self._split(index)
         batch = join([part.take(theirs) for part, _, theirs in split])
-        return _reorder(batch, torch.cat([positions for _, positions, _ in split]).argsort())
+        order = torch.cat([positions for _, positions, _ in split]).argsort()
+        if isinstance(batch, Mapping):
+            return {key: value[order] for key, value in batch.items()}
+        return batch[order] if isinstance(batch, Tensor) else [batch[place] for place in order.tolist()]
 
     def lengths(self) -> Tensor | None:
         known = [part.lengths() for part in self.parts]
@@ -292,14 +288,6 @@ class ConcatRows(Rows):
             if len(positions):
                 split.append((part, positions, index[positions] - int(self.ends[number]) + len(part)))
         return split
-
-
-def _reorder(batch: Batch, order: Tensor) -> Batch:
-    if isinstance(batch, Tensor):
-        return batch[order]
-    if isinstance(batch, list):
-        return [batch[place] for place in order.tolist()]
-    return {key: value[order] for key, value in batch.items()}
 
 
 def join(batches: list[Batch]) -> Batch:
@@ -339,18 +327,18 @@ def shared_collator(parts: Iterable[Rows | None]) -> Collate | None:
     return collators[0] if collators else None
 
 
-def take_each(rows: Rows, index: Tensor, read: Callable[[Any, Tensor], list[Any]]) -> list[Any]:
-    """One value per row of ``index``, each read from the source that holds the row."""
+def _read_items(source: Any, index: Tensor) -> list[Any]:
+    items: list[Any] = source.items(index)
+    return items
+
+
+def take_items(rows: Rows, index: Tensor, read: Callable[[Any, Tensor], list[Any]] = _read_items) -> list[Any]:
+    """One value per row of ``index``, each read from the source that holds the row: the items of a collator."""
     values: list[Any] = [None] * len(index)
     for source, positions, theirs in rows.pieces(index):
         for position, value in zip(positions.tolist(), read(source, theirs), strict=True):
             values[position] = value
     return values
-
-
-def take_items(rows: Rows, index: Tensor) -> list[Any]:
-    """The items of rows that have a collator."""
-    return take_each(rows, index, lambda source, theirs: source.items(theirs))
 
 
 def take_sparse(rows: Rows, index: Tensor) -> "sparse.csr_matrix[Any]":

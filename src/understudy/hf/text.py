@@ -31,11 +31,10 @@ import torch
 from torch import nn
 
 from understudy.data.checks import check_class_count
-from understudy.data.inputs import note_reader, reader_of
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.encoder import Encoder, quiet, transformers_library
 from understudy.hf.text_reader import TextReader
-from understudy.models.registry import note_drawn
+from understudy.models.registry import note_drawn, note_reader, reader_of
 from understudy.store.files import appearing_whole, write_bytes
 from understudy.training.optimizers import note_rates
 from understudy.training.options import StudentBuilder

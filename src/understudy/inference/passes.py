@@ -6,24 +6,30 @@ both = over_rows(net, x, lambda batch, index: ask(batch), outputs=2, batch_size=
 """
 
 import difflib
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from understudy.arguments import checked
-from understudy.data.checks import CHUNK, first_bad, room_for
+from understudy.data.checks import CHUNK, check_space, first_bad, to_tensor
 from understudy.data.examples import Gold
 from understudy.data.inputs import as_rows, read_by
 from understudy.data.rows import Rows, take_sparse
 from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
 from understudy.models.small_nets import sparse_batch, takes_sparse
+from understudy.store.files import cache_folder
 
 BATCH_SIZE = 1024
+# Results up to this size are ordinary memory.
+LARGE = 256 << 20
 # Of rows that differ in length, a batch holds so many tokens at most: 1024 long texts would take gigabytes.
 BATCH_TOKENS = 1 << 14
 
@@ -215,8 +221,8 @@ def over_rows(
     The model is in eval and inference mode, and batches are where its parameters are; with ``model=None`` the function
     is the user's own, and batches and modes are left alone. ``index``: the rows to pass over (default: all), so that
     several processes can take a share each; ``sparse``: whether the function takes sparse batches. Each
-    result lies on the CPU in one tensor of its final size, a large one in a file that vanishes with it
-    (``data/checks.py``): a pass over any pool costs memory for a batch only.
+    result lies on the CPU in one tensor of its final size, a large one in a file that vanishes with it: a pass over any
+    pool costs memory for a batch only.
     """
     rows = x if isinstance(x, Rows) else as_rows(x, "x")
     rows = read_by(model, rows) if rows.is_text and model is not None else rows
@@ -242,10 +248,33 @@ def over_rows(
     return results
 
 
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """An uninitialised tensor for results: memory while they are small, else a file that vanishes with the tensor."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size <= LARGE:
+        return torch.empty(shape, dtype=dtype)
+    folder = cache_folder()
+    check_space(folder, size, f"a result of shape {shape}")
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".result.")
+    try:
+        # Reserved at once: a disk that fills up later would kill the process where the map is written.
+        os.posix_fallocate(handle, 0, size)
+        return to_tensor(np.memmap(name, dtype=kind, mode="r+", shape=shape), name)
+    except OSError as error:
+        raise UnderstudyError(
+            f"cannot write {folder}: {error.strerror}; set UNDERSTUDY_CACHE to another disk"
+        ) from error
+    finally:
+        os.close(handle)
+        # The map keeps the file's contents for as long as it lives.
+        os.unlink(name)
+
+
 def _cut(rows: Rows, index: Tensor, batch_size: int) -> Iterator[slice | Tensor]:
     """The places in ``index`` of each batch: as they come, or, where rows differ in length, the longest first, so that
     a batch holds rows of like length and too little memory shows at once."""
-    lengths = rows.lengths()
+    lengths = None if rows.collate is None else rows.lengths()
     if lengths is None:
         yield from (slice(start, start + batch_size) for start in range(0, len(index), batch_size))
         return

@@ -96,7 +96,7 @@ class Reliability(Shown):
         for name, value, known in (("covariate", covariate, COVARIATES), ("estimator", estimator, ESTIMATORS)):
             if value not in known:
                 raise UnderstudyError(f"{name}={value!r} is unknown; use one of {', '.join(known)}")
-        teacher = as_labels(probs).simplest()
+        teacher = (probs if isinstance(probs, Labels) else as_labels(probs)).simplest()
         named, labelled = teacher.top1(), teacher.labelled()
         y = check_labels(labels, "labels")
         check_length(len(y), len(named), "labels", "the teacher's labels")
@@ -211,7 +211,7 @@ class Reliability(Shown):
 
     def _checked(self, probs: Any) -> Labels:
         """Labels of the kind that was fitted."""
-        by_score, teacher = self.covariate in COVARIATES, as_labels(probs)
+        by_score, teacher = self.covariate in COVARIATES, probs if isinstance(probs, Labels) else as_labels(probs)
         teacher = teacher if by_score else teacher.simplest()
         named = teacher.classes if by_score or not len(teacher) else int(teacher.top1().max()) + 1
         alike = teacher.ranks == by_score and (teacher.has_confidence or self.covariate != "confidence")

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 MODELS: dict[str, Callable[..., nn.Module]] = {}
 
-_NOTE, _DRAWN = "_understudy_spec", "_understudy_drawn"
+_NOTE, _DRAWN, _READER = "_understudy_spec", "_understudy_drawn", "_understudy_reader"
 
 
 def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
@@ -73,6 +73,16 @@ def drawn_parts(module: nn.Module) -> list[nn.Module]:
     if names is None:
         return list(module.modules())
     return [layer for name in names for layer in module.get_submodule(name).modules()]
+
+
+def note_reader(module: nn.Module, reader: Any) -> None:
+    """Say how a student reads texts (``data/inputs.py``)."""
+    module.__dict__[_READER] = reader
+
+
+def reader_of(module: nn.Module) -> Any:
+    """How a student reads texts; None for one that takes numbers."""
+    return module.__dict__.get(_READER)
 
 
 def spec_of(module: nn.Module) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ def write_checked(
 
     ``checksums``: by name, of files whose content is not at hand.
     """
-    listed = dict(checksums or {name: digest(stored) for name, stored in files.items()})
+    listed = dict(checksums or {name: hashlib.sha256(stored).hexdigest() for name, stored in files.items()})
     manifest = {"format": FORMAT, **content, **({FILES: listed} if listed else {})}
     write_json(path, {**manifest, CHECKSUM: _json_digest(manifest)})
 
@@ -172,7 +172,7 @@ def _problem(folder: Path, name: str, expected: Any) -> str | None:
 
 def _json_digest(content: Mapping[str, Any]) -> str:
     """Of the content as a reader of the file gets it: keys that were numbers are text, and sorted as such."""
-    return digest(json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode())
+    return hashlib.sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True).encode()).hexdigest()
 
 
 class Jobs:

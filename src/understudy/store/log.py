@@ -22,12 +22,14 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.store.checked_folder import Finding
-from understudy.store.files import current_user, digest, local_path, published, timestamp
+from understudy.store.copies import COPIES
+from understudy.store.files import current_user, local_path, published, timestamp
 
 
 class Log:
@@ -43,7 +45,7 @@ class Log:
         for entry in entries:
             line = json.dumps({**entry, "after": last}, ensure_ascii=False).encode()
             new.append(line + b"\n")
-            last = digest(line)
+            last = sha256(line).hexdigest()
         content = b"".join(new)
         self._write(size, content)
         self._end = size + len(content), last
@@ -82,7 +84,7 @@ class Log:
                 intact = False
             if not intact:
                 raise UnderstudyError(f"{self.path}: line {number} is not the one that was written there; restore it")
-            before = digest(line)
+            before = sha256(line).hexdigest()
             seen = seen or before == last
             yield line, entry
         if not seen:
@@ -103,7 +105,7 @@ class Log:
         size, last = 0, b""
         for last, _ in self._lines():
             size += len(last) + 1
-        return size, digest(last) if size else ""
+        return size, sha256(last).hexdigest() if size else ""
 
     def _write(self, start: int, content: bytes) -> None:
         try:
@@ -125,7 +127,8 @@ class Log:
             raise UnderstudyError(
                 f"cannot write {self.path}: {error.strerror}; check the folder and the free space"
             ) from error
-        published(self.path)
+        if COPIES:
+            published(self.path)
 
 
 HISTORY = "label_history.jsonl"
@@ -168,4 +171,4 @@ def file_version(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return {"sha256": digest(path.read_bytes()), "changed": timestamp(changed)}
+    return {"sha256": sha256(path.read_bytes()).hexdigest(), "changed": timestamp(changed)}

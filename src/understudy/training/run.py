@@ -28,10 +28,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.data.inputs import as_rows, reader_of
+from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError, first_line, shown
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
+from understudy.models.registry import reader_of
 from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked

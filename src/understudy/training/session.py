@@ -240,7 +240,7 @@ class Session:
         with self.random.of_epoch(seed, resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
             mine = plan if self.processes is None else plan.part_of(self.processes.rank, self.processes.size)
-            for number, (x, golds, pools) in enumerate(self._fetch(mine[first:]), start=first):
+            for number, (x, golds, pools) in enumerate(self._fetch(mine.after(first)), start=first):
                 self.batch = number + 1
                 step = number - number % options.accumulate
                 gold_count = len(golds) if self.processes is None else plan.golds_in(number)

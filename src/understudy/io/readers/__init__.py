@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from understudy.data.checks import check_memory, is_reserved
+from understudy.data.checks import SMALL, check_memory, is_reserved
 from understudy.errors import UnderstudyError, first_line
 from understudy.labels.forms import COLUMNS, column_of
 from understudy.store.arrow import Array
@@ -107,7 +107,8 @@ def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) ->
     pieces: list[Array] = []
     start = 0
     for batch in batches:
-        check_memory(int(batch.nbytes), where)
+        if batch.nbytes > SMALL:
+            check_memory(int(batch.nbytes), where)
         piece = to_array(batch, role=role, where=where, start=start)
         if start + len(piece) > rows:
             raise UnderstudyError(f"{where} holds more than the {rows} rows it announces; write the file again")

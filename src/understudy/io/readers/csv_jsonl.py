@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from understudy.data.checks import check_memory
+from understudy.data.checks import SMALL, check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers import TableSource, join_batches
 from understudy.labels.forms import column_of
@@ -38,7 +38,8 @@ _KINDS = {bool: "truth values", int: "numbers", float: "numbers", str: "text", l
 def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSource:
     """``ours``: what the columns serve as, where the file calls them otherwise."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
-    check_memory(2 * path.stat().st_size, f"{path}")
+    if (size := 2 * path.stat().st_size) > SMALL:
+        check_memory(size, f"{path}")
     as_written = [name for name in _header(path) if _is_label((ours or {}).get(name, name))]
     table = _read_csv(path, as_written)
     names, rows = table.column_names, len(table)
@@ -102,7 +103,8 @@ def _typed(values: Any, kinds: Mapping[str, Any], *, gaps: bool = True) -> Any:
 
 
 def jsonl_source(path: Path) -> TableSource:
-    check_memory(2 * path.stat().st_size, f"{path}")
+    if (size := 2 * path.stat().st_size) > SMALL:
+        check_memory(size, f"{path}")
     #: Of every batch its rows, and the columns that occur in it.
     batches: list[tuple[int, dict[str, Any]]] = []
     rows = 0

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from understudy.data.checks import available_memory, check_memory, check_space, describe
+from understudy.data.checks import SMALL, available_memory, check_memory, check_space, describe
 from understudy.errors import UnderstudyError
 from understudy.io.readers import (
     EMPTY_NUMBER,
@@ -89,7 +89,8 @@ def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, wher
     size = _declared_size(files, name, kind, rows)
     if isinstance(kind, LISTS) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
         return map_column(files, name)
-    check_memory(size, where)
+    if size > SMALL:
+        check_memory(size, where)
     at_once = _rows_at_once(size, rows)
     batches: Iterable[Any] = _batches(files, name, kind, at_once)
     if pa.types.is_map(kind):
