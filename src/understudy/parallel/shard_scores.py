@@ -24,8 +24,8 @@ from torch import Tensor
 from understudy.acquisition.select import checked_arrays
 from understudy.acquisition.strategy import Arrays
 from understudy.active.loop import score
-from understudy.data.checks import room_for
 from understudy.data.rows import Rows
+from understudy.inference.passes import room_for
 from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
 from understudy.maths.factored import Factored
