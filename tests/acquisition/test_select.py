@@ -16,8 +16,7 @@ from understudy.acquisition.strategies.badge import logit_gradient
 from understudy.acquisition.strategies.lhd import loss_difference
 from understudy.acquisition.strategies.s_badge import mean_absolute_difference
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.maths.factored import factored
-from understudy.maths.spread import kmeans_plus_plus
+from understudy.maths.spread import factored, kmeans_plus_plus
 
 NAMES = list(STRATEGIES)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from maths_outcomes import sequence_probabilities
 from understudy.errors import UnderstudyError
 from understudy.maths import spread
-from understudy.maths.factored import Factored, factored, nearest_centre, squared_distances
+from understudy.maths.spread import Factored, factored, nearest_centre, squared_distances
 
 
 def kmeans_plus_plus(rows: Factored, n: int, *, generator: torch.Generator, available: Tensor | None = None) -> Tensor:

@@ -15,8 +15,8 @@ from maths_outcomes import sequence_probabilities
 from understudy.acquisition.select import pick_rows
 from understudy.acquisition.strategies import NAMES
 from understudy.maths import spread
-from understudy.maths.factored import factored
-from understudy.maths.spread import kmeans_plus_plus, random_keys
+from understudy.maths.random_order import random_keys
+from understudy.maths.spread import factored, kmeans_plus_plus
 from understudy.parallel.executors import Executor, InProcess, WorkerProcesses
 from understudy.parallel.map_shards import to_records
 from understudy.parallel.pool_shards import PoolShard

@@ -13,8 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from understudy.maths.factored import Factored, squared_distances
-from understudy.maths.spread import RowVectors, draw_key, kmeans_plus_plus, lowest
+from understudy.maths.random_order import draw_key, lowest
+from understudy.maths.spread import Factored, RowVectors, kmeans_plus_plus, squared_distances
 
 #: What strategies look at, one row per pool example, under the names that ``us.select`` takes.
 Arrays = Mapping[str, Tensor]

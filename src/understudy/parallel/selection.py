@@ -26,7 +26,7 @@ from understudy.io.label_columns import label_column
 from understudy.io.read import is_skipped
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
-from understudy.maths.spread import uniform
+from understudy.maths.random_order import uniform
 from understudy.parallel.executors import Executor, InProcess
 from understudy.parallel.pool_shards import shards_with
 from understudy.parallel.run_on_file import RunOnFile

@@ -28,7 +28,7 @@ from understudy.data.rows import Rows
 from understudy.inference.passes import room_for
 from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
-from understudy.maths.factored import Factored
+from understudy.maths.spread import Factored
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
 from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_order, shards_with

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Spread
-from understudy.maths.factored import Factored, factored
+from understudy.maths.spread import Factored, factored
 
 
 class Badge(Spread):

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Reasons, ScoredRows, Strategy, to_earlier
-from understudy.maths.factored import Factored, factored, squared_distances
-from understudy.maths.spread import farthest_first
+from understudy.maths.spread import Factored, factored, farthest_first, squared_distances
 
 
 class Coreset(Strategy):

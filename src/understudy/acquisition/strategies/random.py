@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from understudy.acquisition.strategy import Arrays, Reasons, ScoredRows, Strategy
-from understudy.maths.spread import draw_key, uniform
+from understudy.maths.random_order import draw_key, uniform
 
 
 class Random(Strategy):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from understudy.acquisition.strategies.badge import logit_gradient
 from understudy.acquisition.strategy import Arrays, Spread
-from understudy.maths.factored import Factored, factored
+from understudy.maths.spread import Factored, factored
 
 
 class SBadge(Spread):
