@@ -10,18 +10,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Trainer"]
 
-_HOMES = {"Trainer": "understudy.hf.trainer"}
-
 
 def __getattr__(name: str) -> Any:
     """Found at first use: transformers takes seconds to load."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'understudy.hf' has no attribute {name!r}")
     try:
         import_module("accelerate")
-        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = import_module("understudy.hf.trainer").Trainer
     except ImportError as error:
-        missing = "transformers and accelerate: pip install 'understudy[hf]'"
-        raise UnderstudyError(f"us.hf.{name} needs {missing}") from error
-    globals()[name] = value
-    return value
+        raise UnderstudyError(
+            f"us.hf.{name} needs transformers and accelerate: pip install 'understudy[hf]'"
+        ) from error
+    return globals()[name]

@@ -27,6 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import torch
 from torch import nn
 
@@ -105,8 +106,7 @@ class TextStudent(StudentBuilder):
         note_drawn(model, [name for name, _ in model.named_children() if name != model.base_model_prefix])
         if rates:
             note_rates(model, rates)
-        student: nn.Module = model
-        return student
+        return model  # type: ignore[no-any-return]
 
     def options(self, device: Any = None) -> dict[str, Any]:
         """Default options for fine-tuning a pretrained net (Devlin et al., 2019, section A.3)."""
@@ -266,8 +266,7 @@ def load_student(folder: Path, *, base: str, max_tokens: int) -> nn.Module:
         raise UnderstudyError(f"cannot load the model in {folder}: {first_line(error)}; restore it") from error
     model.config._name_or_path = model.name_or_path = ""
     note_reader(model, TextReader.find(folder, base, max_tokens=max_tokens, limit=max_tokens + 2))
-    student: nn.Module = model.float()
-    return student
+    return model.float()  # type: ignore[no-any-return]
 
 
 def model_card(
@@ -275,49 +274,13 @@ def model_card(
     metrics: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> str:  # fmt: skip
     """README.md of the folder, from what the run's report tells."""
-    base, counted = made.base, {name: facts.get(name) for name in ("gold_rows", "pool_rows")}
-    rows = [
-        f"| {role} | {moment} | {found['accuracy']:.1%} | {found['worst_class']:.1%} | {found['ece']:.3f} |"
-        for role, moments in metrics.items()
-        for moment, found in moments.items()
-        if "accuracy" in found
-    ]
-    table = ["| rows | epoch | accuracy | worst class | calibration error |", "| --- | --- | --- | --- | --- |", *rows]
-    options = {name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config}
-    trained = [f"{int(count):,} {name.replace('_', ' ')}" for name, count in counted.items() if count]
-    return "\n".join(
-        [
-            "---",
-            "library_name: transformers",
-            "pipeline_tag: text-classification",
-            *([f"base_model: {base}"] if "/" in base else []),
-            "tags: [understudy, text-classification]",
-            "---",
-            "",
-            f"# {' or '.join(labels)}: a text classifier",
-            "",
-            f"{base}, fine-tuned with Understudy's method `{config.get('objective')}` on "
-            f"{' and '.join(trained) or 'labelled texts'}. Gold rows have trusted labels; the labels of pool rows are "
-            "a teacher's, and some of them are wrong.",
-            "",
-            f"- Classes: {', '.join(f'{number} {name}' for number, name in enumerate(labels))}",
-            f"- Texts longer than {made.max_tokens} tokens are cut.",
-            f"- Training: {', '.join(f'{name} {value}' for name, value in options.items())}",
-            "",
-            "## How good it is",
-            "",
-            *(table if rows else ["It was not measured: the training had no test and no select rows."]),
-            "",
-            "It is as good as that on texts like those it was measured on; nothing is known of others.",
-            "",
-            "## Use",
-            "",
-            "```python",
-            "from transformers import pipeline",
-            "",
-            'classify = pipeline("text-classification", model="FOLDER")',
-            'classify(["a text"])',
-            "```",
-            "",
-        ]
-    )
+    template = Path(__file__).with_name("model_card.md.jinja").read_text(encoding="utf-8")
+    return jinja2.Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+        base=made.base, max_tokens=made.max_tokens, labels=labels, config=config,
+        measured=[
+            (role, moment, found)
+            for role, moments in metrics.items() for moment, found in moments.items() if "accuracy" in found
+        ],
+        options={name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config},
+        trained=[f"{int(facts[n]):,} {n.replace('_', ' ')}" for n in ("gold_rows", "pool_rows") if facts.get(n)],
+    )  # fmt: skip

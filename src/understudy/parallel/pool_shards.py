@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -63,11 +63,7 @@ class PoolShards(Sequence[PoolShard]):
     def __len__(self) -> int:
         return len(self.shards)
 
-    @overload
-    def __getitem__(self, number: int) -> PoolShard: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[PoolShard]: ...
-    def __getitem__(self, number: int | slice) -> PoolShard | Sequence[PoolShard]:
+    def __getitem__(self, number: Any) -> Any:
         return self.shards[number]
 
     @property
@@ -108,17 +104,12 @@ def is_sharded(path: Path) -> bool:
 
 def list_pool_shards(path: str | Path) -> PoolShards:
     """A folder of .parquet files with the same columns, or one such file."""
-    files: Sequence[File]
-    remote = parquet_at(path)
+    files: Sequence[File] = parquet_at(path)
     path = Path(path)
-    if remote:
-        files = remote
-    elif path.is_file() and path.suffix.lower() == ".parquet":
+    if not files and path.is_file() and path.suffix.lower() == ".parquet":
         files = [path]
-    elif path.is_dir():
+    elif not files and path.is_dir():
         files = shards_of(path)
-    else:
-        files = []
     if not files:
         raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
     counts, kinds = read_footers(files)
