@@ -28,8 +28,7 @@ from experiments.data import data_file
 from experiments.datasets import load
 from experiments.frozen import EFFICIENTNET, MINILM, missing, picture_vectors, sentence_vectors
 from understudy.data.rows import SparseRows
-from understudy.features.tabular import RawColumns
-from understudy.features.tfidf import Tfidf
+from understudy.features.tabular import RawColumns, Tfidf
 from understudy.labels.base import Labels
 
 Array = np.ndarray[Any, Any]

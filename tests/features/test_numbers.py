@@ -124,7 +124,7 @@ def test_too_many_values_are_no_category() -> None:
 def test_a_kind_decided_in_training_stays() -> None:
     with pytest.raises(UnderstudyError, match=r"new\.csv: column 'age' holds texts; it must hold numbers"):
         _fit({"age": np.array([1, 2])})({"age": _texts("1", "2")}, where="new.csv")
-    with pytest.raises(UnderstudyError, match="holds whole numbers; a category is written as text"):
+    with pytest.raises(UnderstudyError, match="holds whole numbers; it must hold one text per row"):
         _fit({"zip": _texts("1", "2", "1", "2")})({"zip": np.array([1, 2])}, where="new.csv")
     with pytest.raises(UnderstudyError, match=r"new\.csv has no column 'age', which is a feature"):
         _fit({"age": np.array([1, 2])})({"height": np.array([1, 2])}, where="new.csv")

@@ -13,9 +13,8 @@ itself gives the same vectors, but accepts a file that lacks weights and takes s
 
 Vectors are kept on disk, so that no text is encoded twice:
 
-    store = EmbeddingStore(folder)             # one folder per encoder
-    vectors, known = store.fetch(keys)         # in the order of the keys; 0 where a key is not known
-    store.add(keys, vectors)                   # one more shard; shards are never rewritten
+    vectors, known = fetch(folder, keys, None) # one folder per encoder; 0 where a key is not known
+    keep(folder, keys, vectors)                # one more shard
 
 A shard is a safetensors file named after the SHA-256 of its content, so that two processes cannot overwrite each
 other's and damage shows in the name. A damaged shard is removed with a warning, and its texts are encoded anew.
@@ -84,27 +83,26 @@ def read_layout(folder: Path) -> Layout:
     try:
         return _sentence_layout(folder)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UnderstudyError(
-            f"{folder}: the settings of the encoder are damaged ({error!r}); fetch it anew"
-        ) from error
+        raise UnderstudyError(f"{folder}: the encoder's settings are damaged ({error!r}); fetch it anew") from error
 
 
 def _sentence_layout(folder: Path) -> Layout:
-    steps = {
-        str(step["type"]).rpartition(".")[2]: _inside(folder, str(step["path"])) for step in _read(folder, "modules")
-    }
-    unknown = [kind for kind in steps if kind not in ("Transformer", "Pooling", "Normalize")]
-    if unknown or "Transformer" not in steps:
-        what = f"the step {unknown[0]!r}" if unknown else "no transformer"
-        raise UnderstudyError(f"{folder} has {what}; use an encoder of a transformer, a pooling and a normalisation")
-    transformer = steps["Transformer"]
-    settings = _read(transformer, "sentence_bert_config")
-    more = _read(folder, "config_sentence_transformers")
-    prompt = more.get("default_prompt_name")
-    longest = settings.get("max_seq_length")
+    steps: dict[str, Path] = {}
+    for step in _settings(folder, "modules"):
+        kind, name = str(step["type"]).rpartition(".")[2], str(step["path"])
+        if kind not in ("Transformer", "Pooling", "Normalize"):
+            raise UnderstudyError(f"{folder} has the step {kind!r}; use a transformer, a pooling and a normalisation")
+        if name not in ("", Path(name).name) or name == "..":
+            raise UnderstudyError(f"{folder}/modules.json names {name!r}, which is no folder beside it; fetch it anew")
+        steps[kind] = folder / name
+    if "Transformer" not in steps:
+        raise UnderstudyError(f"{folder} has no transformer; use an encoder that has one")
+    settings = _settings(steps["Transformer"], "sentence_bert_config")
+    more = _settings(folder, "config_sentence_transformers")
+    prompt, longest = more.get("default_prompt_name"), settings.get("max_seq_length")
     return Layout(
-        transformer,
-        modes=_modes(_read(steps["Pooling"], "config")) if "Pooling" in steps else ("mean",),
+        steps["Transformer"],
+        modes=_modes(_settings(steps["Pooling"], "config")) if "Pooling" in steps else ("mean",),
         normalise="Normalize" in steps,
         max_tokens=None if longest is None else int(longest),
         lower=bool(settings.get("do_lower_case", False)),
@@ -121,15 +119,9 @@ def _modes(settings: dict[str, Any]) -> tuple[str, ...]:
     return modes
 
 
-def _read(folder: Path, name: str) -> Any:
+def _settings(folder: Path, name: str) -> Any:
     path = folder / f"{name}.json"
     return read_json(path) if path.is_file() else {}
-
-
-def _inside(folder: Path, name: str) -> Path:
-    if name not in ("", Path(name).name) or name == "..":
-        raise UnderstudyError(f"{folder}/modules.json names {name!r}, which is not a folder beside it; fetch it anew")
-    return folder / name
 
 
 @dataclass(frozen=True)
@@ -204,10 +196,8 @@ class Encoder:
                 )
         except Exception as error:
             # A damaged folder makes the library raise nearly everything.
-            raise UnderstudyError(
-                f"cannot load the encoder {self.name}: {first_line(error)}; it must hold a model of transformers, with "
-                "its tokenizer and weights as safetensors"
-            ) from error
+            cure = "it must hold a model of transformers, with its tokenizer and weights as safetensors"
+            raise UnderstudyError(f"cannot load the encoder {self.name}: {first_line(error)}; {cure}") from error
         absent = sorted(key for key in info["missing_keys"] if "pooler" not in key)
         if absent:
             raise UnderstudyError(f"the encoder {self.name} lacks the weights {absent[0]!r}; fetch it anew")
@@ -228,15 +218,13 @@ def _download(name: str, revision: str | None) -> Path:
     transformers_library()
     from huggingface_hub import snapshot_download
 
-    wanted = [f"*{suffix}" for suffix in SUFFIXES]
-    skipped = ["onnx/*", "openvino/*"]
+    patterns = {"allow_patterns": [f"*{suffix}" for suffix in SUFFIXES], "ignore_patterns": ["onnx/*", "openvino/*"]}
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=skipped))
+        return Path(snapshot_download(name, revision=revision, **patterns))
     except Exception as error:
         # No network, no such name, no permission: each has an exception of its own, in versions of their own.
-        raise UnderstudyError(
-            f"the encoder {name!r} is no folder here, nor on the hub: {first_line(error)}; check the name"
-        ) from error
+        missing = f"the encoder {name!r} is no folder here, nor on the hub: {first_line(error)}"
+        raise UnderstudyError(f"{missing}; check the name") from error
 
 
 def transformers_library(what: str = "encoders") -> Any:
@@ -318,8 +306,8 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
         row = next(row for row, text in enumerate(texts) if any("\ud800" <= sign <= "\udfff" for sign in text))
         raise UnderstudyError(f"{where} row {row} holds half a character (a lone surrogate); mend the text") from error
     distinct = dict(zip(keys, texts, strict=True))
-    store = EmbeddingStore(cache_path() / "embeddings" / encoder.fingerprint)
-    vectors, is_stored = store.fetch(list(distinct), width=width)
+    cache = cache_path() / "embeddings" / encoder.fingerprint
+    vectors, is_stored = fetch(cache, list(distinct), width)
     todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
     todo.sort(key=lambda key: -len(distinct[key]))
     row_of = {key: number for number, key in enumerate(distinct)}
@@ -328,7 +316,7 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
     for start in track(starts, f"encoding {len(todo)} texts", console=Console(stderr=True), disable=quiet):
         new = todo[start : start + SHARD_TEXTS]
         encoded = encoder.embed([distinct[key] for key in new])
-        store.add(new, encoded)
+        keep(cache, new, encoded)
         if not vectors.shape[1]:
             vectors = np.zeros((len(distinct), encoded.shape[1]), dtype=np.float32)
         vectors[[row_of[key] for key in new]] = encoded
@@ -336,36 +324,35 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
     return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
 
 
-class EmbeddingStore:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+def fetch(folder: Path, keys: list[bytes], width: int | None) -> tuple[Array, Array]:
+    """``(vectors, known)`` from the cache of an encoder, one shard in memory at a time. ``width``: of a vector, where
+    it is known."""
+    index = {key: number for number, key in enumerate(keys)}
+    known = np.zeros(len(keys), dtype=bool)
+    vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
+    for path in sorted(folder.glob("*.safetensors")):
+        shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
+        if shard is None or width not in (None, shard[1].shape[1]):
+            continue
+        rows = [row for row, key in enumerate(shard[0]) if key in index]
+        if not rows:
+            continue
+        if width is None:
+            width = shard[1].shape[1]
+            vectors = np.zeros((len(keys), width), dtype=np.float32)
+        wanted = [index[shard[0][row]] for row in rows]
+        vectors[wanted], known[wanted] = shard[1][rows], True
+    return vectors, known
 
-    def fetch(self, keys: list[bytes], *, width: int | None = None) -> tuple[Array, Array]:
-        """``(vectors, known)``. One shard is in memory at a time. ``width``: of a vector, where it is known."""
-        index = {key: number for number, key in enumerate(keys)}
-        known = np.zeros(len(keys), dtype=bool)
-        vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
-        for path in sorted(self.folder.glob("*.safetensors")):
-            shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
-            if shard is None or width not in (None, shard[1].shape[1]):
-                continue
-            rows = [row for row, key in enumerate(shard[0]) if key in index]
-            if not rows:
-                continue
-            if width is None:
-                width = shard[1].shape[1]
-                vectors = np.zeros((len(keys), width), dtype=np.float32)
-            wanted = [index[shard[0][row]] for row in rows]
-            vectors[wanted], known[wanted] = shard[1][rows], True
-        return vectors, known
 
-    def add(self, keys: list[bytes], vectors: Array) -> None:
-        names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
-        content = safetensors.numpy.save({"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
-        try:
-            write_named(self.folder / "{digest}.safetensors", content, digits=64)
-        except UnderstudyError as error:
-            warn(f"embeddings are not kept for next time: {error}")
+def keep(folder: Path, keys: list[bytes], vectors: Array) -> None:
+    """One more shard; shards are never rewritten."""
+    names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
+    content = safetensors.numpy.save({"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
+    try:
+        write_named(folder / "{digest}.safetensors", content, digits=64)
+    except UnderstudyError as error:
+        warn(f"embeddings are not kept for next time: {error}")
 
 
 def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:

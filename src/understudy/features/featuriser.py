@@ -26,8 +26,7 @@ from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import Encoded
 from understudy.features.images import Images
-from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, column_kind
-from understudy.features.tfidf import Tfidf
+from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, Tfidf, column_kind
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind
 from understudy.store.files import write_bytes
@@ -91,27 +90,18 @@ class FeatureOptions:
 def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if options.image is not None:
         return [Images.fit(raw, options.image, size=options.image_size, mode=options.image_mode)]
-    parts = [] if options.text is None else [_fit_text(raw, options.text, options)]
-    if options.columns is not None:
-        return parts + _fit_columns(raw, _named(raw, options), options)
-    if parts:
-        return parts
-    if "x" in raw.columns:
-        return [Arrays.fit(raw, "x")]
-    return _fit_columns(raw, _usable(raw, options), options)
-
-
-def _fit_text(raw: RawColumns, text: str, options: FeatureOptions) -> Part:
-    if options.encoder == NO_ENCODER:
-        return Texts.fit(raw, text)
-    if options.encoder == "tfidf":
-        return Tfidf.fit(raw, text, max_terms=options.max_terms, ngrams=options.ngrams)
-    return Encoded.fit(raw, text, encoder=options.encoder, max_tokens=options.max_tokens)
-
-
-def _fit_columns(raw: RawColumns, names: list[str], options: FeatureOptions) -> list[Part]:
+    parts: list[Part] = []
+    if options.text is not None and options.encoder == NO_ENCODER:
+        parts.append(Texts.fit(raw, options.text))
+    elif options.text is not None and options.encoder == "tfidf":
+        parts.append(Tfidf.fit(raw, options.text, max_terms=options.max_terms, ngrams=options.ngrams))
+    elif options.text is not None:
+        parts.append(Encoded.fit(raw, options.text, encoder=options.encoder, max_tokens=options.max_tokens))
+    if options.columns is None and (parts or "x" in raw.columns):
+        return parts or [Arrays.fit(raw, "x")]
+    names = _usable(raw, options) if options.columns is None else _named(raw, options)
     kinds = {name: column_kind(raw[name]) for name in names}
-    parts: list[Part] = [Arrays.fit(raw, name) for name in names if kinds[name] == "array"]
+    parts += [Arrays.fit(raw, name) for name in names if kinds[name] == "array"]
     numbers = tuple(name for name in names if kinds[name] == "numbers")
     if numbers:
         parts.append(Numbers.fit(raw, numbers, scale=options.scale, missing=options.missing))
@@ -146,14 +136,10 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
     left_out = [name for name in others if name not in names]
     if not names:
         hint = f"; {_shown(left_out)} could be the text (--text) or the image (--image)" if left_out else ""
-        raise UnderstudyError(
-            f"{raw.where} has no features; add a column 'x' (a list of numbers per row), numbers or categories{hint}"
-        )
+        raise UnderstudyError(f"{raw.where} has no features; add a column 'x', numbers or categories{hint}")
     if left_out:
-        warn(
-            f"{raw.where}: {_shown(left_out)} left out: neither one number per row nor a category of at "
-            f"most {options.max_categories} values; name a column of texts by --text to use it"
-        )
+        why = f"neither one number per row nor a category of at most {options.max_categories} values"
+        warn(f"{raw.where}: {_shown(left_out)} left out: {why}; name a column of texts by --text to use it")
     return names
 
 
@@ -257,16 +243,12 @@ def _side_by_side(blocks: list[Block]) -> Array | Rows:
     if len(blocks) == 1:
         (block,) = blocks
         return block if isinstance(block, np.ndarray | Rows) else SparseRows(block)
-    flat = [_flat(block) for block in blocks]
+    flat: list[Any] = [
+        block.reshape(len(block), -1).astype(np.float32, copy=False) if isinstance(block, np.ndarray) else block
+        for block in blocks
+    ]
     if not all(isinstance(block, np.ndarray) for block in flat):
         from scipy import sparse
 
         return SparseRows(sparse.csr_matrix(sparse.hstack(flat, format="csr", dtype=np.float32)))
     return np.concatenate(flat, axis=1)
-
-
-def _flat(block: Block) -> Any:
-    assert not isinstance(block, Rows), "images stand alone"
-    if not isinstance(block, np.ndarray):
-        return block
-    return block.reshape(len(block), -1).astype(np.float32, copy=False)

@@ -25,6 +25,7 @@ from understudy.features.tabular import Part, RawColumns
 from understudy.store.arrow import Array
 
 ImageFile = Path | bytes
+CHANNELS = {"L": 1, "RGB": 3}
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 # 300 MB as RGB; larger is more often an attack than a photograph.
 MAX_PIXELS = 100_000_000
@@ -35,9 +36,7 @@ def image_files(cells: Sequence[Any], folder: Path, where: str) -> list[ImageFil
     files: list[Any] = [cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell for cell in cells]
     for row, cell in enumerate(files):
         if not isinstance(cell, bytes) and (not isinstance(cell, str) or not cell):
-            raise UnderstudyError(
-                f"{where} row {row} holds no image; write the path of one, or the bytes of an image file"
-            )
+            raise UnderstudyError(f"{where} row {row} holds no image; write its path, or the bytes of its file")
     refuse_escapes(files, folder, where)
     for row, cell in enumerate(files):
         if isinstance(cell, str):
@@ -90,9 +89,8 @@ def open_image(source: ImageFile, where: str) -> Any:
             file = io.BytesIO(source) if isinstance(source, bytes) else source
             with image_module.open(file, formats=FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
-                    raise UnderstudyError(
-                        f"{named} is {image.width} × {image.height} pixels, more than {MAX_PIXELS:,}; make it smaller"
-                    )
+                    size = f"{image.width} × {image.height} pixels"
+                    raise UnderstudyError(f"{named} is {size}, more than {MAX_PIXELS:,}; make it smaller")
                 if image.mode.startswith(("I", "F")):
                     raise UnderstudyError(f"{named} has more than 8 bits per pixel; store it with 8")
                 upright = ImageOps.exif_transpose(image)
@@ -101,9 +99,8 @@ def open_image(source: ImageFile, where: str) -> Any:
         raise
     except Exception as error:
         # Decoders of damaged files raise nearly everything: OSError, SyntaxError, struct.error, IndexError, …
-        raise UnderstudyError(
-            f"{named} cannot be read as an image: {first_line(error)}; restore it or remove the row"
-        ) from error
+        why = first_line(error)
+        raise UnderstudyError(f"{named} cannot be read as an image: {why}; restore it or remove the row") from error
 
 
 def to_pixels(image: Any, *, size: tuple[int, int], mode: str) -> Array:
@@ -133,7 +130,7 @@ MAX_SIDE = 512
 class ImageRows(Rows):
     def __init__(self, files: list[ImageFile], where: str, *, size: tuple[int, int], mode: str) -> None:
         self.files, self.count, self.where, self.size, self.mode = files, len(files), where, size, mode
-        shape = (len(files), _channels(mode), *size)
+        shape = (len(files), CHANNELS[mode], *size)
         self.pixels: Array | None = None
         self.per_row = bool(np.prod(shape, dtype=np.float64) > DECODED_BYTES)
         if not self.per_row:
@@ -161,7 +158,7 @@ class Images(Part):
     def __post_init__(self) -> None:
         height, width = self.size
         self.names, self.size = (self.name,), (height, width)
-        self.shape = (_channels(self.mode), height, width)
+        self.shape = (CHANNELS[self.mode], height, width)
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
@@ -173,10 +170,8 @@ class Images(Part):
             if size is None:
                 size = (first.height, first.width)
                 if max(size) > MAX_SIDE:
-                    raise UnderstudyError(
-                        f"{where} is {first.width} × {first.height} pixels; say which size the student takes "
-                        "(--image-size 224)"
-                    )
+                    large = f"{where} is {first.width} × {first.height} pixels"
+                    raise UnderstudyError(f"{large}; say which size the student takes (--image-size 224)")
         return cls(name, size, mode)
 
     def __call__(self, raw: RawColumns) -> ImageRows:
@@ -188,9 +183,4 @@ def _cells(raw: RawColumns, name: str) -> list[Any]:
     column = raw[name]
     if column.ndim != 1 or column.dtype.kind not in "UTOS" or not len(column):
         raise UnderstudyError(f"{raw.at(name)} holds no paths and no bytes; images are one of them per row")
-    cells: list[Any] = column.tolist()
-    return cells
-
-
-def _channels(mode: str) -> int:
-    return {"L": 1, "RGB": 3}[mode]
+    return list(column.tolist())

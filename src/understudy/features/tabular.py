@@ -1,13 +1,21 @@
-"""The plain columns of a table as features: arrays and texts as they are, numbers scaled, categories one-hot.
+"""The plain columns of a table as features: arrays and texts as they are, numbers scaled, categories one-hot, TF-IDF.
 
 A kind of part is one class, entered in ``PARTS`` of ``featuriser.py``: some raw columns, one way to turn them into
 numbers. It is fitted once on training rows, then only applied; what it learned is plain values and arrays, so that it
 can be stored without pickle.
+
+TF-IDF of texts is scikit-learn's, of single words and runs of neighbouring words:
+
+    value of a term in a text = (1 + ln count) · (ln((1 + texts) / (1 + texts with the term)) + 1), rows of length 1
+
+A run stores the terms and their second factor, not the texts. Terms are chosen here and not by the vectoriser's
+``max_features``: of equally frequent terms it keeps whichever its sorting puts first, here the alphabet decides.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -21,6 +29,9 @@ from understudy.store.arrow import Array
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+# From this many texts on, a term that occurs in only one of them is dropped as noise.
+ROWS_FOR_PRUNING = 100
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,10 @@ class RawColumns:
         return texts
 
     def categories(self, name: str) -> list[str]:
-        """Texts of which some may be missing: an empty cell is a value like another, as it is in CSV."""
+        """The values as texts; ``True`` and ``False`` are two of them, an empty cell is one like another."""
         column = self[name]
+        if column_kind(column) == "flags":
+            return [str(value) for value in column.tolist()]
         if column.ndim == 1 and column.dtype.kind == "O":
             return RawColumns({name: np.where(column == None, "", column)}, self.where).texts(name)  # noqa: E711
         return self.texts(name)
@@ -123,10 +136,8 @@ class Arrays(Part):
     def __call__(self, raw: RawColumns) -> Array:
         column = raw.numbers(self.name)
         if column.shape[1:] != self.shape:
-            raise UnderstudyError(
-                f"{raw.at(self.name)} has rows of shape {column.shape[1:]}, but {self.shape} in training; they must "
-                "agree"
-            )
+            here = f"{raw.at(self.name)} has rows of shape {column.shape[1:]}"
+            raise UnderstudyError(f"{here}, but {self.shape} in training; they must agree")
         return column
 
 
@@ -220,12 +231,10 @@ class Categories(Part):
     def fit(cls, raw: RawColumns, names: tuple[str, ...], *, limit: int) -> Self:
         known = []
         for name in names:
-            distinct = sorted(set(_texts(raw, name)))
+            distinct = sorted(set(raw.categories(name)))
             if len(distinct) > limit:
-                raise UnderstudyError(
-                    f"{raw.at(name)} holds {len(distinct)} distinct values, more than the {limit} of a category; "
-                    "use it as the text (--text), or leave it out"
-                )
+                many = f"{len(distinct)} distinct values, more than the {limit} of a category"
+                raise UnderstudyError(f"{raw.at(name)} holds {many}; use it as the text (--text), or leave it out")
             known.append((name, distinct))
         return cls(known)
 
@@ -235,16 +244,14 @@ class Categories(Part):
         start = 0
         for name, known in self.known:
             columns = {value: start + number for number, value in enumerate(known)}
-            texts = _texts(raw, name)
+            texts = raw.categories(name)
             column = np.fromiter((columns.get(text, -1) for text in texts), dtype=np.int64, count=rows)
             is_known = np.flatnonzero(column >= 0)
             block[is_known, column[is_known]] = 1
             if len(is_known) < rows:
                 first = int((column < 0).argmax())
-                warn(
-                    f"{raw.at(name)}: {rows - len(is_known)} of {rows} rows hold a value that training did not know "
-                    f"(row {first}: {texts[first]!r}); they count as none of the known ones"
-                )
+                unknown = f"{rows - len(is_known)} of {rows} rows hold a value that training did not know"
+                warn(f"{raw.at(name)}: {unknown} (row {first}: {texts[first]!r}); they count as none of the known ones")
             start += len(known)
         return block
 
@@ -268,11 +275,73 @@ class Texts(Part):
         return TextRows(raw.texts(self.name))
 
 
-def _texts(raw: RawColumns, name: str) -> list[str]:
-    """The values as texts; ``True`` and ``False`` are two of them."""
-    column = raw[name]
-    if column_kind(column) == "flags":
-        return [str(value) for value in column.tolist()]
-    if column.dtype.kind in "iuf":
-        raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; a category is written as text")
-    return raw.categories(name)
+@dataclass(eq=False)
+class Tfidf(Part):
+    kind = "tfidf"
+    name: str
+    terms: list[str]
+    idf: Array
+
+    def __post_init__(self) -> None:
+        if not self.terms or len(self.terms) != len(self.idf) or len(set(self.terms)) != len(self.terms):
+            raise ValueError("one weight per term, every term once")
+        self.names, self.shape = (self.name,), (len(self.terms),)
+
+    @classmethod
+    def fit(cls, raw: RawColumns, name: str, *, max_terms: int, ngrams: int) -> Self:
+        texts = raw.texts(name)
+        min_texts = 2 if len(texts) >= ROWS_FOR_PRUNING else 1
+        counts = term_counts(texts, ngrams=ngrams, min_texts=min_texts)
+        terms, texts_with = choose_terms(counts, most=max_terms, min_texts=min_texts)
+        if not terms:
+            few = f"no word of two letters or more in {min_texts} of its {len(texts)} texts"
+            raise UnderstudyError(f"{raw.at(name)} holds {few}; check the column, or use an encoder (--encoder)")
+        # In float32, as scikit-learn computes it, to the last bit.
+        idf = np.log(np.float32(1 + len(texts)) / (texts_with.astype(np.float32) + 1)) + 1
+        return cls(name, terms, idf)
+
+    def __call__(self, raw: RawColumns) -> "sparse.csr_matrix[Any]":
+        from scipy import sparse
+
+        return sparse.csr_matrix(self._vectorizer.transform(raw.texts(self.name)))
+
+    @cached_property
+    def _vectorizer(self) -> Any:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        ngrams, kind = 1 + max(term.count(" ") for term in self.terms), self.idf.dtype
+        vectorizer = TfidfVectorizer(vocabulary=self.terms, ngram_range=(1, ngrams), sublinear_tf=True, dtype=kind)
+        vectorizer.idf_ = self.idf
+        return vectorizer
+
+
+def term_counts(
+    texts: list[str], *, ngrams: int, min_texts: int = 1, words: frozenset[str] | None = None
+) -> dict[str, tuple[int, int]]:
+    """Per term that ``min_texts`` of the texts contain: its occurrences, and the number of texts that contain it.
+
+    The counts of parts of a pool can be added up. ``words``: the words a term may consist of; None: any.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(ngram_range=(1, ngrams), min_df=min_texts)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError:  # no word is in enough of the texts
+        return {}
+    occurrences = np.asarray(counts.sum(0)).ravel()
+    texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
+    del counts  # the larger part of the memory
+    return {
+        term: (int(occurrences[column]), int(texts_with[column]))
+        for term, column in vectorizer.vocabulary_.items()
+        if words is None or words.issuperset(term.split(" "))
+    }
+
+
+def choose_terms(counts: Mapping[str, tuple[int, int]], *, most: int, min_texts: int) -> tuple[list[str], Array]:
+    """The ``most`` frequent of the terms that ``min_texts`` texts or more contain, in alphabetical order, and how many
+    texts contain each."""
+    common = [(-often, term, texts) for term, (often, texts) in counts.items() if texts >= min_texts]
+    chosen = sorted((term, texts) for _, term, texts in sorted(common)[:most])
+    return [term for term, _ in chosen], np.array([texts for _, texts in chosen], dtype=np.int64)

@@ -103,26 +103,21 @@ def find_labelling(
     answers: Collection[str] = (),
 ) -> Labelling:
     """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
-    given = None if classes is None or isinstance(classes, int) else classes
+    counted = isinstance(classes, int)
     golds = [tables["gold"]] if "gold" in tables else []
-    names = find_names(golds, pool, given=given, answers=answers, counted=isinstance(classes, int))
-    if names is not None and isinstance(classes, int) and classes != len(names):
+    names = find_names(golds, pool, given=None if counted else classes, answers=answers, counted=counted)
+    if names is not None and counted and classes != len(names):
         raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
-    count = classes if isinstance(classes, int) else _count([*tables.values()], pool, names)
-    return Labelling(names, count, votes=votes)
-
-
-def _count(tables: list[Table], pool: Table | None, names: ClassNames | None) -> int | None:
-    """How many classes there are, for forms that do not hold it: top-k lists and votes."""
-    if names is not None:
-        return len(names)
-    every = [*tables, *([] if pool is None else [pool])]
+    if isinstance(classes, int) or names is not None:
+        return Labelling(names, classes if isinstance(classes, int) else len(names or ()), votes=votes)
+    # Forms that do not hold it: top-k lists and votes.
+    every = [*tables.values(), *([] if pool is None else [pool])]
     silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
     if not any(column in silent for table in every for column in table.teacher.values()):
-        return None
+        return Labelling(None, None, votes=votes)
     found = (_spellings(table, name) for table in every for name in _label_columns(table, with_truth=table is not pool))
     whole = (int(letter) for letters, _ in found for letter in letters if is_number(letter))
-    return max(1, *whole, 1) + 1
+    return Labelling(None, max(1, *whole, 1) + 1, votes=votes)
 
 
 def _spellings(table: Table, column: str) -> tuple[set[str], bool]:
@@ -164,15 +159,13 @@ def find_names(
         by_file.append(set(_field_names(table)))
         texts |= by_file[-1]
         for column in _label_columns(table, with_truth=table is not pool):
-            letters, are_names = _spellings(table, column)
+            (letters, are_names), kind = _spellings(table, column), table.columns[column].dtype.kind
             by_file[-1] |= letters
             any_text = any_text or are_names
             if are_names:
                 texts |= letters
-            elif table.columns[column].dtype.kind in "iufOU":
-                numbers[table.where(column)] = letters
-            elif table.columns[column].dtype.kind == "b":
-                numbers[table.where(column)] = {"true or false"}
+            elif kind in "iufOUb":
+                numbers[table.where(column)] = {"true or false"} if kind == "b" else letters
     texts = texts or (set(answers) if not numbers else set())
     # Probabilities by "0", "1", … beside whole-number labels: numbers after all.
     if not any_text and all(map(is_number, texts)):
@@ -180,18 +173,15 @@ def find_names(
     for where, labels in numbers.items():
         if labels and not labels & texts:
             held = "true or false" if "true or false" in labels else "numbers"
-            raise UnderstudyError(
-                f"{where} holds {held}, other labels are names ({', '.join(sorted(texts)[:5])}); use names "
-                "everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
-            )
+            others = ", ".join(sorted(texts)[:5])
+            cure = "use names everywhere, or say what the numbers mean: --classes NAME,NAME in the order 0, 1, …"
+            raise UnderstudyError(f"{where} holds {held}, other labels are names ({others}); {cure}")
         texts |= labels
     _look_for_near_names(texts, by_file)
     if len(by_file) > 1 and all(by_file) and not set.intersection(*by_file):
         gold_names, pool_names = (", ".join(sorted(letters)[:4]) for letters in by_file)
-        raise UnderstudyError(
-            f"gold's classes ({gold_names}) and the teacher's ({pool_names}) have none in common; write them alike, or "
-            "list them: --classes NAME,NAME"
-        )
+        both = f"gold's classes ({gold_names}) and the teacher's ({pool_names})"
+        raise UnderstudyError(f"{both} have none in common; write them alike, or list them: --classes NAME,NAME")
     return ClassNames.found(texts)
 
 
@@ -216,18 +206,13 @@ def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
     spellings: dict[str, str] = {}
     for name in sorted(names):
         if (whole := without_point(name)) in names:
-            raise UnderstudyError(
-                f"labels hold {whole!r} and {name!r} (whole numbers are written so where cells are empty); write "
-                "both alike, or list the classes if they are two: --classes NAME,NAME"
-            )
+            both = f"{whole!r} and {name!r} (whole numbers are written so where cells are empty)"
+            raise UnderstudyError(f"labels hold {both}; write both alike, or list the classes: --classes NAME,NAME")
         plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))
-        other = spellings.setdefault(plain, name)
-        if other == name:
+        if (other := spellings.setdefault(plain, name)) == name:
             continue
-        text = (
-            f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only; correct one in "
-            "the files, or list the classes: --classes NAME,NAME"
-        )
+        differ = f"{other!r} and {name!r} are two classes, which differ in capitals, spaces or zeros only"
+        text = f"{differ}; correct one in the files, or list the classes: --classes NAME,NAME"
         if not any({other, name} <= letters for letters in by_file):
             raise UnderstudyError(text)
         warn(text)
@@ -235,19 +220,15 @@ def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
 
 def declared_classes(tables: Iterable[Table]) -> tuple[str, ...] | None:
     """The order that the tables themselves declare for their labels; None where none does."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[tuple[str, ...], str] = {}
     for table in tables:
         for column in _label_columns(table, with_truth=True):
             if column in table.declared:
-                found[table.where(column)] = table.declared[column]
-    (first, names), *others = found.items() or (("", None),)
-    for where, other in others:
-        if other != names:
-            raise UnderstudyError(
-                f"{first} declares the classes {', '.join(names or ())}, {where} {', '.join(other)}; say which order "
-                "counts: classes=(…)"
-            )
-    return names
+                found.setdefault(table.declared[column], table.where(column))
+    if len(found) > 1:
+        (one, first), (other, second), *_ = ((", ".join(names), where) for names, where in found.items())
+        raise UnderstudyError(f"{first} declares the classes {one}, {second} {other}; say the order: classes=(…)")
+    return next(iter(found), None)
 
 
 def _label_columns(table: Table, *, with_truth: bool) -> list[str]:
@@ -273,9 +254,8 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
         if name in table.teacher:
             given.setdefault(table.teacher[name].name, []).append(name)
         elif name.startswith("teacher_") and name != SAW:
-            raise UnderstudyError(
-                f"{table.where(name)} is not known; rename it or use one of {', '.join(sorted(COLUMNS))}"
-            )
+            known = ", ".join(sorted(COLUMNS))
+            raise UnderstudyError(f"{table.where(name)} is not known; rename it or use one of {known}")
     forms = [form for form in dict.fromkeys(FORMS.values()) if form.columns[0].name in given]
     if len(forms) > 1:
         one, other = (form.columns[0].name for form in forms[:2])
@@ -288,8 +268,10 @@ def read_teacher(table: Table, how: Labelling | None = None) -> Labels | None:
         return None
     columns, first = forms[0].columns, given[forms[0].columns[0].name]
     if how.sources and sources_of(table):
-        first = _in_order(first, how.sources, table)
-        given[columns[0].name] = first
+        if odd := {*first} ^ {*how.sources}:
+            differ = f"votes of different annotators ({min(odd)!r} is in one of them only)"
+            raise UnderstudyError(f"{table.path} and the pool have {differ}; name the same columns in both")
+        given[columns[0].name] = first = list(how.sources)
     absent = [column.name for column in columns if column.required and column.name not in given]
     if absent:
         raise UnderstudyError(f"{table.where(first[0])} stands alone; add {absent[0]!r}")
@@ -310,16 +292,6 @@ def sources_of(table: Table) -> tuple[str, ...]:
     )
 
 
-def _in_order(names: Sequence[str], order: Sequence[str], table: Table) -> list[str]:
-    if {*names} != {*order}:
-        odd = min({*names} ^ {*order})
-        raise UnderstudyError(
-            f"{table.path} and the pool have votes of different annotators ({odd!r} is in one of them only); name the "
-            "same columns in both"
-        )
-    return list(order)
-
-
 def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Array:
     """One of our columns, from the column of the file that holds it or those it is spread over."""
     spread = column.name not in table.names
@@ -334,10 +306,8 @@ def _read(column: Column, names: list[str], table: Table, how: Labelling) -> Arr
     if values.dtype.names:
         return _by_class({name: values[name] for name in values.dtype.names}, table, how)
     if how.names is not None and not how.names.ordered:
-        raise UnderstudyError(
-            f"{table.where(column.name)} holds lists; say which class comes first: "
-            f"--classes {','.join(how.names.names)}"
-        )
+        order = ",".join(how.names.names)
+        raise UnderstudyError(f"{table.where(column.name)} holds lists; say which class comes first: --classes {order}")
     return table.numbers(column.name)
 
 
@@ -347,10 +317,8 @@ def _by_class(given: dict[str, Array], table: Table, how: Labelling) -> Array:
         order = {name: int(name) for name in given if is_number(name)}
         count = how.classes or max(order.values(), default=0) + 1
         if count > MAX_CLASSES:
-            raise UnderstudyError(
-                f"{table.path}: the teacher scores class {max(order.values())}, which would make {count:,} classes; "
-                "correct the column's name"
-            )
+            large = f"the teacher scores class {max(order.values())}, which would make {count:,} classes"
+            raise UnderstudyError(f"{table.path}: {large}; correct the column's name")
     else:
         order = {name: number for number, name in enumerate(how.names.names)}
         count = len(how.names)

@@ -52,13 +52,7 @@ def npz_source(path: Path) -> TableSource:
 
 def npy_source(path: Path) -> TableSource:
     array = _mapped(path)
-    if array.ndim == 0:
-        raise UnderstudyError(f"{path} holds a single value; it holds one entry per row")
-    if array.dtype.names:
-        return TableSource(
-            array.dtype.names, len(array), lambda name, role: plain_column(array[name], f"{path}: column {name!r}")
-        )
-    return TableSource(["x"], len(array), lambda name, role: plain_column(array, f"{path}"))
+    return _array_source({name: array[name] for name in array.dtype.names} if array.dtype.names else {"x": array}, path)
 
 
 def npy_folder_source(path: Path, files: Sequence[Path]) -> TableSource:
@@ -66,6 +60,10 @@ def npy_folder_source(path: Path, files: Sequence[Path]) -> TableSource:
     for file in files:
         with reading(file):
             columns[file.stem] = _mapped(file)
+    return _array_source(columns, path)
+
+
+def _array_source(columns: Mapping[str, Array], path: Path) -> TableSource:
     rows = one_length({name: column.shape for name, column in columns.items()}, path)
     return TableSource(list(columns), rows, lambda name, role: plain_column(columns[name], f"{path}: column {name!r}"))
 
@@ -103,10 +101,8 @@ def _header(file: Any, where: str) -> tuple[tuple[int, ...], Any]:
         warnings.simplefilter("ignore", UserWarning)
         shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise UnderstudyError(
-            f"{where} holds Python objects of mixed types, which are never unpickled; store numbers or text only, "
-            "e.g. np.asarray(values, dtype=str)"
-        )
+        cure = "store numbers or text only, e.g. np.asarray(values, dtype=str)"
+        raise UnderstudyError(f"{where} holds Python objects of mixed types, which are never unpickled; {cure}")
     if any(isinstance(side, bool) or side < 0 for side in shape) or not dtype.itemsize:
         raise UnderstudyError(f"{where} announces {dtype} values of shape {shape}, which is none; write it again")
     return shape, dtype
@@ -146,10 +142,8 @@ def frame_source(frame: Frame, where: str) -> TableSource:
     def read(name: str, role: str) -> Array:
         return _from_arrow(frame.column(name), role, f"{where}: column {name!r}")
 
-    classes = {name: frame.classes(name) for name in frame.names}
-    return TableSource(
-        frame.names, frame.rows, read, {name: each for name, each in classes.items() if each is not None}
-    )
+    declared = {name: classes for name in frame.names if (classes := frame.classes(name)) is not None}
+    return TableSource(frame.names, frame.rows, read, declared)
 
 
 def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:
@@ -161,17 +155,14 @@ def mapping_source(columns: Mapping[Any, Any], where: str) -> TableSource:
             if isinstance(values, str) or len(values) < 0:
                 raise TypeError
         except TypeError as error:
-            raise UnderstudyError(
-                f"{where}: column {name!r} is a {type(values).__name__}; pass an array, a tensor, a list or a frame's "
-                "column, one entry per row (sparse features: us.Gold and us.Pool)"
-            ) from error
-    if len({len(values) for values in columns.values()}) > 1:
-        one_length({name: (len(values),) for name, values in columns.items()}, where)
+            cure = "pass an array, a tensor, a list or a frame's column (sparse features: us.Gold and us.Pool)"
+            raise UnderstudyError(f"{where}: column {name!r} is a {type(values).__name__}; {cure}") from error
+    rows = one_length({name: (len(values),) for name, values in columns.items()}, where)
 
     def read(name: str, role: str) -> Array:
         return _array(columns[name], role, f"{where}: column {name!r}")
 
-    return TableSource(list(columns), len(next(iter(columns.values()), ())), read)
+    return TableSource(list(columns), rows, read)
 
 
 def _array(values: Any, role: str, where: str) -> Array:
@@ -184,9 +175,8 @@ def _array(values: Any, role: str, where: str) -> Array:
         column = as_column(values)
         column = pa.chunked_array([pa.array(list(values))]) if column is None else column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise UnderstudyError(
-            f"{where} holds a {type(values).__name__}: {first_line(error)}; pass one kind of values"
-        ) from error
+        held = type(values).__name__
+        raise UnderstudyError(f"{where} holds a {held}: {first_line(error)}; pass one kind of values") from error
     return _from_arrow(column, role, where)
 
 

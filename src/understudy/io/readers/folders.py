@@ -38,9 +38,8 @@ def image_folder_source(path: Path) -> TableSource:
     labels = [name.partition("/")[0] if "/" in name else "" for name in images]
     if any(labels):
         if not all(labels):
-            raise UnderstudyError(
-                f"{path}: {images[labels.index('')]!r} lies outside the class folders, others inside; move it"
-            )
+            outside = images[labels.index("")]
+            raise UnderstudyError(f"{path}: {outside!r} lies outside the class folders, others inside; move it")
         columns["label"] = object_column(labels)
     return TableSource(list(columns), len(images), lambda name, role: columns[name])
 
@@ -97,9 +96,7 @@ def declared_names(table: Any) -> dict[str, tuple[str, ...]]:
         features = info.get("info", {}).get("features", {})
         return {name: tuple(each["names"]) for name, each in features.items() if each.get("_type") == "ClassLabel"}
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise UnderstudyError(
-            f"what the datasets folder says of its columns is damaged ({error}); save it again"
-        ) from error
+        raise UnderstudyError(f"the types in the datasets folder are damaged ({error}); save it again") from error
 
 
 def _read_stream(file: Path) -> Any:
@@ -128,7 +125,6 @@ def _one_split(path: Path) -> list[Path]:
     files = _shards(path)
     splits = sorted({file.name.partition("-")[0] for file in files})
     if len(splits) > 1:
-        raise UnderstudyError(
-            f"{path} holds several sets ({', '.join(splits)}); name the files of one in {path / 'data'}"
-        )
+        several = ", ".join(splits)
+        raise UnderstudyError(f"{path} holds several sets ({several}); name the files of one in {path / 'data'}")
     return files
