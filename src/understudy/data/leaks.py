@@ -27,6 +27,7 @@ from understudy.data.lookalikes import Codes, ImageHashes, Lookalike, NumberRows
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array
+from understudy.store.console import from_report
 
 SAME_ID, OTHER_CONTENT, EXACT, NEAR, CONTRADICTION = "same id", "other content", "exact", "near", "contradiction"
 KINDS = (SAME_ID, EXACT, NEAR, OTHER_CONTENT, CONTRADICTION)
@@ -38,23 +39,6 @@ PAIRS = (
 EXAMPLES = 5
 # Shorter than this on a side, a row with two axes is more likely a table or a signal.
 _SMALLEST_IMAGE = 16
-_LONGEST_ID = 40
-
-_WHAT = {
-    SAME_ID: "are in {a} too, under the same id",
-    OTHER_CONTENT: "share an id with a row of {a} but not the content",
-    EXACT: "are exact copies of rows of {a}",
-    NEAR: "are nearly the same as rows of {a}",
-    CONTRADICTION: "have copies in {a} with another label",
-}
-_CURE = {
-    "test": "scores on test are too good to be true; remove these rows from {a}",
-    "select": "the epoch is chosen on rows that were trained on; remove these rows from {a}",
-    "pool": "remove these rows from the pool",
-    OTHER_CONTENT: "give every example one id of its own",
-    CONTRADICTION: "decide on one label or remove them",
-}
-
 
 #: Rows of one set, and for each the row of the other that matches.
 Pairs = tuple[Array, Array]
@@ -86,11 +70,7 @@ class Leak:
     examples: tuple[tuple[Any, Any], ...]
 
     def line(self) -> str:
-        a, b = self.sets
-        cure = _CURE.get(self.kind) or _CURE.get(b, "remove them from {a}")
-        pairs = ", ".join(f"{_shown(second)} = {_shown(first)}" for first, second in self.examples)
-        what = _WHAT[self.kind].format(a=a)
-        return f"{self.rows:,} of {self.of:,} rows of {b} {what} ({pairs}): {cure.format(a=a)}"
+        return str(from_report("templates").sentences("leaks", "line", self)[0])
 
 
 @dataclass(frozen=True)
@@ -120,13 +100,6 @@ class Leaks:
             if alike:
                 more = ", ".join(f"{leak.rows:,} in {'/'.join(dict.fromkeys(leak.sets))}" for leak in alike[1:])
                 warn(alike[0].line() + (f" (also {more})" if more else ""))
-
-
-def _shown(name: Any) -> str:
-    """An id as it may be printed: short, on one line, nothing that a terminal would obey."""
-    text = str(name)
-    # repr escapes control characters and those that turn the direction of writing.
-    return repr(text if len(text) <= _LONGEST_ID else text[: _LONGEST_ID - 1] + "…")
 
 
 def leaks_between(
