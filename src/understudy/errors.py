@@ -39,7 +39,8 @@ class UnderstudyWarning(UserWarning):
 def warn(message: str) -> None:
     """An ``UnderstudyWarning`` at the line of the caller's own code that led here, however deep in this package."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "understudy":
+    own = ("understudy", "contextlib")  # decorators of ours
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         level, frame = level + 1, frame.f_back
     warnings.warn(shown(message), UnderstudyWarning, stacklevel=level)
 
