@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.arguments import checked, fits
+from understudy.store.option_fields import checked, read_kind
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ from understudy.arguments import checked, fits
     ],
 )
 def test_fits(kind: Any, right: list[Any], wrong: list[Any]) -> None:
-    assert [value for value in right if not fits(value, kind)] == []
-    assert [value for value in wrong if fits(value, kind)] == []
+    assert [value for value in right if not read_kind(kind).fits(value)] == []
+    assert [value for value in wrong if read_kind(kind).fits(value)] == []
 
 
 def test_a_refusal_names_function_argument_and_cure() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(us.__file__).parent
 # From the bottom up. A module may import from its own row and from those above it in this table, never from one further
 # down. The longest name that fits a module counts: ``data.checks`` lies lower than the rest of ``data``.
 LAYERS = [
-    "errors arguments",
+    "errors",
     "store",
     "samples comparison.comparison_options",
     "maths",

@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from understudy.arguments import checked_plainly
 from understudy.errors import UnderstudyError
 from understudy.objective import Loss, Objective, Term, Weight
-from understudy.store.option_fields import with_parameters
+from understudy.store.option_fields import checked_plainly, with_parameters
 
 
 class WeightSlots(TypedDict, total=False):

@@ -142,7 +142,7 @@ def test_batches_are_written_and_read(folder: Path) -> None:
         (f"{ASK} --budget 3", "a budget needs prices"),
         (f"{ASK} --examples 3", "name gold by --gold"),
         (f"{ASK} --describe bad=x", "not among the classes"),
-        (f"{ASK} --describe neg", "write CLASS=DESCRIPTION"),
+        (f"{ASK} --describe neg", "is not like CLASS=DESCRIPTION"),
         (f"{ASK} --votes 3 --temperature 0", "the same answer each time"),
         (f"{ASK} --model tiny", "--votes asks one model several times"),
         (f"{ASK} --prompt nowhere.jinja", "cannot read nowhere.jinja"),

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from understudy.acquisition.strategies import STRATEGIES
 from understudy.acquisition.strategy import ArrayRows, Reasons, ScoredRows, Strategy
-from understudy.arguments import checked
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError, warn
+from understudy.store.option_fields import checked
 
 Array = Tensor | ArrayLike
 

@@ -32,7 +32,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_probabilities, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.votes import Votes
@@ -49,6 +48,7 @@ from understudy.maths.label_value import (
 from understudy.maths.proportions import Share, exact
 from understudy.maths.source_confusion import SHARPNESS, cross_likelihood, fit_sources, fit_votes
 from understudy.store.console import from_report
+from understudy.store.option_fields import checked
 
 #: Fewest gold rows that measure a source.
 LEAST_GOLD = 10

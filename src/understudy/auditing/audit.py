@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.arguments import checked_plainly
 from understudy.auditing.measures import (
     Accuracy,
     AuditData,
@@ -36,6 +35,7 @@ from understudy.labels.class_names import joint_names
 from understudy.labels.reliability import ClassShift, Reliability, class_shift, enough_calibration_rows
 from understudy.maths.proportions import Share, area
 from understudy.store.console import Shown, from_report
+from understudy.store.option_fields import checked_plainly
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,9 @@ COMMANDS = (
     "demo", "example", "ask", "import", "teach", "encode", "audit", "reconcile", "train", "compare", "predict",
     "export", "select", "tasks", "budget", "label", "campaign", "history", "verify", "unlock", "reproduce",
 )  # fmt: skip
+_HOMES = {"import": "import_labels", "unlock": "verify"}
 for name in COMMANDS:
-    module = import_module(f"understudy.cli.{'import_labels' if name == 'import' else name}")
+    module = import_module(f"understudy.cli.{_HOMES.get(name, name)}")
     app.command(name)(getattr(module, f"{name}_command"))
 
 

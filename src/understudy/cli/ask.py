@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,20 +69,18 @@ def ask_command(
         from understudy.report.templates import sentences
         from understudy.store.files import locked
 
-    files = AskFiles.read(
-        pool, gold, names, text=text, columns=read_mapping(column), as_rows=options.prompt is not None
-    )
+    def say(part: str, *values: Any) -> None:
+        typer.echo("\n".join(sentences("ask", part, *values)))
+
+    columns, as_rows = read_mapping(column), options.prompt is not None
+    files = AskFiles.read(pool, gold, names, text=text, columns=columns, as_rows=as_rows)
     shown = files.examples(examples, seed)
     pairs = [(files.rows[place], files.truth[place]) for place in shown]
     options = replace(options, examples=pairs, progress=not quiet)
     plan = make_plan(names, options)
     if dry_run:
         run = files.run(plan, out, shown)
-        typer.echo(
-            "\n".join(
-                sentences("ask", "estimate", estimate_cost(run), len(run.ids), run.ledger().spent, options.budget)
-            )
-        )
+        say("estimate", estimate_cost(run), len(run.ids), run.ledger().spent, options.budget)
         return
     with locked(out, lend=True):
         run = files.run(plan, out, shown)
@@ -90,15 +88,15 @@ def ask_command(
         if options.again:
             run.forget_unusable()
         if batch:
-            typer.echo("\n".join(sentences("ask", "batch", sum(map(len, rows_under_way(run))), write_batches(run))))
+            say("batch", sum(map(len, rows_under_way(run))), write_batches(run))
             return
         try:
             if batch_output:
-                typer.echo("\n".join(sentences("ask", "batch_output", read_output(run, batch_output))))
+                say("batch_output", read_output(run, batch_output))
             else:
                 run.run(without=rows_under_way(run))
         finally:
             found = run.labelled()
             files.write(out, found, shown)
-    typer.echo("\n".join(sentences("ask", "answers", files, found, out, gold)))
+    say("answers", files, found, out, gold)
     check_stopped(found.stopped)

@@ -9,6 +9,7 @@ from understudy.cli import shared
 from understudy.cli.shared import flag
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import read_classes, read_mapping
+from understudy.store.option_fields import read_pairs
 
 
 def budget_command(
@@ -47,7 +48,11 @@ def budget_command(
     """
     if out.exists():
         raise UnderstudyError(f"{out} already exists and is not overwritten; choose another name or remove it")
-    prices = _prices(price)
+    wanted = "NAME=PRICE; write e.g. --price human=0.5"
+    try:
+        prices = {name: float(typed) for name, typed in read_pairs(price, "price", wanted, last=True).items()}
+    except ValueError as error:
+        raise UnderstudyError(f"--price: {error}; it is not like {wanted}") from error
     with shared.loading():
         from understudy.active.label_plan import plan_labels
         from understudy.active.plan_files import read_sources, write_plan
@@ -62,20 +67,3 @@ def budget_command(
     for sentence in plan.sentences:
         typer.echo(sentence)
     typer.echo(f"Plan: {out} ({', '.join(files)})")
-
-
-def _prices(texts: list[str]) -> dict[str, float]:
-    """``["human=0.5"]`` as ``{"human": 0.5}``."""
-    prices: dict[str, float] = {}
-    for text in texts:
-        name, equals, number = (part.strip() for part in text.rpartition("="))
-        try:
-            amount = float(number)
-        except ValueError:
-            amount = -1.0
-        if not (name and equals and amount >= 0):
-            raise UnderstudyError(f"--price {text!r} is not like NAME=PRICE; write e.g. --price human=0.5")
-        if name in prices:
-            raise UnderstudyError(f"--price names {name!r} twice; name it once")
-        prices[name] = amount
-    return prices

@@ -30,8 +30,7 @@ def history_command(
 
     `understudy history runs/first --id r17`
     """
-    entries = read_history(path)
-    lines = list(_of_ids(entries, of)) if of else [_line(entry) for entry in entries]
+    lines = list(_lines(read_history(path), of or []))
     if not lines:
         raise UnderstudyError(f"the label history of {path} holds nothing about {', '.join(of or [])}; check the id")
     for line in lines:
@@ -51,21 +50,14 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     return list(LabelHistory(file).entries(last))
 
 
-def _line(entry: dict[str, Any]) -> str:
-    answers = entry["answers"]
-    open_ones = sum(label is None for label in answers.values())
-    number = f"{len(answers):,} rows" + (f", {open_ones:,} without a label" if 0 < open_ones < len(answers) else "")
-    return f"{_head(entry)}{number if answers else 'as the file was'}  by {entry.get('command')}"
-
-
-def _of_ids(entries: Sequence[dict[str, Any]], ids: Sequence[str]) -> Iterator[str]:
+def _lines(entries: Sequence[dict[str, Any]], ids: Sequence[str]) -> Iterator[str]:
+    """A line for each entry; with ``ids``, one for each label of theirs."""
     for entry in entries:
-        for name in ids:
-            if name in entry["answers"]:
-                label = entry["answers"][name]
-                yield f"{_head(entry)}{name}: {'no label' if label is None else label}  by {entry.get('command')}"
-
-
-def _head(entry: dict[str, Any]) -> str:
-    changed = f" (changed {entry['changed']})" if "changed" in entry else ""
-    return f"{entry.get('when')}  {entry.get('who')}  {entry.get('what')}  {entry.get('source') or '-'}{changed}  "
+        answers, changed = entry["answers"], f" (changed {entry['changed']})" if "changed" in entry else ""
+        found = [f"{name}: {'no label' if answers[name] is None else answers[name]}" for name in ids if name in answers]
+        if not ids:
+            open_ones = sum(label is None for label in answers.values())
+            lacking = f", {open_ones:,} without a label" if 0 < open_ones < len(answers) else ""
+            found = [f"{len(answers):,} rows{lacking}" if answers else "as the file was"]
+        head = f"{entry.get('when')}  {entry.get('who')}  {entry.get('what')}  {entry.get('source') or '-'}{changed}"
+        yield from (f"{head}  {each}  by {entry.get('command')}" for each in found)

@@ -1,4 +1,4 @@
-"""``understudy verify``: whether the files of a checked folder are as they were written."""
+"""``understudy verify`` and ``unlock``: whether a folder's files are as they were written, and who may write there."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +32,20 @@ def verify_command(
             f"{changed} of {len(findings)} files of the {kind.name} in {folder} have changed; restore them"
         )
     typer.echo(shown(f"the {kind.name} in {folder} is unchanged: {len(findings)} files"))
+
+
+def unlock_command(folder: Annotated[Path, argument("Address of a run, comparison or label store.")]) -> None:
+    """Let others write to a folder at an address (s3:// …) whose writer is dead.
+
+    Storage knows no locks: a process that writes there leaves a note of who it is and since when, and one that was
+    killed cannot take it away. Make sure that it runs no more. One that does run stops before it writes again.
+
+    Example: `understudy unlock s3://bucket/runs/first`
+    """
+    from understudy.store.files import as_given
+    from understudy.store.remote import unlock
+
+    typer.echo(f"{as_given(folder)} is free; it was locked by {unlock(folder)}")
 
 
 def kind_of(folder: Path) -> FolderKind:

@@ -37,7 +37,6 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, RECONCILED, VANILLA, candidates, named_methods
 from understudy.comparison.cells import shared_settings, train_method
 from understudy.comparison.comparison_options import AutoOptions, take_options
@@ -52,7 +51,7 @@ from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, cross_validate_student, reconciled_pool
 from understudy.reconciling.relabel import Reconcile
 from understudy.store.files import locked, read_json
-from understudy.store.option_fields import spell_out
+from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.store.settings import check_same
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback

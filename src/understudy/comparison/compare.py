@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from understudy.arguments import checked
 from understudy.comparison.candidates import TEACHER, VANILLA
 from understudy.comparison.cells import Cell, Job
 from understudy.comparison.comparison_options import CompareOptions, Methods, take_options
@@ -44,7 +43,7 @@ from understudy.store.checked_folder import (
 )
 from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import locked, read_json, work_folder, write_bytes
-from understudy.store.option_fields import plain, spell_out
+from understudy.store.option_fields import checked, plain, spell_out
 from understudy.store.settings import as_json, check_same, fingerprint
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.examples import Gold, weighed
 from understudy.errors import UnderstudyError
 from understudy.maths.source_confusion import deal_folds
+from understudy.store.option_fields import checked
 
 
 class Splits(NamedTuple):

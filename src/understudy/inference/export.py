@@ -27,12 +27,12 @@ from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
 from understudy import models
-from understudy.arguments import checked
 from understudy.data.checks import to_tensor
 from understudy.data.inputs import as_rows, read_by
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import logits_of
 from understudy.store.files import appearing_whole, local_path
+from understudy.store.option_fields import checked
 from understudy.training.run import Run
 
 Inputs = tuple[Tensor, ...]

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from understudy.arguments import checked
 from understudy.data.checks import CHUNK, check_space, first_bad, to_tensor
 from understudy.data.examples import Gold
 from understudy.data.inputs import as_rows, read_by
@@ -26,6 +25,7 @@ from understudy.errors import UnderstudyError, first_line
 from understudy.maths.confidence import calibration_error
 from understudy.models.small_nets import sparse_batch, takes_sparse
 from understudy.store.files import cache_folder
+from understudy.store.option_fields import checked
 
 BATCH_SIZE = 1024
 # Results up to this size are ordinary memory.

@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from understudy.arguments import checked
 from understudy.data.checks import check_ids, check_probabilities, to_tensor
 from understudy.data.inputs import as_rows
 from understudy.errors import UnderstudyError
@@ -37,6 +36,7 @@ from understudy.labels.forms import Soft
 from understudy.labels.label_store import LabelStore
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.files import local_path, write_bytes
+from understudy.store.option_fields import checked
 
 Teacher = nn.Module | Callable[[Any], Any]
 Augment = Callable[[Any, torch.Generator], Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import UnderstudyError
-from understudy.store.option_fields import option
+from understudy.store.option_fields import option, read_pairs
 
 if TYPE_CHECKING:
     from understudy.io.read import Examples
@@ -23,15 +23,7 @@ MANY_CLASSES = 10_000
 
 def read_mapping(texts: Sequence[str] | None) -> dict[str, str]:
     """``["label=truth"]`` as ``{"label": "truth"}``."""
-    mapping: dict[str, str] = {}
-    for text in texts or []:
-        ours, equals, theirs = (part.strip() for part in text.partition("="))
-        if not (ours and equals and theirs):
-            raise UnderstudyError(f"--column {text!r} is not like NAME=THEIRS; write e.g. --column label=truth")
-        if ours in mapping:
-            raise UnderstudyError(f"--column names {ours!r} twice; name it once")
-        mapping[ours] = theirs
-    return mapping
+    return read_pairs(texts, "column", "NAME=THEIRS; write e.g. --column label=truth")
 
 
 def read_classes(text: str | None) -> int | list[str] | None:
@@ -48,12 +40,9 @@ def read_classes(text: str | None) -> int | list[str] | None:
 
 def read_types(text: str | None) -> dict[str, str]:
     """``"zip=text,age=number"`` as a mapping."""
-    types: dict[str, str] = {}
-    for part in read_list(text) or []:
-        name, equals, kind = (each.strip() for each in part.rpartition("="))
-        if not (name and equals and kind in ("text", "number")):
-            raise UnderstudyError(f"--types {part!r} is not like NAME=text or NAME=number; write e.g. --types zip=text")
-        types[name] = kind
+    types = read_pairs(read_list(text), "types", "NAME=text or NAME=number; write e.g. --types zip=text", last=True)
+    if odd := set(types.values()) - {"text", "number"}:
+        raise UnderstudyError(f"--types {text!r}: {min(odd)!r} is neither text nor number; write e.g. --types zip=text")
     return types
 
 

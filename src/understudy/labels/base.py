@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import class_numbers
@@ -25,6 +24,7 @@ from understudy.maths.accuracy_curves import Leading
 from understudy.maths.annotators import DawidSkene
 from understudy.maths.source_confusion import Sources
 from understudy.store.arrow import Array
+from understudy.store.option_fields import checked
 
 Columns = dict[str, Array]
 #: Weighs several annotators' votes: fitted without gold, or on it.

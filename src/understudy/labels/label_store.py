@@ -26,7 +26,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from understudy.arguments import checked
 from understudy.data.checks import MAX_CLASSES, check_length
 from understudy.errors import UnderstudyError, shown
 from understudy.labels import label_shards
@@ -38,6 +37,7 @@ from understudy.store.arrow import Array
 from understudy.store.console import deferred, ends_on_sigterm
 from understudy.store.files import copy_of, locked, work_folder
 from understudy.store.log import HISTORY, LabelHistory
+from understudy.store.option_fields import checked
 
 # The writer merges shards rarely; a reader that meets this so often in a row has met something else.
 _ATTEMPTS = 20

@@ -32,13 +32,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.checks import check_labels, check_length, first_bad
 from understudy.errors import UnderstudyError, warn
 from understudy.labels.forms import Labels, Ranking, as_labels
 from understudy.maths import accuracy_curves
 from understudy.maths.accuracy_curves import COVARIATES, Bands, NeighbourCurve, StepCurve, fit_steps
 from understudy.store.console import Shown
+from understudy.store.option_fields import checked
 
 ESTIMATORS = ("isotonic", "knn")
 SIGNIFICANT, LARGE = 1e-3, 0.1

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.checks import SUM_TOLERANCE, check_class_count, check_probabilities, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Hard, Labels, Ranking, ReadOptions, same_classes
 from understudy.labels.class_names import class_numbers
 from understudy.maths.accuracy_curves import Leading, leading, margins_in_turn, positions
 from understudy.maths.confidence import MEASURES
+from understudy.store.option_fields import checked
 
 # Rows per look: their float64 distributions stay near 50 MB at 100 classes.
 _ROWS = 1 << 16

@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.arguments import checked
 from understudy.data.checks import check_class_count, check_labels, check_length, first_bad, to_tensor
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Column, Columns, Hard, Labels, ReadOptions, VoteModel, same_classes
@@ -37,6 +36,7 @@ from understudy.labels.soft import Distribution
 from understudy.maths import source_confusion
 from understudy.maths.annotators import DawidSkene, fit_dawid_skene, vote_shares
 from understudy.maths.source_confusion import Sources, cross_posterior
+from understudy.store.option_fields import checked
 
 _RULES = ("majority", "dawid_skene", "gold")
 

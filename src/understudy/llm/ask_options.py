@@ -8,20 +8,9 @@ from typing import Any
 
 from understudy.errors import UnderstudyError
 from understudy.labels import ANSWER_FORMS
-from understudy.store.option_fields import check_options, option
+from understudy.store.option_fields import check_options, option, read_pairs
 
 PROMPT, SERVER, COST, PACE = "Prompt", "Server", "Cost", "Pace"
-
-
-def read_pairs(texts: Sequence[str] | None, flag: str, wanted: str, *, last: bool = False) -> dict[str, str]:
-    """``["a=b"]`` as ``{"a": "b"}``; ``last``: split at the last ``=``."""
-    pairs: dict[str, str] = {}
-    for text in texts or ():
-        key, sign, value = (part.strip() for part in (text.rpartition if last else text.partition)("="))
-        if not (key and sign and value):
-            raise UnderstudyError(f"--{flag} {text!r}: write {wanted}")
-        pairs[key] = value
-    return pairs
 
 
 def read_aliases(texts: Sequence[str] | None) -> dict[str, str]:

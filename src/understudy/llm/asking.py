@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from understudy.arguments import checked
 from understudy.errors import UnderstudyError
 from understudy.labels.label_shards import checked_ids
 from understudy.llm.answer_folder import AskFolder, Labelled, RowAnswers, label_answers, pin_of, store_labels
@@ -31,7 +30,7 @@ from understudy.llm.request import AskPlan, Row, estimated_tokens, make_plan, mo
 from understudy.llm.requester import PendingRow, Requester, StopRequestsError
 from understudy.store.console import ProgressBar, deferred, ends_on_sigterm, stop_requested, time_left
 from understudy.store.files import locked
-from understudy.store.option_fields import spell_out
+from understudy.store.option_fields import checked, spell_out
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 

@@ -26,8 +26,8 @@ from typing import Any, Literal, ParamSpec
 import torch
 from torch import Tensor, nn
 
-from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line
+from understudy.store.option_fields import checked
 
 Shape = int | Sequence[int]
 #: How an image enters: as published, for 224×224, or so that a small one keeps its size.

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from understudy.arguments import checked
 from understudy.errors import UnderstudyError
 from understudy.io.table import Table
 from understudy.parallel.executors import Executor, executor_for
@@ -34,6 +33,7 @@ from understudy.store.arrow import to_parquet
 from understudy.store.checked_folder import Finding, FolderKind, Jobs, Manifest
 from understudy.store.console import ProgressBar, ends_on_sigterm
 from understudy.store.files import digest, locked, read_json, work_folder, write_bytes
+from understudy.store.option_fields import checked
 from understudy.store.settings import as_json, check_same, fingerprint
 
 PASS, UNFINISHED = "_pass.json", "_unfinished"

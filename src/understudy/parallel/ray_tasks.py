@@ -20,9 +20,9 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.parallel.executors import Cell, Result, Results, killed_twice, one_thread, reply_of, unpack_reply
+from understudy.store.option_fields import checked
 
 LOCAL = "local"
 # On the loopback; of 127.0.0.1 Ray would make the address that others reach this machine by.

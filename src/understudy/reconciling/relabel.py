@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from understudy import methods as registry
-from understudy.arguments import checked_plainly
 from understudy.comparison.candidates import FEWEST_ROWS, GOLD_ONLY, VANILLA, named_objectives
 from understudy.comparison.comparison_options import ReconcileOptions, take_options
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled
@@ -39,7 +38,7 @@ from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
 from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
-from understudy.store.option_fields import spell_out
+from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.training.automatic_options import resolve_options
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs

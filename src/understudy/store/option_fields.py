@@ -9,18 +9,36 @@
 
 The function takes ``**options`` and makes the dataclass of them (``spell_out`` shows them in its signature); the
 command line makes its flags from the same fields (``cli/shared.py``). This file loads without PyTorch.
+
+Other public functions hold their arguments to their annotations. Without that, a text in the place of a number fails
+somewhere in PyTorch, with an error that names neither:
+
+    @checked
+    def smoothing(amount: float = 0.1, *, hard: bool = False) -> Objective: ...
+
+    smoothing("0.1")        # UnderstudyError: smoothing(amount='0.1') must be a number
+
+Only what an annotation says plainly is looked at (numbers, text, truth values, paths, functions, this package's
+classes, and lists, mappings and unions of these); arrays have checks of their own. What the values must be is the
+functions' matter.
 """
 
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import Parameter
-from numbers import Real
-from typing import Any, TypeVar, get_type_hints
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from understudy.errors import UnderstudyError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+P = ParamSpec("P")
+Returned = TypeVar("Returned")
 #: Upper limit of every count.
 MOST = (1 << 31) - 1
 
@@ -66,6 +84,19 @@ def typed_as(each: "Field[Any]") -> Any:
 
 def is_whole(each: "Field[Any]") -> bool:
     return each.type in (int, int | None)
+
+
+def read_pairs(texts: Sequence[str] | None, flag: str, wanted: str, *, last: bool = False) -> dict[str, str]:
+    """``["a=b"]`` as ``{"a": "b"}``; ``last``: split at the last ``=``."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, sign, value = (part.strip() for part in (text.rpartition if last else text.partition)("="))
+        if not (key and sign and value):
+            raise UnderstudyError(f"--{flag} {text!r} is not like {wanted}")
+        if key in pairs:
+            raise UnderstudyError(f"--{flag} names {key!r} twice; name it once")
+        pairs[key] = value
+    return pairs
 
 
 def plain(value: Any) -> Any:
@@ -134,3 +165,117 @@ def field_parameters(table: type, names: Iterable[str] | None = None, **types: A
 def spell_out(table: type, *, keep_others: bool = False) -> Callable[[Function], Function]:
     """The function with its signature showing the fields of ``table``; ``keep_others`` as in ``with_parameters``."""
     return lambda function: with_parameters(function, field_parameters(table), keep_others=keep_others)
+
+
+#: Of longer ones only the first elements are looked at.
+LONGEST_LIST = 1_000
+
+
+def checked(function: Callable[P, Returned], *, plainly: bool = False) -> Callable[P, Returned]:
+    """Refuses arguments of other types than annotated; a wrong name or number of them stays Python's own error."""
+    signature = inspect.signature(function)
+    several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    kinds = {
+        name: read_kind(each.annotation)
+        for name, each in signature.parameters.items()
+        if each.kind not in several and each.annotation is not each.empty and not isinstance(each.annotation, str)
+    }
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Returned:
+        # Left to the function itself, so that it is the function that is named.
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)
+        for name, value in given.items():
+            if name in kinds and (kinds[name].plain or not plainly) and not kinds[name].fits(value):
+                called, wanted = function.__qualname__.removesuffix(".__init__"), " or ".join(kinds[name].words)
+                raise UnderstudyError(f"{called}({name}={_shown(value)}) must be {wanted}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def checked_plainly(function: Callable[P, Returned]) -> Callable[P, Returned]:
+    """The same of numbers, text and truth values only: of the rest the function says itself what it wants."""
+    return checked(function, plainly=True)
+
+
+class Kind(NamedTuple):
+    """What an annotation is called, and which values fit it."""
+
+    words: list[str]
+    fits: Callable[[Any], bool]
+    #: A number, text, truth value, path or None.
+    plain: bool = False
+
+
+def read_kind(kind: Any) -> Kind:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if origin in (Union, types.UnionType):
+        parts = [read_kind(one) for one in inner]
+        words = list(dict.fromkeys(word for part in parts for word in part.words))
+        return Kind(words, lambda value: any(part.fits(value) for part in parts), all(part.plain for part in parts))
+    if origin is Literal:
+        same = [(type(one), one) for one in inner]
+        return Kind(
+            [repr(one) for one in inner], lambda value: any(type(value) is t and value == one for t, one in same)
+        )
+    if Callable in (origin, kind):
+        return Kind(["a function"], callable)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return Kind(["a mapping"], lambda value: isinstance(value, Mapping))
+    if isinstance(origin, type):
+        of = f" of {_PLAIN[inner[0]].words[0].removeprefix('a ')}s" if inner and inner[0] in (int, float, str) else ""
+        return Kind([f"a list{of}"], lambda value: _is_collection(value, origin, inner))
+    ours = isinstance(kind, type) and kind.__module__.partition(".")[0] in ("understudy", "torch")
+    named = f"a {getattr(kind, '__name__', kind)}"
+    if ours and not getattr(kind, "_is_protocol", False):
+        return Kind([named], lambda value: isinstance(value, kind))
+    return Kind([named], lambda value: True)
+
+
+def _is_collection(value: Any, origin: type, inner: tuple[Any, ...]) -> bool:
+    if origin is tuple and Ellipsis not in inner:
+        pairs = (
+            zip(value, inner, strict=False) if isinstance(value, tuple | list) and len(value) == len(inner) else None
+        )
+        return pairs is not None and all(read_kind(one).fits(each) for each, one in pairs)
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return str in inner and isinstance(value, str)  # functions that take lists of texts say it better
+    if not issubclass(origin, Iterable):
+        return True
+    if isinstance(value, Mapping | set) or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+        return isinstance(value, Iterable) and not issubclass(origin, Sequence)
+    if issubclass(origin, Sequence) and not (hasattr(value, "__len__") and hasattr(value, "__getitem__")):
+        return False
+    if not isinstance(value, list | tuple) or not inner or inner[0] not in _PLAIN:
+        return True
+    return all(map(_PLAIN[inner[0]].fits, value[:LONGEST_LIST]))
+
+
+def _plain(word: str, fits: Callable[[Any], bool]) -> Kind:
+    return Kind([word], fits, True)
+
+
+_NONE = _plain("None", lambda value: value is None)
+# NumPy's numbers pass for numbers.
+_PLAIN: dict[Any, Kind] = {
+    bool: _plain("True or False", lambda value: type(value).__name__ in ("bool", "bool_")),
+    int: _plain("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool)),
+    float: _plain("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    str: _plain("text", lambda value: isinstance(value, str)),
+    Path: _plain("a path", lambda value: isinstance(value, str | os.PathLike)),
+    None: _NONE,
+    types.NoneType: _NONE,
+}
+
+
+def _shown(value: Any) -> str:
+    """Plain values as they are; of others the type, since their text may be pages long."""
+    if isinstance(value, str | int | float | bytes | None) and len(repr(value)) < 80:
+        return repr(value)
+    return f"<{type(value).__name__}>"

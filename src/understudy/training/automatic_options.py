@@ -55,7 +55,6 @@ import torch
 from torch import Tensor, nn
 
 from understudy import models
-from understudy.arguments import checked
 from understudy.data.examples import Gold, Pool
 from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows, take_sparse
@@ -64,6 +63,7 @@ from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, predict
 from understudy.models.registry import initial_student
 from understudy.objective import Objective
+from understudy.store.option_fields import checked
 from understudy.training.distributed import on_rank_zero
 from understudy.training.fit import fit_student, seeded_student
 from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions, check_names, option_names

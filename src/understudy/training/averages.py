@@ -26,10 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.arguments import checked
 from understudy.errors import UnderstudyError, first_line
 from understudy.labels.base import Labels
 from understudy.objective import Columns
+from understudy.store.option_fields import checked
 from understudy.training.processes import Processes
 
 # 4 bytes each: beyond 400 MB the averages cost more than they tell.

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from understudy.arguments import checked_plainly
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.objective import Columns, Objective
 from understudy.store.console import ends_on_sigterm
 from understudy.store.files import locked
+from understudy.store.option_fields import checked_plainly
 from understudy.training.automatic_options import penalty_on_gold, resolve_options
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks

@@ -41,6 +41,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -184,7 +185,7 @@ class LabelApp:
         return HTMLResponse(self._files["page.html"].replace("<!-- guideline -->", guideline_html(self.guideline)))
 
     def part(self, request: Request) -> Response:
-        name = request.url.path[1:]
+        name = request.scope["path"][1:]
         return Response(self._files[name], media_type=_PARTS[name])
 
     def session(self, request: Request) -> Response:
@@ -307,43 +308,33 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1800 else None
 
 
-class Guard:
+class Guard(BaseHTTPMiddleware):
     """Lets requests with a token through, and gives every response its headers."""
 
     def __init__(self, app: Any, access: Access) -> None:
-        self.app, self.access = app, access
+        super().__init__(app)
+        self.access = access
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        response = self._checked(scope)
+    async def dispatch(self, request: Request, call_next: Any) -> Response:
+        response: Response = self._refused(request) or await call_next(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
-        async def send_with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message["headers"]}
-                own = ((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
-                message["headers"] = [*message["headers"], *(pair for pair in own if pair[0] not in given)]
-            await send(message)
-
-        await (response or self.app)(scope, receive, send_with_headers)
-
-    def _checked(self, scope: Any) -> Response | None:
+    def _refused(self, request: Request) -> Response | None:
         """What to say instead; None where the request goes on."""
-        request = Request(scope)
         why = self.access.refusal(request.method, request.headers)
         if why is not None:
             return PlainTextResponse(why, 403)
-        if scope["path"].startswith("/open/") and request.method == "GET":
-            return self._opened(scope["path"].removeprefix("/open/"))
-        annotator = self.access.annotator(request.cookies.get(self.access.cookie, ""))
+        path: str = request.scope["path"]
+        opens = path.startswith("/open/") and request.method == "GET"
+        token = path.removeprefix("/open/") if opens else request.cookies.get(self.access.cookie, "")
+        annotator = self.access.annotator(token)
         if annotator is None:
             return PlainTextResponse(_STRANGER, 401)
         request.state.annotator = annotator
-        return None
-
-    def _opened(self, token: str) -> Response:
-        if self.access.annotator(token) is None:
-            return PlainTextResponse(_STRANGER, 401)
+        if not opens:
+            return None
         # No redirect: after one that began at another site (a mail, a chat) a strict cookie would not be sent.
         response = HTMLResponse(_OPEN)
         response.set_cookie(self.access.cookie, token, httponly=True, samesite="strict", path="/")
