@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -118,6 +119,70 @@ class InProcess:
             yield number, result
 
 
+class CellRunner(ABC, Generic[Cell, Result]):
+    """Workers of one ``map``, which may die. What they return is a result in a tuple, or None from a dead one."""
+
+    #: Added to the message on a cell that was lost twice.
+    hint = ""
+
+    def __init__(self, function: Callable[[Cell], Result]) -> None:
+        self.function = function
+
+    @abstractmethod
+    def places(self) -> int:
+        """How many cells may be under way at once."""
+
+    @abstractmethod
+    def start(self, cell: Cell) -> Any:
+        """A handle of the cell under way."""
+
+    @abstractmethod
+    def first_done(self, handles: list[Any]) -> Any: ...
+
+    @abstractmethod
+    def fetch(self, handle: Any) -> tuple[Result | Failure] | None:
+        """What a worker returns; waits for it."""
+
+    def end_idle(self) -> None:
+        """Let go of workers without a cell."""
+
+    def results(self, cells: Iterable[Cell]) -> Results[Result]:
+        waiting = enumerate(cells)
+        under_way: dict[Any, tuple[int, Cell]] = {}
+        lost: list[tuple[int, Cell]] = []
+        while True:
+            for number, cell in islice(waiting, max(self.places() - len(under_way), 0)):
+                under_way[self.start(cell)] = number, cell
+            if not under_way:
+                break
+            done = self.first_done(list(under_way))
+            number, cell = under_way.pop(done)
+            reply = self.fetch(done)
+            if reply is None:
+                lost.append((number, cell))
+            else:
+                yield number, self._raised(reply[0])
+        self.end_idle()
+        # Most were killed for lack of memory: now that the others are done, each has all of it.
+        for number, cell in lost:
+            yield number, self._alone(cell, 1)
+        for number, cell in waiting:  # every worker was lost
+            yield number, self._alone(cell, 2)
+
+    def _alone(self, cell: Cell, attempts: int) -> Result:
+        for _ in range(attempts):
+            if reply := self.fetch(self.start(cell)):
+                return self._raised(reply[0])
+        reason = f"the process that worked on {cell} was killed, twice (out of memory?); what is finished is kept, use"
+        return self._raised(Failure(f"{reason} fewer workers or a smaller student and run again{self.hint}"))
+
+    def _raised(self, result: Result | Failure) -> Result:
+        """The result; a failure is raised, unless the function itself returns failures."""
+        if isinstance(result, Failure) and not isinstance(self.function, ErrorsAsResults):
+            result.raise_error()
+        return cast(Result, result)
+
+
 class WorkerProcesses:
     """``workers`` processes of one thread each (None: one per core; 1: none, everything runs in this process).
 
@@ -133,47 +198,56 @@ class WorkerProcesses:
         self.start = start
 
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
-        waiting = enumerate(cells)
-        first = list(islice(waiting, self.workers))
+        waiting = iter(cells)
+        first = list(islice(waiting, min(2, self.workers)))
         if len(first) < 2:
-            yield from InProcess().map(function, (cell for _, cell in chain(first, waiting)))
+            yield from InProcess().map(function, chain(first, waiting))
             return
-        with _worker_pool(function, self.start or start_method()) as pool:
-            lost: list[tuple[int, Cell]] = []
-            working = {pool.start_worker(): task for task in first}  # a worker's pipe -> its cell
-            for pipe, (_, cell) in working.items():
-                _send(pipe, cell)
-            while working:
-                ready: list[Any] = wait(list(working))
-                for pipe in ready:
-                    number, cell = working.pop(pipe)
-                    try:
-                        result = _receive(pipe, cell)
-                    except _WorkerLost:
-                        lost.append((number, cell))
-                        continue
-                    yield number, result
-                    following = next(waiting, None)
-                    if following is None:
-                        _end(pipe)
-                    else:
-                        working[pipe] = following
-                        _send(pipe, following[1])
-            # Most were killed for lack of memory: now that the others are done, each has all of it.
-            for number, cell in lost:
-                yield number, pool.run_alone(cell)
-            for number, cell in waiting:  # every worker was lost
-                yield number, pool.run_alone(cell, attempts=2)
+        pool = _WorkerPool(function, self.workers, self.start or start_method())
+        try:
+            yield from pool.results(chain(first, waiting))
+            pool.end_idle()
+        except BaseException:  # an error, Ctrl-C, or the caller closed this generator
+            pool.stop()
+            raise
+        finally:
+            for process in pool.processes:
+                process.join()
 
 
-class _WorkerPool(Generic[Cell, Result]):
-    """The worker processes of one ``map``."""
+class _WorkerPool(CellRunner[Cell, Result]):
+    """The worker processes of one ``map``; a handle is the pipe to the worker."""
 
-    def __init__(self, function: Callable[[Cell], Result], start: str) -> None:
-        self.function, self.start_method, self.processes = function, start, list[Any]()
+    def __init__(self, function: Callable[[Cell], Result], workers: int, start: str) -> None:
+        super().__init__(function)
+        self.workers, self.processes, self.idle = workers, list[Any](), list[Any]()
         self.context: Any = torch.multiprocessing.get_context(start)
+        # A spawned process imports the script that started it.
+        self.hint = '; in a script, call it under if __name__ == "__main__":' if start != "fork" else ""
 
-    def start_worker(self) -> Any:
+    def places(self) -> int:
+        return self.workers
+
+    def start(self, cell: Cell) -> Any:
+        pipe = self.idle.pop() if self.idle else self._new_worker()
+        with suppress(ConnectionError):  # a lost worker is noticed when its result is read
+            pipe.send((cell,))
+        return pipe
+
+    def first_done(self, handles: list[Any]) -> Any:
+        return wait(handles)[0]
+
+    def fetch(self, handle: Any) -> tuple[Result | Failure] | None:
+        try:
+            reply: tuple[Result | Failure] = handle.recv()
+        except (EOFError, ConnectionError):
+            handle.close()
+            self.workers -= 1
+            return None
+        self.idle.append(handle)
+        return reply
+
+    def _new_worker(self) -> Any:
         """The pipe to a new worker."""
         pipe, theirs = self.context.Pipe()
         process = self.context.Process(target=_work, args=(self.function, theirs, os.getpid()), daemon=True)
@@ -190,18 +264,13 @@ class _WorkerPool(Generic[Cell, Result]):
         theirs.close()
         return pipe
 
-    def run_alone(self, cell: Cell, attempts: int = 1) -> Result:
-        """The result of a cell in a worker of its own."""
-        for _ in range(attempts):
-            pipe = self.start_worker()
-            _send(pipe, cell)
-            with suppress(_WorkerLost):
-                result: Result = _receive(pipe, cell)
-                _end(pipe)
-                return result
-        # A spawned process imports the script that started it.
-        guard = '; in a script, call it under if __name__ == "__main__":' if self.start_method != "fork" else ""
-        return killed_twice(self.function, cell, guard)
+    def end_idle(self) -> None:
+        """By a message: other workers were forked with a copy of this end, so closing it would not be noticed."""
+        for pipe in self.idle:
+            with suppress(OSError):
+                pipe.send(None)
+            pipe.close()
+        self.idle.clear()
 
     def stop(self) -> None:
         for process in self.processes:
@@ -211,31 +280,6 @@ class _WorkerPool(Generic[Cell, Result]):
             process.join(max(deadline - time.monotonic(), 0.0))
             if process.is_alive():
                 process.kill()
-
-
-@contextmanager
-def _worker_pool(function: Callable[[Cell], Result], start: str) -> Iterator[_WorkerPool[Cell, Result]]:
-    pool = _WorkerPool(function, start)
-    try:
-        yield pool
-    except BaseException:  # an error, Ctrl-C, or the caller closed this generator
-        pool.stop()
-        raise
-    finally:
-        for process in pool.processes:
-            process.join()
-
-
-def killed_twice(function: Callable[[Cell], Result], cell: Cell, hint: str = "") -> Result:
-    """The failure of a cell whose worker was killed, also in a second attempt."""
-    reason = (
-        f"the process that worked on {cell} was killed, twice (out of memory?); what is finished is kept, use fewer "
-        f"workers or a smaller student and run again{hint}"
-    )
-    if isinstance(function, ErrorsAsResults):
-        failure: Any = Failure(reason)
-        return cast(Result, failure)
-    raise UnderstudyError(reason)
 
 
 def usable_cores() -> int:
@@ -257,51 +301,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _WorkerLost(Exception):
-    """The worker at the other end of a pipe is gone."""
-
-
-def _send(pipe: Any, cell: Any) -> None:
-    with suppress(ConnectionError):  # a lost worker is noticed when its result is read
-        pipe.send((cell,))
-
-
-def _end(pipe: Any) -> None:
-    """By a message: other workers were forked with a copy of this end, so closing it would not be noticed."""
-    with suppress(OSError):
-        pipe.send(None)
-    pipe.close()
-
-
-def _receive(pipe: Any, cell: Any) -> Any:
-    try:
-        reply = pipe.recv()
-    except (EOFError, ConnectionError) as error:
-        pipe.close()
-        raise _WorkerLost from error
-    return unpack_reply(reply, cell)
-
-
-def reply_of(function: Callable[[Any], Any], cell: Any) -> tuple[str, Any]:
-    """What a worker sends back: the result, or the error as text, which any process can unpickle."""
-    try:
-        return "done", function(cell)
-    except UnderstudyError as error:
-        return "mistake", str(error)
-    except Exception:
-        return "crash", traceback.format_exc()
-
-
-def unpack_reply(reply: tuple[str, Any], cell: Any) -> Any:
-    """The result; an error is raised here."""
-    status, result = reply
-    if status == "mistake":
-        raise UnderstudyError(result)
-    if status == "crash":
-        raise RuntimeError(f"{cell} failed in its process:\n{result}")
-    return result
-
-
 def _work(function: Callable[[Any], Any], pipe: Any, parent: int) -> None:
     """A worker: cells in, results out, until the end message or the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
@@ -313,7 +312,7 @@ def _work(function: Callable[[Any], Any], pipe: Any, parent: int) -> None:
             message = pipe.recv()
             if message is None:
                 return
-            pipe.send(reply_of(function, *message))
+            pipe.send((ErrorsAsResults(function)(*message),))
         except (EOFError, ConnectionError):
             return
 

@@ -16,12 +16,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 from math import ceil
 from typing import Any
 
 from understudy.errors import UnderstudyError, first_line, warn
-from understudy.parallel.executors import Cell, Result, Results, killed_twice, one_thread, reply_of, unpack_reply
+from understudy.parallel.executors import Cell, CellRunner, ErrorsAsResults, Failure, Result, Results, one_thread
 from understudy.store.option_fields import checked
 
 LOCAL = "local"
@@ -55,37 +54,13 @@ class RayTasks:
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
         engine = connected(self.address, None if self.workers is None else ceil(self.workers * self.cpus))
         self._check_room(engine)
-        task = engine.remote(_answer).options(
-            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=f"understudy {_name(function)}"
-        )
-        broadcast = [_put(engine, function)]
-        waiting = enumerate(cells)
-        under_way: dict[Any, tuple[int, Cell]] = {}
-        lost: list[tuple[int, Cell]] = []
-
-        def hand_out() -> None:
-            for number, cell in islice(waiting, max(self._places(engine) - len(under_way), 0)):
-                under_way[task.remote(broadcast, cell)] = number, cell
-
+        runner = _RayRunner(function, self, engine)
         try:
-            hand_out()
-            while under_way:
-                (ready, *_), _ = engine.wait(list(under_way), num_returns=1)
-                number, cell = under_way.pop(ready)
-                hand_out()  # before the caller looks at this one: a worker is free
-                answer = _fetched(engine, ready)
-                if answer is None:
-                    lost.append((number, cell))
-                else:
-                    yield number, unpack_reply(answer, cell)
-            # Memory is what most of them died of: the others are done, and each has all of it now.
-            for number, cell in lost:
-                answer = _fetched(engine, task.remote(broadcast, cell))
-                yield number, killed_twice(function, cell) if answer is None else unpack_reply(answer, cell)
+            yield from runner.results(cells)
         finally:  # an error, Ctrl-C, or the caller closed this generator
-            for task_under_way in under_way:
+            for task in runner.under_way:
                 with suppress(Exception):
-                    engine.cancel(task_under_way, force=True)
+                    engine.cancel(task, force=True)
 
     def _check_room(self, engine: Any) -> None:
         """Raise or warn where no node can run a cell: Ray itself would wait silently."""
@@ -98,7 +73,7 @@ class RayTasks:
             raise UnderstudyError(f"{problem}; request less: us.ray(cpus=…, gpus=…), or more workers= for more cores")
         warn(f"{problem} yet; waiting for one that does")
 
-    def _places(self, engine: Any) -> int:
+    def places(self, engine: Any) -> int:
         """How many cells fit at once; read anew each time, because clusters grow and shrink."""
         if self.workers is not None:
             return self.workers
@@ -144,25 +119,45 @@ def _ray() -> Any:
     return engine
 
 
-def _put(engine: Any, function: Any) -> Any:
-    try:
-        return engine.put(function)
-    except (TypeError, AttributeError, RuntimeError) as error:
-        raise UnderstudyError(
-            f"a part cannot be sent to other processes ({first_line(error)}); define it at the top of a module, or "
-            "leave executor= out"
-        ) from error
+class _RayRunner(CellRunner[Cell, Result]):
+    """A task for each cell; a handle is the reference to what it will return."""
 
+    def __init__(self, function: Callable[[Cell], Result], options: RayTasks, engine: Any) -> None:
+        super().__init__(function)
+        self.options, self.engine = options, engine
+        self.under_way = set[Any]()
+        self.task = engine.remote(_answer).options(
+            num_cpus=options.cpus, num_gpus=options.gpus, max_retries=0, name=f"understudy {_name(function)}"
+        )
+        try:
+            self.broadcast = [engine.put(function)]
+        except (TypeError, AttributeError, RuntimeError) as error:
+            raise UnderstudyError(
+                f"a part cannot be sent to other processes ({first_line(error)}); define it at the top of a module, or "
+                "leave executor= out"
+            ) from error
 
-def _fetched(engine: Any, reference: Any) -> tuple[str, Any] | None:
-    """What a task sent back; None: its worker or its node is gone, or memory was short."""
-    errors = engine.exceptions
-    gone = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError)
-    try:
-        answer: tuple[str, Any] = engine.get(reference)
-    except gone:
-        return None
-    return answer
+    def places(self) -> int:
+        return self.options.places(self.engine)
+
+    def start(self, cell: Cell) -> Any:
+        task = self.task.remote(self.broadcast, cell)
+        self.under_way.add(task)
+        return task
+
+    def first_done(self, handles: list[Any]) -> Any:
+        return self.engine.wait(handles, num_returns=1)[0][0]
+
+    def fetch(self, handle: Any) -> tuple[Result | Failure] | None:
+        """None: its worker or its node is gone, or memory was short."""
+        errors = self.engine.exceptions
+        try:
+            reply: tuple[Result | Failure] = self.engine.get(handle)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError):
+            return None
+        finally:
+            self.under_way.discard(handle)
+        return reply
 
 
 def _name(function: Any) -> str:
@@ -174,7 +169,7 @@ def _name(function: Any) -> str:
 _FETCHED: dict[str, Any] = {}
 
 
-def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:
+def _answer(broadcast: list[Any], cell: Any) -> tuple[Any]:
     """A task. The function comes in a list, which Ray does not unpack for every task anew."""
     import ray as engine
 
@@ -183,4 +178,4 @@ def _answer(broadcast: list[Any], cell: Any) -> tuple[str, Any]:
         _FETCHED.clear()
         _FETCHED[key] = engine.get(broadcast[0])
     with one_thread():
-        return reply_of(_FETCHED[key], cell)
+        return (ErrorsAsResults(_FETCHED[key])(cell),)
