@@ -18,7 +18,7 @@ from understudy.active.label_plan import LabelPlan
 from understudy.data.checks import check_labels
 from understudy.errors import UnderstudyError
 from understudy.io.label_columns import Labelling, find_labelling, read_teacher
-from understudy.io.table import Table, read_table
+from understudy.io.table import Table, read_table, spell_ids_alike
 from understudy.io.write import write_columns
 from understudy.labels.forms import Hard, Labels
 from understudy.labels.votes import Votes
@@ -88,9 +88,7 @@ def _prepare(tables: Sequence[Table]) -> None:
     for one in tables:
         if "id" not in one.names:
             raise UnderstudyError(f"{one.path} has no column 'id', by which answers are joined to rows; add it")
-    if any(one.has_text_ids for one in tables):
-        for one in tables:
-            one.spell_ids()
+    spell_ids_alike(tables)
 
 
 def _count(how: Labelling, labels: Labels | None, classes: Any) -> int:

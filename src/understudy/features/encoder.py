@@ -101,13 +101,10 @@ def _sentence_layout(folder: Path) -> Layout:
     more = _settings(folder, "config_sentence_transformers")
     prompt, longest = more.get("default_prompt_name"), settings.get("max_seq_length")
     return Layout(
-        steps["Transformer"],
-        modes=_modes(_settings(steps["Pooling"], "config")) if "Pooling" in steps else ("mean",),
-        normalise="Normalize" in steps,
-        max_tokens=None if longest is None else int(longest),
-        lower=bool(settings.get("do_lower_case", False)),
-        prompt="" if prompt is None else str(more["prompts"][prompt]),
-    )
+        steps["Transformer"], _modes(_settings(steps["Pooling"], "config")) if "Pooling" in steps else ("mean",),
+        normalise="Normalize" in steps, max_tokens=None if longest is None else int(longest),
+        lower=bool(settings.get("do_lower_case", False)), prompt=str(more["prompts"][prompt]) if prompt else "",
+    )  # fmt: skip
 
 
 def _modes(settings: dict[str, Any]) -> tuple[str, ...]:

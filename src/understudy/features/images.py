@@ -41,7 +41,7 @@ def image_files(cells: Sequence[Any], folder: Path, where: str) -> list[ImageFil
     for row, cell in enumerate(files):
         if isinstance(cell, str):
             files[row] = path = Path(os.path.abspath(os.path.join(folder, cell)))
-            if not _is_file(path):
+            if not os.path.isfile(path):  # nor one whose name is too long
                 raise UnderstudyError(f"{where} row {row}: there is no file {path}; check the path")
     return files
 
@@ -67,13 +67,6 @@ def refuse_escapes(names: Sequence[Any], folder: Path, where: str) -> None:
 
 def _is_inside(path: str, root: str) -> bool:
     return os.path.commonpath([os.path.realpath(path), root]) == root
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is too long for any file
-        return False
 
 
 def open_image(source: ImageFile, where: str) -> Any:

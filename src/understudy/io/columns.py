@@ -111,7 +111,11 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
     if kind in ("texts", DECLARED["text"]):
         if letters is not None:
             return letters()
-        return column if kind == "texts" else _spelled(column, where)
+        if kind == "texts":
+            return column
+        if column.dtype.kind in "iu":
+            return object_column([str(value) for value in column.tolist()])
+        raise UnderstudyError(f"{where} holds {describe(column)}, whose spelling the file does not keep; store text")
     if kind in ("numbers", DECLARED["number"]):
         if found == "texts" and (letters is not None or kind != "numbers"):
             return _numbers(column, where)
@@ -122,20 +126,12 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
     return column
 
 
-def _spelled(column: Array, where: str) -> Array:
-    if column.dtype.kind not in "iu":
-        raise UnderstudyError(f"{where} holds {describe(column)}, whose spelling the file does not keep; store text")
-    return object_column([str(value) for value in column.tolist()])
-
-
 def _numbers(column: Array, where: str) -> Array:
     values = pa.array(np.where(column == None, "", column), pa.large_string())  # noqa: E711
     given = pc.not_equal(values, "")
     right = pc.or_(pc.match_substring_regex(values, _NUMBER), pc.invert(given))
     if not pc.all(right).as_py():
         row = int(pc.index(right, False).as_py())
-        cure = "correct it, or train with --types NAME=text"
-        raise UnderstudyError(
-            f"{where} row {row} is {column[row]!r}, where training or the other file has numbers; {cure}"
-        )
+        held = f"{column[row]!r}, where training or the other file has numbers"
+        raise UnderstudyError(f"{where} row {row} is {held}; correct it, or train with --types NAME=text")
     return np.array([float(cell) if cell else np.nan for cell in values.to_pylist()])

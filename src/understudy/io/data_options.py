@@ -98,9 +98,8 @@ class DataOptions:
         chosen = [name[1:] for name in gold if name.startswith("+")]
         trusted = [name for name in gold if not name.startswith("+")]
         if len(trusted) > 1:
-            raise UnderstudyError(
-                f"--gold names {len(trusted)} files; put trusted labels into one, and a + before files of answers"
-            )
+            many = f"--gold names {len(trusted)} files"
+            raise UnderstudyError(f"{many}; put trusted labels into one, and a + before files of answers")
         size = None if self.image_size is None else (self.image_size, self.image_size)
         features = FeatureOptions(
             text=self.text, image=self.image, image_size=size, encoder=self.encoder, scale=self.scale,
@@ -119,10 +118,8 @@ class DataOptions:
         if not student.startswith("hf:"):
             return self
         if self.encoder not in ("tfidf", "none"):
-            raise UnderstudyError(
-                f"--student {student} reads the texts itself, and --encoder {self.encoder} would read them for "
-                "another; leave one of them out"
-            )
+            both = f"--student {student} reads the texts itself, and so does --encoder {self.encoder}"
+            raise UnderstudyError(f"{both}; leave one of them out")
         if self.text is None:
             raise UnderstudyError(f"--student {student} reads texts; name their column by --text")
         return replace(self, encoder="none")
@@ -132,8 +129,6 @@ class DataOptions:
         if isinstance(self.classes, int):
             return self.classes
         if examples.classes > MANY_CLASSES:
-            raise UnderstudyError(
-                f"the largest label makes {examples.classes:,} classes; correct it, or confirm the number: "
-                f"--classes {examples.classes}"
-            )
+            many, flag = f"{examples.classes:,} classes", f"--classes {examples.classes}"
+            raise UnderstudyError(f"the largest label makes {many}; correct it, or confirm the number: {flag}")
         return max(examples.classes, 2)

@@ -103,11 +103,9 @@ def load_featuriser(folder: Path, config: Mapping[str, Any], table: Table) -> Fe
 
 def is_one_file(gold: Any, pool: Any) -> bool:
     """Whether gold and pool are the same file, or the same table in memory."""
-    if gold is None or pool is None:
-        return False
     if isinstance(gold, str | Path) and isinstance(pool, str | Path):
         return os.path.realpath(gold) == os.path.realpath(pool)  # Path.resolve raises on a loop of links
-    return gold is pool
+    return gold is not None and gold is pool
 
 
 def split_gold_pool(table: Table) -> tuple[Table, Table]:
@@ -188,10 +186,9 @@ def _with_features_of_pool(
     if (index < 0).any():
         table.check_spelling(pool.table)
         row = int((index < 0).argmax())
-        raise UnderstudyError(
-            f"{table.where('id')} row {row}: {shown_id(table, row)} is not among the ids of {pool.table.path} (such as "
-            f"{shown_id(pool.table, 0)}); add the row there, or its features here"
-        )
+        ids = f"the ids of {pool.table.path} (such as {shown_id(pool.table, 0)})"
+        held = f"{table.where('id')} row {row}: {shown_id(table, row)} is not among {ids}"
+        raise UnderstudyError(f"{held}; add the row there, or its features here")
     if teacher is None and pool.teacher is not None:
         teacher = pool.teacher.take(torch.from_numpy(index))
     return Gold.of(_take(pool.rows, index), y, teacher, ids=table.ids)
@@ -249,10 +246,8 @@ def _check_same_features(table: Table, pool: Table, index: Array, featuriser: Fe
         bad = np.flatnonzero(~np.asarray(same, dtype=bool).reshape(len(here), -1).all(1))
         if len(bad):
             row = int(here[bad[0]])
-            raise UnderstudyError(
-                f"{table.where('id')} row {row}: {shown_id(table, row)} has other features in {pool.path}; one "
-                "id must name one example in all files (rename the ids of one, or leave the column out)"
-            )
+            held = f"{table.where('id')} row {row}: {shown_id(table, row)} has other features in {pool.path}"
+            raise UnderstudyError(f"{held}; one id must name one example in all files: rename the ids of one")
 
 
 def _take(rows: Rows, index: Array) -> Rows:

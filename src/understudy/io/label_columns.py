@@ -30,16 +30,9 @@ import pyarrow.compute as pc
 from understudy.data.checks import MAX_CLASSES, check_memory
 from understudy.errors import UnderstudyError, warn
 from understudy.io.table import Table
+from understudy.labels import class_names
 from understudy.labels.base import Column, VoteModel
-from understudy.labels.class_names import (
-    MOST_CLASSES,
-    ClassNames,
-    is_number,
-    spelled,
-    spelled_number,
-    spelled_numbers,
-    without_point,
-)
+from understudy.labels.class_names import ClassNames, is_number
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array, text_array
 
@@ -77,7 +70,7 @@ class Labelling:
             return table.numbers(column)
         if missing and not np.any(values != ""):
             return np.full(values.shape, -1)
-        numbers = spelled_numbers(values, where)
+        numbers = class_names.spelled_numbers(values, where)
         if numbers is None:
             return table.numbers(column)
         refused = numbers == -2 if missing else numbers < 0
@@ -95,13 +88,9 @@ def label_column(table: Table, names: ClassNames, column: str = "label") -> Arra
 
 
 def find_labelling(
-    tables: Mapping[str, Table],
-    pool: Table | None,
-    classes: int | Sequence[str] | None,
-    votes: str,
-    *,
+    tables: Mapping[str, Table], pool: Table | None, classes: int | Sequence[str] | None, votes: str, *,
     answers: Collection[str] = (),
-) -> Labelling:
+) -> Labelling:  # fmt: skip
     """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
     counted = isinstance(classes, int)
     golds = [tables["gold"]] if "gold" in tables else []
@@ -125,24 +114,22 @@ def _spellings(table: Table, column: str) -> tuple[set[str], bool]:
     values, where = table.columns[column], table.where(column)
     if values.dtype.kind in "iuf":
         # NaN and infinity are refused where the labels are read.
-        return {spelled(value) for value in np.unique(values[(values >= 0) & np.isfinite(values)]).tolist()}, False
+        return {
+            class_names.spelled(value) for value in np.unique(values[(values >= 0) & np.isfinite(values)]).tolist()
+        }, False
     if values.dtype.kind not in "OU":
         return set(), False
     letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
-    numbers = [spelled_number(letter) for letter in letters]
+    numbers = [class_names.spelled_number(letter) for letter in letters]
     if table.by_letter and None not in numbers:
         return {str(number) for number in numbers if number is not None and number >= 0}, False
     return letters, bool(letters)
 
 
 def find_names(
-    golds: Sequence[Table],
-    pool: Table | None,
-    *,
-    given: Sequence[str] | None = None,
-    answers: Collection[str] = (),
+    golds: Sequence[Table], pool: Table | None, *, given: Sequence[str] | None = None, answers: Collection[str] = (),
     counted: bool = False,
-) -> ClassNames | None:
+) -> ClassNames | None:  # fmt: skip
     """The class names in gold and in the teacher's labels; None where all labels are numbers.
 
     ``answers`` to a chosen batch decide only where there is nothing else: a typing mistake must not make a class.
@@ -195,7 +182,12 @@ def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
         for column in table.teacher.values()
         if column.name != "teacher_votes"
     )
-    if by_place or len(numbers) < 2 or numbers[-1] < MOST_CLASSES or len(numbers) > MOST_CLASSES:
+    if (
+        by_place
+        or len(numbers) < 2
+        or numbers[-1] < class_names.MOST_CLASSES
+        or len(numbers) > class_names.MOST_CLASSES
+    ):
         return None
     return ClassNames(tuple(map(str, numbers)))
 
@@ -205,7 +197,7 @@ def _look_for_near_names(names: set[str], by_file: Sequence[set[str]]) -> None:
     a class in one way and the pool in another, it is a mistake."""
     spellings: dict[str, str] = {}
     for name in sorted(names):
-        if (whole := without_point(name)) in names:
+        if (whole := class_names.without_point(name)) in names:
             both = f"{whole!r} and {name!r} (whole numbers are written so where cells are empty)"
             raise UnderstudyError(f"labels hold {both}; write both alike, or list the classes: --classes NAME,NAME")
         plain = re.sub(r"^0+(?=[0-9])", "", " ".join(name.casefold().split()))

@@ -48,7 +48,7 @@ from understudy.io.gold_pool import (
 )
 from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find_labelling, sources_of, true_or_false
 from understudy.io.readers import object_column
-from understudy.io.table import Table, read_table, text_columns
+from understudy.io.table import Table, read_table, spell_ids_alike, text_columns
 from understudy.labels.class_names import ClassNames, checked_names
 from understudy.store.files import local_path
 
@@ -103,17 +103,10 @@ class Examples:
 
 
 def read_examples(
-    *,
-    gold: Any = None,
-    pool: Any = None,
-    test: Any = None,
-    select: Any = None,
-    chosen: Sequence[str | Path] = (),
-    columns: Mapping[str, str] | None = None,
-    classes: int | Sequence[str] | None = None,
-    features: FeatureOptions | None = None,
-    votes: str = "majority",
-) -> Examples:
+    *, gold: Any = None, pool: Any = None, test: Any = None, select: Any = None, chosen: Sequence[str | Path] = (),
+    columns: Mapping[str, str] | None = None, classes: int | Sequence[str] | None = None,
+    features: FeatureOptions | None = None, votes: str = "majority",
+) -> Examples:  # fmt: skip
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
     ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
@@ -151,16 +144,11 @@ def read_examples(
     for part in (*sets.values(), pool_set):
         if part is not None and names is not None:
             part.class_order = replace(names, ordered=True)
+    texts = None if options.text is None else _text_sets(options.text, tables, pool_table)
     examples = Examples(
-        gold=sets.get("gold"),
-        pool=pool_set,
-        test=sets.get("test"),
-        select=sets.get("select"),
-        featuriser=featuriser,
-        class_names=None if names is None else names.names,
-        texts=None if options.text is None else _text_sets(options.text, tables, pool_table),
-        text=options.text,
-    )
+        sets.get("gold"), pool_set, sets.get("test"), sets.get("select"), featuriser,
+        class_names=None if names is None else names.names, texts=texts, text=options.text,
+    )  # fmt: skip
     _check_truth_values(examples, tables.values(), pool_table)
     return examples
 
@@ -178,9 +166,7 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
     for table in tables.values():
         table.expect(kinds)
         table.warn_of_lookalikes(options.columns or ())
-    if any(table.has_text_ids for table in tables.values()):
-        for table in tables.values():
-            table.spell_ids()
+    spell_ids_alike(tables.values())
     for one, other in combinations(others.values(), 2):
         _check_apart(one, other)
     for role, table in others.items():
@@ -189,10 +175,9 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
         seen = seen_by_teacher(table, pool)
         if role != "gold" and bool(seen.any()):
             row = int(seen.nonzero()[0])
-            raise UnderstudyError(
-                f"{table.where('id')} row {row}: {shown_id(table, row)} was shown to the teacher with its label "
-                f"({int(seen.sum())} such rows), so it cannot {role}; remove it"
-            )
+            told = f"was shown to the teacher with its label ({int(seen.sum())} such rows)"
+            held = f"{table.where('id')} row {row}: {shown_id(table, row)}"
+            raise UnderstudyError(f"{held} {told}, so it cannot {role}; remove it")
     return text_alone(main.columns, options, where=f"{main.path}")
 
 
@@ -217,10 +202,8 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
     given = text_columns(path)
     for name in ("id", "label"):
         if name not in given:
-            raise UnderstudyError(
-                f"{path} has no column {name!r}; answers are joined to {pool.path} by id: give its rows ids before "
-                "understudy select, or put the answers into gold"
-            )
+            cure = "give its rows ids before understudy select, or put the answers into gold"
+            raise UnderstudyError(f"{path} has no column {name!r}; answers are joined to {pool.path} by id: {cure}")
     if pool.ids is None:
         raise UnderstudyError(f"{pool.path} has no column 'id' to join the answers of {path} by; add it")
     labels = [label.strip() for label in given["label"]]
@@ -275,10 +258,8 @@ def _check_apart(one: Table, other: Table) -> None:
     one.check_spelling(other)
     shared = one.rows_in(other) >= 0
     if shared.any():
-        raise UnderstudyError(
-            f"{one.path} and {other.path} share {int(shared.sum())} ids ({shown_id(one, int(shared.argmax()))} …); "
-            "a row serves one purpose: remove it from one of them"
-        )
+        ids = f"{int(shared.sum())} ids ({shown_id(one, int(shared.argmax()))} …)"
+        raise UnderstudyError(f"{one.path} and {other.path} share {ids}; a row serves one purpose: remove it from one")
 
 
 def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> "dict[str, RowSet]":
@@ -286,11 +267,8 @@ def _text_sets(column: str, tables: Mapping[str, Table], pool: Table | None) -> 
     from understudy.data.leaks import RowSet
 
     sets = {role: RowSet(table.columns[column], table.ids) for role, table in tables.items() if column in table.names}
-    if pool is not None:
-        texts = pool.columns[column]
-        for role, table in tables.items():
-            if role not in sets:
-                sets[role] = RowSet(texts[table.rows_in(pool)], table.ids)
-        stays = pool.rows_without(tables.values())
-        sets["pool"] = RowSet(texts[stays], None if pool.ids is None else pool.ids[stays])
-    return sets
+    if pool is None:
+        return sets
+    texts, stays = pool.columns[column], pool.rows_without(tables.values())
+    sets |= {role: RowSet(texts[one.rows_in(pool)], one.ids) for role, one in tables.items() if role not in sets}
+    return sets | {"pool": RowSet(texts[stays], None if pool.ids is None else pool.ids[stays])}

@@ -36,12 +36,8 @@ from understudy.store.files import is_remote, local_path
 from understudy.store.remote import RemoteFile, local_file, remote_files
 
 READERS: dict[str, Callable[[Path], TableSource]] = {
-    ".parquet": parquet_source,
-    ".csv": csv_source,
-    ".jsonl": jsonl_source,
-    ".npz": npz_source,
-    ".npy": npy_source,
-}
+    ".parquet": parquet_source, ".csv": csv_source, ".jsonl": jsonl_source, ".npz": npz_source, ".npy": npy_source,
+}  # fmt: skip
 
 #: A column as an array, or as Arrow has it (``pa.ChunkedArray``).
 Stored = Any
@@ -188,16 +184,6 @@ class Table:
             return None
         return id_array(self.columns["id"], self.where("id"))
 
-    @property
-    def has_text_ids(self) -> bool:
-        return self._ids is not None and not pa.types.is_integer(self._ids.type)
-
-    def spell_ids(self) -> None:
-        """Ids as texts from now on, for files whose rows meet those of others that have text."""
-        if self._ids is not None and not self.has_text_ids:
-            self._ids = as_text(self._ids)
-            self.ids = object_column(self._ids.to_pylist())
-
     def rows_in(self, other: "Table") -> Array:
         """For each row, which row of the other has its id, by the letter; −1 where none has."""
         return np.full(len(self), -1) if self._ids is None or other._ids is None else places(self._ids, other._ids)
@@ -255,6 +241,17 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     return Table(path, LazyColumns(path, source, names))
 
 
+def spell_ids_alike(tables: Iterable[Table]) -> None:
+    """Ids as texts from now on in all tables, where one of them has texts: their rows meet."""
+    tables = [table for table in tables if table._ids is not None]
+    if all(pa.types.is_integer(table._ids.type) for table in tables):
+        return
+    for table in tables:
+        if pa.types.is_integer(table._ids.type):
+            table._ids = as_text(table._ids)
+            table.ids = object_column(table._ids.to_pylist())
+
+
 def text_columns(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, list[str]]:
     """Every column of a small file as text, literally; '' is an empty cell. ``columns``: our names to theirs."""
     table = read_table(path, columns=columns)
@@ -292,13 +289,9 @@ def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     return reader(path)
 
 
-def shards_of(path: Path) -> list[Path]:
-    """The .parquet shards of a folder, in the order of their names; none where it holds something else."""
-    return _alike(path, ".parquet")
-
-
-def _alike(path: Path, suffix: str) -> list[Path]:
-    """The files of one kind, where there are any; then there must be no others."""
+def shards_of(path: Path, suffix: str = ".parquet") -> list[Path]:
+    """The files of one kind in a folder, in the order of their names, where there are any; then there must be no
+    others."""
     files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
     alike = [file for file in files if file.suffix.lower() == suffix]
     if alike and len(alike) < len(files):
@@ -314,7 +307,7 @@ def _folder_source(path: Path) -> TableSource:
         return datasets_source(path)
     if shards := shards_of(path):
         return parquet_source(path, shards)
-    if arrays := _alike(path, ".npy"):
+    if arrays := shards_of(path, ".npy"):
         return npy_folder_source(path, arrays)
     source = image_folder_source(path)
     if not source.rows:

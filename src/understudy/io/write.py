@@ -145,8 +145,5 @@ def _texts(columns: Mapping[str, Array]) -> Iterator[str]:
 
 
 WRITERS: dict[str, Callable[[Path, Mapping[str, Stored]], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".npz": _write_npz,
-}
+    ".parquet": _write_parquet, ".csv": _write_csv, ".jsonl": _write_jsonl, ".npz": _write_npz,
+}  # fmt: skip

@@ -118,10 +118,8 @@ class Annotations:
         """One label per row; disputed rows are an error, or left out where ``form`` is "agreed"."""
         disputed = set(self.disputed())
         if disputed and form != "agreed":
-            raise UnderstudyError(
-                f"{where}: {len(disputed)} rows have different labels by several people ({min(disputed)!r} …); "
-                "--as votes keeps each person's label, --as agreed leaves these rows out"
-            )
+            differ = f"{len(disputed)} rows have different labels by several people ({min(disputed)!r} …)"
+            raise UnderstudyError(f"{where}: {differ}; --as votes keeps all labels, --as agreed leaves these rows out")
         rows = [row for row in self.by_row if row not in disputed]
         skip = "-1" if SKIP in self.classes else SKIP
         labels = [next(iter(_classes(self.by_row[row])), skip) for row in rows]
@@ -186,10 +184,8 @@ def _meanings(
     labels = Counter(label for each in found for label in each.labels if label not in known)
     if labels:
         listed = ", ".join(f"{label!r} {count} times" for label, count in list(labels.items())[:5])
-        raise UnderstudyError(
-            f"{where}: labels that are none of the classes ({', '.join(classes[:8])}): {listed}; say what they mean: "
-            "--alias LABEL=CLASS (or LABEL=skip), or correct --classes"
-        )
+        unknown = f"labels that are none of the classes ({', '.join(classes[:8])}): {listed}"
+        raise UnderstudyError(f"{where}: {unknown}; say what they mean: --alias LABEL=CLASS (or =skip), or --classes")
     return {label: None if name == SKIP and SKIP not in classes else name for label, name in known.items()}
 
 

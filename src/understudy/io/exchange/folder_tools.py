@@ -81,16 +81,11 @@ def _settings(tasks: Tasks) -> dict[str, Any]:
     choice = {"type": "label_selection", "options": options, "visible_options": None}
     kinds = {name: {"type": "text", "use_markdown": False} for name in tasks.shown}
     kinds |= {name: {"type": "image"} for name in tasks.images}
+    fields = [_setting(name, kind) for name, kind in kinds.items()]
     return {
-        "guidelines": None,
-        "questions": [_setting(QUESTION, choice)],
-        "fields": [_setting(name, kind) for name, kind in kinds.items()],
-        "vectors": [],
-        "metadata": [],
-        "allow_extra_metadata": True,
-        "distribution": {"strategy": "overlap", "min_submitted": 1},
-        "mapping": None,
-    }
+        "guidelines": None, "questions": [_setting(QUESTION, choice)], "fields": fields, "vectors": [], "metadata": [],
+        "allow_extra_metadata": True, "distribution": {"strategy": "overlap", "min_submitted": 1}, "mapping": None,
+    }  # fmt: skip
 
 
 def _setting(name: str, kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,16 +93,12 @@ def _setting(name: str, kind: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(task: Task) -> dict[str, Any]:
-    suggestion = {"value": task.suggestion, "score": task.score, "agent": "teacher"}
+    suggestion = {QUESTION: {"value": task.suggestion, "score": task.score, "agent": "teacher"}}
     return {
-        "id": task.row,
-        "fields": task.shown,
+        "id": task.row, "fields": task.shown, "responses": {}, "vectors": {}, "status": "pending",
         "metadata": {name: str(mark).lower() for name, mark in task.marks.items()},
-        "suggestions": {} if task.suggestion is None else {QUESTION: suggestion},
-        "responses": {},
-        "vectors": {},
-        "status": "pending",
-    }
+        "suggestions": {} if task.suggestion is None else suggestion,
+    }  # fmt: skip
 
 
 def _from_records(records: Sequence[Mapping[str, Any]], layout: ExportLayout, path: Path) -> Iterator[Annotation]:

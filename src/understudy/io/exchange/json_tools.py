@@ -102,7 +102,7 @@ def _from_tasks(content: Sequence[dict[str, Any]], layout: ExportLayout, path: P
             labels = [label for name, choices in _choices(results) if name == question for label in choices]
             cancelled = each.get("was_cancelled") or each.get("skipped")
             reason = "cancelled" if cancelled else "" if labels else EMPTY
-            shown = is_true(task["data"].get(SHOWN)) or _suggested(task, each, results)
+            shown = is_true(task["data"].get(SHOWN)) or _suggested(task, each)
             yield Annotation.read(row, _annotator(each.get("completed_by")), labels, reason, shown, task["data"])
 
 
@@ -115,11 +115,10 @@ def _choices(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[A
             yield str(result.get("from_name")), choices if isinstance(choices, list) else [choices]
 
 
-def _suggested(
-    task: Mapping[str, Any], annotation: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
-) -> bool | None:  # fmt: skip
+def _suggested(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool | None:
     """Whether a prediction could be seen; None: the export does not mention predictions."""
     predicted = task.get("predictions") or task.get("total_predictions") or annotation.get("prediction")
+    results = annotation.get("result") or []
     origins = any(str(each.get("origin", "")).startswith("prediction") for each in results)
     if predicted or origins or annotation.get("parent_prediction") is not None:
         return True

@@ -47,14 +47,9 @@ class Tasks:
 
 
 def make_tasks(
-    table: Table,
-    classes: Sequence[str],
-    *,
-    show: Sequence[str] = (),
-    images: Sequence[str] = (),
-    batch: Path | None = None,
-    suggest: bool = False,
-) -> Tasks:
+    table: Table, classes: Sequence[str], *, show: Sequence[str] = (), images: Sequence[str] = (),
+    batch: Path | None = None, suggest: bool = False,
+) -> Tasks:  # fmt: skip
     """Tasks for the rows of a table, or for those that ``batch`` names, in its order."""
     names = ClassNames(tuple(classes), ordered=True)
     ids = known_ids(table)

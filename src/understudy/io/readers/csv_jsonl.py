@@ -121,9 +121,8 @@ def jsonl_source(path: Path) -> TableSource:
         try:
             return pa.concat_tables(parts, promote_options="permissive").column(0)
         except pa.ArrowException as error:
-            raise UnderstudyError(
-                f"{path}: column {name!r} changes its kind between rows ({first_line(error)}); use one kind"
-            ) from error
+            why = f"changes its kind between rows ({first_line(error)})"
+            raise UnderstudyError(f"{path}: column {name!r} {why}; use one kind") from error
 
     def read(name: str, role: str) -> Array:
         return join_batches(stored(name).chunks, rows, role=role, where=f"{path}: column {name!r}")

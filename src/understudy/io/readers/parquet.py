@@ -25,20 +25,8 @@ import pyarrow as pa
 
 from understudy.data.checks import SMALL, available_memory, check_memory, check_space, describe
 from understudy.errors import UnderstudyError
-from understudy.io.readers import (
-    EMPTY_NUMBER,
-    LISTS,
-    PADDING,
-    TEXTS,
-    File,
-    TableSource,
-    check_alike,
-    join_batches,
-    opened_parquet,
-    reading,
-    refuse_empty,
-    to_array,
-)
+from understudy.io import readers
+from understudy.io.readers import File, TableSource, join_batches, opened_parquet, reading
 from understudy.store.arrow import Array
 from understudy.store.files import appearing_whole, cache_folder, digest
 
@@ -78,16 +66,16 @@ def read_footers(files: Sequence[File]) -> tuple[list[int], dict[str, Any]]:
         kinds = kinds or own
         for name in {**kinds, **own}:
             if (here := own.get(name, "missing")) != (there := kinds.get(name, "missing")):
-                raise UnderstudyError(
-                    f"{file}: column {name!r} is {here}, in {files[0].name} {there}; shards hold the same columns"
-                )
+                held = f"column {name!r} is {here}, in {files[0].name} {there}"
+                raise UnderstudyError(f"{file}: {held}; shards hold the same columns")
         counts.append(count)
     return counts, kinds
 
 
 def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, where: str) -> Array:
     size = _declared_size(files, name, kind, rows)
-    if isinstance(kind, LISTS) and role not in {*PADDING, *EMPTY_NUMBER} and size > _mapped_beyond():
+    as_stored = role not in {*readers.PADDING, *readers.EMPTY_NUMBER}
+    if as_stored and isinstance(kind, readers.LISTS) and size > _mapped_beyond():
         return map_column(files, name)
     if size > SMALL:
         check_memory(size, where)
@@ -103,7 +91,7 @@ def _read(files: list[File], name: str, kind: Any, rows: int, *, role: str, wher
 
 def _batches(files: Sequence[File], name: str, kind: Any, size: int) -> Iterator[Any]:
     # Text comes as it is packed, each different value once: unpacking is where a small file can turn huge.
-    shared = [name] if kind in TEXTS else None
+    shared = [name] if kind in readers.TEXTS else None
     for file in files:
         with reading(file), opened_parquet(file, read_dictionary=shared) as opened:
             for batch in opened.iter_batches(batch_size=size, columns=[name]):
@@ -123,7 +111,7 @@ def _declared_size(files: Sequence[File], name: str, kind: Any, rows: int) -> in
     width, inner = 1, kind
     while pa.types.is_fixed_size_list(inner):
         width, inner = width * inner.list_size, inner.value_type
-    if isinstance(inner, LISTS):
+    if isinstance(inner, readers.LISTS):
         first = next(_batches(files, name, kind, 1), None)
         return 0 if first is None else rows * int(first.nbytes)
     plain = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner)
@@ -216,7 +204,7 @@ def _pieces(files: Sequence[File], column: str, kind: Any, rows: int) -> Iterato
         for values in _batches([file], column, kind, at_once):
             piece = _numbers(values, where, start)
             first = piece if first is None else first
-            check_alike(first, piece, start, where)
+            readers.check_alike(first, piece, start, where)
             yield piece
             start += len(piece)
 
@@ -224,8 +212,8 @@ def _pieces(files: Sequence[File], column: str, kind: Any, rows: int) -> Iterato
 def _numbers(values: Any, where: str, start: int) -> Array:
     """Finite numbers, lists of one length as further axes."""
     if values.null_count:
-        refuse_empty(values, where, start)
-    array = to_array(values, role="x", where=where, start=start)
+        readers.refuse_empty(values, where, start)
+    array = readers.to_array(values, role="x", where=where, start=start)
     if 0 in array.shape[1:]:
         raise UnderstudyError(f"{where} row {start} is an empty list; a row holds at least one number")
     if array.dtype.kind not in "biuf":
