@@ -37,7 +37,6 @@ from understudy.store.checked_folder import (
     Jobs,
     Manifest,
     file_name,
-    read_checked,
     verify_checked,
     write_checked,
 )
@@ -54,10 +53,12 @@ MOST_SEEDS = 10_000
 
 
 class CompareFolder:
+    #: One for each method and seed, and the pretrained student of each seed.
+    cells: Jobs
+    starts: Jobs
+
     def __init__(self, path: Path) -> None:
-        self.path, self.cells = path, Jobs(path / "cells", ("method", "seed"))
-        #: Which comparison this is: what its settings come to.
-        self.of = ""
+        self.path = path
 
     @contextmanager
     def begun(self, settings: dict[str, Any], methods: Mapping[str, Any]) -> Iterator[None]:
@@ -70,7 +71,7 @@ class CompareFolder:
             yield
         except Exception:
             if not any(self.path.glob("cells/[!.]*")) and not any(self.path.glob("starts/[!.]*")):
-                for part in (self.cells.folder, self.path / "starts"):
+                for part in (self.cells.folder, self.starts.folder):
                     shutil.rmtree(part, ignore_errors=True)
                 (self.path / SETTINGS).unlink(missing_ok=True)
                 with suppress(OSError):  # others' files are there too
@@ -78,26 +79,24 @@ class CompareFolder:
             raise
 
     def _open(self, settings: dict[str, Any], methods: dict[str, str]) -> None:
-        file = self.path / SETTINGS
-        if not file.exists():
-            # A name that begins with a dot is a lock, or a file that a killed process did not finish.
-            if self.path.is_file() or (self.path.is_dir() and any(self.path.glob("[!.]*"))):
-                raise UnderstudyError(
-                    f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder"
-                )
-            self.of = fingerprint(as_json(settings))
-            COMPARISON.write(self.path, {"settings": settings, "methods": methods})
-            return
-        stored = COMPARISON.read(self.path)
-        self.of = fingerprint(stored["settings"])  # a default may be named now
+        if (self.path / SETTINGS).exists():
+            stored = COMPARISON.read(self.path)
+        # A name that begins with a dot is a lock, or a file that a killed process did not finish.
+        elif self.path.is_file() or (self.path.is_dir() and any(self.path.glob("[!.]*"))):
+            raise UnderstudyError(f"out={str(self.path)!r} is not empty and holds no comparison; choose a new folder")
+        else:
+            stored = {"settings": as_json(settings), "methods": {}}
         # A method that failed before its first cell may be corrected.
-        begun = [name for name in methods if any(self.cells.folder.glob(f"{file_name(name)}-*"))]
+        begun = [name for name in methods if any(self.path.glob(f"cells/{file_name(name)}-*"))]
         before, now = (
             {**options, **{f"method {name}": made[name] for name in begun if name in stored["methods"]}}
             for options, made in ((stored["settings"], stored["methods"]), (settings, methods))
         )
         check_same(before, now, self.path)
         COMPARISON.write(self.path, {**stored, "methods": stored["methods"] | methods})
+        of = _settings_of_cells(stored)  # a default may be named now
+        self.cells = Jobs(self.path / "cells", ("method", "seed"), of)
+        self.starts = Jobs(self.path / "starts", ("seed",), of)
 
     def write(self, method: str, seed: int, outcome: Outcome, warnings: list[str]) -> None:
         cell = {name: getattr(outcome, name) for name in ("last", "selected", "facts", "history")}
@@ -105,50 +104,43 @@ class CompareFolder:
         if outcome.judged is not None:
             rows = outcome.judged.rows.tolist()
             right = base64.b64encode(np.packbits(outcome.judged.right).tobytes()).decode()
-        self.cells.write((method, seed), {"of": self.of, "warnings": warnings, **cell, "rows": rows, "right": right})
+        self.cells.write((method, seed), {"warnings": warnings, **cell, "rows": rows, "right": right})
 
     def read(self, method: str, seed: int) -> tuple[Outcome, list[str]]:
-        cell, judged, file = self.cells.read((method, seed)), None, self.cells.file((method, seed))
-        self._check_ours(cell, file)
+        cell, judged = self.cells.read((method, seed)), None
         if cell["rows"] is not None:
             bits = np.frombuffer(base64.b64decode(cell["right"]), dtype=np.uint8)
             judged = Correct(np.array(cell["rows"]), np.unpackbits(bits, count=len(cell["rows"])).astype(bool))
         return Outcome(cell["last"], cell["selected"], cell["history"], cell["facts"], judged), cell["warnings"]
 
-    def _check_ours(self, stored: Mapping[str, Any], file: Path) -> None:
-        if stored.get("of") != self.of:
-            raise UnderstudyError(f"{file} belongs to another comparison; remove it to make it again")
-
     def has_start(self, seed: int) -> bool:
-        return all(self._start(seed, ending).exists() for ending in ("safetensors", "json"))
+        return all(self.starts.file((seed,), ending).exists() for ending in (".safetensors", ".json"))
 
     def write_start(self, seed: int, content: bytes) -> None:
-        file = self._start(seed, "safetensors")
+        file = self.starts.file((seed,), ".safetensors")
         write_bytes(file, content)
-        write_checked(self._start(seed, "json"), {"seed": seed, "of": self.of}, {file.name: content})
+        self.starts.write((seed,), {}, {file.name: content})
 
     def read_start(self, seed: int) -> bytes:
-        manifest = self._start(seed, "json")
-        stored = read_checked(manifest, cure="remove it to make it again")
-        self._check_ours(stored, manifest)
-        if stored.get("seed") != seed:
-            raise UnderstudyError(f"{manifest} is of seed {stored.get('seed')}; remove it to make it again")
-        return self._start(seed, "safetensors").read_bytes()
+        self.starts.read((seed,))
+        return self.starts.file((seed,), ".safetensors").read_bytes()
 
-    def _start(self, seed: int, ending: str) -> Path:
-        return self.path / "starts" / f"{seed}.{ending}"
+
+def _settings_of_cells(stored: Manifest) -> dict[str, str]:
+    """Which comparison this is: what its settings come to."""
+    return {"comparison": fingerprint(stored["settings"])}
 
 
 def _also(path: Path, settings: Manifest) -> Iterator[Finding]:
     """Cells, pretrained students and the result."""
-    of, jobs = fingerprint(settings["settings"]), Jobs(path / "cells")
+    of, jobs = _settings_of_cells(settings), Jobs(path / "cells")
     for file in [*sorted(path.glob("cells/[!.]*.json")), *sorted(path.glob("starts/[!.]*.json"))]:
         findings = verify_checked(file)
         yield from findings
         if findings[0].problem is None:
             stored = read_json(file)
             key = [stored[name] for name in ("method", "seed") if name in stored]
-            if stored.get("of") != of or jobs.file(tuple(key)).name != file.name:
+            if stored.get("settings") != of or jobs.file(tuple(key)).name != file.name:
                 yield Finding(file, "belongs to another comparison, method or seed")
     for file in sorted(path.glob("starts/[!.]*.safetensors")):
         if not file.with_suffix(".json").exists():

@@ -122,15 +122,12 @@ class CrossFit:
 
     def run(self, executor: Any, *, eliminate: Elimination | None = None, progress: bool = False) -> OutOfFold:
         """``executor``: as in ``parallel/executors.py``. ``eliminate``: which base models go on after each fold."""
-        with self._opened() as parts:
-            return self._run(parts, executor, eliminate, progress)
-
-    def _run(self, parts: Jobs, executor: Any, eliminate: Elimination | None, progress: bool) -> OutOfFold:
         predictions, going_on = OutOfFold(), list(self.base_models)
-        if self.c is None and self.recipe.weight_decay == AUTO:
-            self.c = self._stored_c(parts.folder.parent / CHOSEN)
-        work = fingerprint(parts.settings)
-        with ProgressBar("base models", len(going_on) * self.folds, shown=progress) as bar:
+        bar = ProgressBar("base models", len(going_on) * self.folds, shown=progress)
+        with self._opened() as parts, bar:
+            work = fingerprint(parts.settings)
+            if self.c is None and self.recipe.weight_decay == AUTO:
+                self.c = self._stored_c(parts.folder.parent / CHOSEN)
             for number in range(self.folds):
                 files = {(name, number): parts.file((name, number), ".npy") for name in going_on}
                 left = [part for part, file in files.items() if not file.exists()]
@@ -155,17 +152,14 @@ class CrossFit:
         return predictions
 
     def _stored_c(self, file: Path) -> tuple[float, float]:
+        """Chosen on all of gold, once for all base models: a single number reveals little about any one row."""
         if not file.exists():
-            gold_only, with_pool = self._chosen_c()
+            pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
+            options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
+            gold_only, with_pool = (c_on_gold(self.student, self.gold, each, options) for each in (None, pool))
             write_checked(file, {"gold only": gold_only, "with the pool": with_pool})
         stored = read_checked(file, cure="remove it to choose again")
         return stored["gold only"], stored["with the pool"]
-
-    def _chosen_c(self) -> tuple[float, float]:
-        """On all of gold, once for all base models: a single number reveals little about any one row."""
-        pool = self.pool.take((self.pool_fold >= 0).nonzero().squeeze(1))
-        options = self.recipe.replace(epochs=EPOCHS_TO_CHOOSE)
-        return c_on_gold(self.student, self.gold, None, options), c_on_gold(self.student, self.gold, pool, options)
 
     def _leave_out(self, name: str, reason: str) -> None:
         if name in self.needed:

@@ -188,9 +188,10 @@ class Jobs:
         """What is still to do."""
         return [key for key in keys if not self.file(key).exists()]
 
-    def write(self, key: tuple[Any, ...], cell: Mapping[str, Any]) -> None:
+    def write(self, key: tuple[Any, ...], cell: Mapping[str, Any], files: Mapping[str, bytes] = NO_FILES) -> None:
+        """``files``: beside the cell, whose checksums it holds."""
         settings = {} if self.settings is None else {"settings": self.settings}
-        write_checked(self.file(key), {**settings, **dict(zip(self.names, key, strict=False)), **cell})
+        write_checked(self.file(key), {**settings, **dict(zip(self.names, key, strict=False)), **cell}, files)
 
     def read(self, key: tuple[Any, ...]) -> dict[str, Any]:
         """The cell, with its key and without the settings, which are checked."""
