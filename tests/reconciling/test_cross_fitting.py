@@ -12,6 +12,7 @@ from torch import Tensor
 import understudy as us
 from three_blobs import CLASSES, RECIPE, student, world
 from understudy.parallel.executors import InProcess
+from understudy.reconciling import cross_fitting
 from understudy.reconciling.base_models import Fold, TrainedModel
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.training.options import TrainingOptions
@@ -182,7 +183,7 @@ def test_a_penalty_chosen_on_gold_is_chosen_once(tmp_path: Path, monkeypatch: py
     first = CrossFit(linear, gold, pool, told, recipe, CLASSES, folder=tmp_path, needed=())
     said = first.run(HERE)
     assert first.c is not None and first.c[1] > 0 and (said.pool["told"] == first.c[1]).all()
-    monkeypatch.setattr(CrossFit, "_chosen_c", lambda self: pytest.fail("chosen again"))
+    monkeypatch.setattr(cross_fitting, "c_on_gold", lambda *given: pytest.fail("chosen again"))
     again = replace(first, c=None)
     again.run(HERE)
     assert again.c == first.c
