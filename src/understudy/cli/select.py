@@ -11,7 +11,7 @@ from understudy.cli import shared
 from understudy.cli.shared import argument, flag
 from understudy.errors import shown, warn
 from understudy.store.console import complain
-from understudy.store.files import check_new_file
+from understudy.store.files import check_new_file, local_path
 
 
 def select_command(
@@ -49,19 +49,19 @@ def select_command(
     `understudy train --gold gold.parquet --gold +batch.csv --pool pool.parquet --out runs/second`
     """
     check_new_file(out, "a batch is", (".csv", ".parquet"))
+    scratch = local_path(out).with_suffix(".scores")
     with shared.loading():
         from understudy.io.gold_pool import is_one_file
         from understudy.io.write import write_columns
         from understudy.parallel.pool_shards import is_sharded, list_pool_shards
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.parallel.selection import select_rows
-        from understudy.store.files import local_path
         from understudy.store.log import LabelHistory, history_beside
 
     shards = list_pool_shards(pool) if is_sharded(pool) else None
     if shards is None:
         shared.refuse_engines(workers, ray, "give a folder of .parquet shards")
-    given, scratch = RunOnFile(run, pool, column, shards=shards), local_path(out).with_suffix(".scores")
+    given = RunOnFile(run, pool, column, shards=shards)
     batch = select_rows(
         given, strategy, n, labelled=labelled or [], seed=seed, scratch=scratch, progress=not quiet,
         executor=None if shards is None else shared.executor_of(workers, ray),

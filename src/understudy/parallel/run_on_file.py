@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from understudy.data.rows import Rows
+from understudy.data.rows import Rows, SubsetRows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import BATCH_SIZE, predict
@@ -97,21 +97,24 @@ class RunOnFile:
         write_table(out, dict(columns))
         return [{"rows": rows, **summary}]
 
-    def map_tables(self, function: Callable[[Table], Result], executor: Executor) -> Iterator[tuple[int, Result]]:
+    def map_tables(
+        self, function: Callable[[Table], Result], executor: Executor | None
+    ) -> Iterator[tuple[int, Result]]:
         """The function of the file, or of every shard, and the number of its first row; in the order of the shards."""
         if self.shards is None:
             yield 0, function(self.table)
             return
+        assert executor is not None
         for shard, result in results_in_order(executor, partial(_on_shard, function, self.columns), self.shards):
             yield shard.first, result
 
     def rows(self, student: nn.Module) -> Rows:
         """The rows as the student's input; an error where it cannot take them."""
         rows = features_of(self.table, self.featuriser)
-        first: Any = rows.take(torch.arange(1))
         try:
-            outputs = predict(student, first).shape[1]
+            outputs = predict(student, SubsetRows(rows, torch.arange(1))).shape[1]
         except (RuntimeError, ValueError) as error:
+            first: Any = rows.take(torch.arange(1))
             shape = f"rows of shape {tuple(first.shape[1:])}" if isinstance(first, Tensor) else "these rows"
             raise UnderstudyError(
                 f"{self.table.path}: the student cannot take {shape} ({first_line(error)}); give the features of its "

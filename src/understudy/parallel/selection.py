@@ -18,7 +18,6 @@ from torch import Tensor
 
 from understudy.acquisition.select import Scores, explain, pick_rows, strategy_named
 from understudy.acquisition.strategy import ArrayRows, ScoredRows
-from understudy.active.loop import needs_ema
 from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
 from understudy.errors import UnderstudyError, warn
 from understudy.io.gold_pool import is_one_file
@@ -65,20 +64,22 @@ def select_rows(
     progress: bool = False,
 ) -> SelectedBatch:
     """n rows by a strategy. ``scratch``: a folder for the scores of shards, from which an interrupted call resumes."""
-    ema = given.run.ema if needs_ema(strategy) else None
-    if ema is None and needs_ema(strategy):
+    needs = strategy_named(strategy).needs
+    wants_ema = any(name.endswith("_ema") for name in needs)
+    ema = given.run.ema if wants_ema else None
+    if ema is None and wants_ema:
         raise UnderstudyError(
             f"{strategy} compares the student with a moving average of its weights, and {given.folder} has no "
             f"{EMA_FILE}; use --strategy badge, or train with --ema"
         )
-    executor = executor or InProcess()
-    taken, labels = labelled_rows(labelled, given, executor)
-    with_label, labels = taken[labels >= 0], labels[labels >= 0]
-    needed = {"probs", *strategy_named(strategy).needs} | ({"hidden"} if len(labels) else set())
-    names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
+    executor = executor or (None if given.shards is None else InProcess())
     # Where the pool names its own labelled rows, none of them is picked.
-    own_labels = not any(is_one_file(path, given.pool) for path in labelled)
-    function = ScoreTable(StudentOnTables(given.run.student, given.featuriser), ema, names, own_labels)
+    of_pool = {path for path in labelled if is_one_file(path, given.pool)}
+    taken, labels = labelled_rows(labelled, of_pool, given, executor)
+    with_label, labels = taken[labels >= 0], labels[labels >= 0]
+    needed = {"probs", *needs} | ({"hidden"} if len(labels) else set())
+    names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
+    function = ScoreTable(StudentOnTables(given.run.student, given.featuriser), ema, names, not of_pool)
     rows, all_known = _scored(function, given, scratch, executor, progress)
     available = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, taken, False)
     picks = pick_rows(strategy, n, rows, available, seed=seed)
@@ -95,13 +96,14 @@ def select_rows(
 
 
 def _scored(
-    function: ScoreTable, given: RunOnFile, scratch: Path, executor: Executor, progress: bool
+    function: ScoreTable, given: RunOnFile, scratch: Path, executor: Executor | None, progress: bool
 ) -> tuple[ScoredRows, bool]:
     """The scores of all rows, and whether every row has a label in the pool."""
     if given.shards is None:
         arrays, summary = function(given.table, given.rows(given.run.student))
         kept = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return ArrayRows(kept, len(given.table)), summary["all_labelled"]
+    assert executor is not None
     given.rows(given.run.student)  # raises where it cannot take them
     scored = score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
     return scored, all(each["all_labelled"] for each in scored.summaries)
@@ -129,22 +131,23 @@ def _ids(given: RunOnFile, picks: Tensor) -> list[Any] | None:
     return ids
 
 
-def labelled_rows(files: list[Path], given: RunOnFile, executor: Executor) -> tuple[Tensor, Tensor]:
-    """Rows of the pool with a label, which are never picked, and their labels; −1: skipped."""
+def labelled_rows(
+    files: list[Path], of_pool: set[Path], given: RunOnFile, executor: Executor | None
+) -> tuple[Tensor, Tensor]:
+    """Rows of the pool with a label, which are never picked, and their labels; −1: skipped. ``of_pool``: the pool."""
     taken: dict[int, int] = {}
-    pool = given.pool
     for path in files:
-        if is_one_file(path, pool):
+        if path in of_pool:
             parts = given.map_tables(partial(_own_labels, given.classes), executor)
             labels = np.concatenate([part for _, part in parts])
             taken |= {row: int(labels[row]) for row in np.flatnonzero(labels >= 0).tolist()}
             continue
-        columns, index = _match_ids(path, given, pool, executor)
+        columns, index = _match_ids(path, given, executor)
         texts = [label.strip() for label in columns.get("label", [""] * len(index))]
+        held = dict.fromkeys(text for text, row in zip(texts, index, strict=True) if text and row >= 0)
+        wanted = [text for text in held if not is_skipped(text, given.classes)]
         numbers = {
-            text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}")
-            for text in dict.fromkeys(text for text, row in zip(texts, index, strict=True) if text and row >= 0)
-            if not is_skipped(text, given.classes)
+            text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}") for text in wanted
         }
         taken |= {row: numbers.get(text, -1) for text, row in zip(texts, index, strict=True) if row >= 0}
     return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
@@ -160,8 +163,9 @@ def _own_labels(classes: ClassNames, table: Table) -> Array:
     return labels
 
 
-def _match_ids(path: Path, given: RunOnFile, pool: Path, executor: Executor) -> tuple[dict[str, list[str]], list[int]]:
+def _match_ids(path: Path, given: RunOnFile, executor: Executor | None) -> tuple[dict[str, list[str]], list[int]]:
     """A file's columns as text, and the row of the pool for each of its rows; −1: none."""
+    pool = given.pool
     if given.table.ids is None:
         raise UnderstudyError(f"{pool} has no column 'id' to find the rows of {path} by; add it")
     columns = text_columns(path, given.columns)

@@ -27,6 +27,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,7 +43,7 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 
 class Finding(NamedTuple):
     path: Path
-    #: None: the file is unchanged.
+    #: None: the file is unchanged. A cure of its own stands after a semicolon.
     problem: str | None
 
 
@@ -62,12 +63,14 @@ def write_checked(
     write_json(path, {**manifest, CHECKSUM: _json_digest(manifest)})
 
 
-def read_checked(path: Path, *, cure: str = "restore it") -> Manifest:
-    """The content that was written, if it and all files that it lists are unchanged."""
+def read_checked(
+    path: Path, *, cure: str = "restore it", also: Callable[[Path, Manifest], Iterable[Finding]] | None = None
+) -> Manifest:
+    """The content that was written, if it and all files that it lists are unchanged; ``also``: and what this finds."""
     manifest = _read_manifest(path, cure)
-    for found, problem in _check_manifest(path, manifest):
+    for found, problem in chain(_check_manifest(path, manifest), () if also is None else also(path.parent, manifest)):
         if problem is not None:
-            raise UnderstudyError(f"{found} {problem}; {cure}")
+            raise UnderstudyError(f"{found} {problem}" if "; " in problem else f"{found} {problem}; {cure}")
     return {name: value for name, value in manifest.items() if name not in ("format", FILES, CHECKSUM)}
 
 
@@ -104,8 +107,9 @@ class FolderKind:
     ) -> None:
         write_checked(folder / self.manifest, {"kind": self.name, **content}, files, checksums=checksums)
 
-    def read(self, folder: Path) -> Manifest:
-        content = read_checked(folder / self.manifest, cure=self.cure)
+    def read(self, folder: Path, *, whole: bool = False) -> Manifest:
+        """Its content; ``whole``: what counts beside the listed files is checked as well."""
+        content = read_checked(folder / self.manifest, cure=self.cure, also=self.also if whole else None)
         if content.pop("kind", None) != self.name:
             raise UnderstudyError(f"{folder / self.manifest} is not the manifest of a {self.name}; {self.cure}")
         return content

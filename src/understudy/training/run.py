@@ -37,7 +37,7 @@ from understudy.objective import Columns
 from understudy.store.arrow import from_parquet, to_parquet
 from understudy.store.checked_folder import FILES, Finding, FolderKind, listed_files, read_checked
 from understudy.store.console import Shown
-from understudy.store.files import LOCK, read_json, work_folder, write_bytes
+from understudy.store.files import LOCK, work_folder, write_bytes
 from understudy.store.log import HISTORY
 from understudy.training.averages import EMA
 from understudy.training.evaluation import Evaluation
@@ -187,7 +187,7 @@ class Run(Shown):
         folder = work_folder(folder)
         if not (folder / CONFIG).exists():
             raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
-        config = _read_config(folder)
+        config = RUN.read(folder, whole=True)
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(f"{folder} holds a student of your own class; pass it: student=MyNet()")
@@ -220,7 +220,7 @@ def _unlisted(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
     """Files that would be read, but were not there when the run was written."""
     for name in (*_OUTCOME, *FEATURES, REQUEST, HISTORY):
         if name not in config.get(FILES, {}) and os.path.lexists(folder / name):
-            yield Finding(folder / name, "was added after the run was written")
+            yield Finding(folder / name, "was added after the run was written; remove it")
 
 
 RUN = FolderKind("run", CONFIG, _unlisted, "restore it or train again")
@@ -242,13 +242,6 @@ def _read_request(folder: Path) -> dict[str, bytes]:
         return {}
     read_checked(folder / REQUEST, cure=RUN.cure)
     return {name: (folder / name).read_bytes() for name in (REQUEST, HISTORY) if (folder / name).exists()}
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    config = RUN.read(folder)
-    for found, problem in _unlisted(folder, read_json(folder / CONFIG)):
-        raise UnderstudyError(f"{found} {problem}; remove it")
-    return config
 
 
 def write_history(folder: Path, history: list[dict[str, float]]) -> None:
