@@ -32,7 +32,7 @@ from understudy.parallel.executors import InProcess
 from understudy.parallel.map_shards import ShardResult, run_pass
 from understudy.parallel.pool_shards import list_pool_shards
 from understudy.parallel.ray_tasks import connected
-from understudy.parallel.table_functions import Predict, StudentOnTables
+from understudy.parallel.run_on_file import Predict, StudentOnTables
 from understudy.store.arrow import to_parquet
 
 SHARDS, ROWS, WIDTH, CLASSES = 200, 2_000, 64, 10

@@ -11,7 +11,7 @@ import understudy as us
 from understudy.features.featuriser import FeatureOptions, Featuriser
 from understudy.io.gold_pool import features_of
 from understudy.io.table import read_table
-from understudy.parallel.table_functions import Encode
+from understudy.parallel.run_on_file import Encode
 from understudy.store.arrow import to_parquet
 
 

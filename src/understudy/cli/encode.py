@@ -31,7 +31,7 @@ def encode_command(
     """
     kinds = (".parquet", ".jsonl", ".npz")
     given, executor = shared.open_run(run, pool, column, out, "features are", kinds, workers, ray)
-    from understudy.parallel.table_functions import Encode
+    from understudy.parallel.run_on_file import Encode
 
     summaries = given.write(Encode(given.featuriser), out, title="encode", progress=not quiet, executor=executor)
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} rows encoded: {out}"))

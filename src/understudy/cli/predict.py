@@ -42,7 +42,7 @@ def predict_command(
     kinds = (".parquet", ".csv", ".jsonl", ".npz")
     given, executor = shared.open_run(run, file, column, out, "tables are", kinds, workers, ray)
     from understudy.comparison.interval import percent
-    from understudy.parallel.table_functions import Predict
+    from understudy.parallel.run_on_file import Predict
 
     function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes)
     summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)

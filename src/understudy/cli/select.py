@@ -70,7 +70,8 @@ def select_command(
     key, values = ("row", batch.rows.tolist()) if batch.ids is None else ("id", batch.ids)
     columns = {
         key: values, "score": batch.numbers, "why": batch.reasons,
-        "predicted": given.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(), "label": [None] * n,
+        "predicted": given.classes.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(),
+        "label": [None] * n,
     }  # fmt: skip
     write_columns(out, columns)
     # A pool with every label is a benchmark's, whose truth is not looked at.

@@ -40,7 +40,7 @@ def teach_command(
     """
     kinds = (".parquet", ".jsonl", ".npz")
     given, executor = shared.open_run(teacher, pool, column, out, "labels are", kinds, workers, ray)
-    from understudy.parallel.table_functions import Teach
+    from understudy.parallel.run_on_file import Teach
 
     function = Teach(given.on_tables(selected=selected, batch_size=batch_size), given.classes, top, labels_only)
     summaries = given.write(function, out, named=labels_only, title="teach", progress=not quiet, executor=executor)

@@ -9,13 +9,12 @@ import difflib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from understudy.data.checks import CHUNK, check_space, first_bad, to_tensor
 from understudy.data.examples import Gold
@@ -114,58 +113,42 @@ class FeatureTap:
     """
 
     def __init__(self, module: nn.Module, layer: str | None = None) -> None:
-        self.module = module
-        self.layer = layer
-        self._caught: Tensor | None = None
-        self._caught_at: nn.Module | None = None
-        self._handles: list[RemovableHandle] = []
+        self.module, self.layer = module, layer
         self._named = layer is not None
         # The layers to listen at: the named one, or every Linear until a first call shows which runs last.
         self._layers = [_find(module, layer)] if layer is not None else _linears(module)
 
     def __call__(self, x: Inputs, call: nn.Module | None = None) -> tuple[Tensor, Tensor]:
         """``call``: what to run instead of the module itself, where something wraps it."""
-        self._listen()
-        try:
+        last: list[tuple[nn.Module, Tensor]] = []
+
+        def catch_input(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            last[:] = [(layer, args[0] if args else kwargs["input"])]
+
+        def catch_output(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            first = output[0] if isinstance(output, tuple) and output else output
+            if not isinstance(first, Tensor):
+                raise UnderstudyError(
+                    f"{self._where()} returns {type(output).__name__}; name one that returns a tensor"
+                )
+            last[:] = [(layer, first.clone())]  # a copy, because an in-place ReLU often follows
+
+        with ExitStack() as hooks:
+            for layer in self._layers:
+                hooks.enter_context(
+                    layer.register_forward_hook(catch_output)
+                    if self._named
+                    else layer.register_forward_pre_hook(catch_input, with_kwargs=True)
+                )
             logits = logits_of(self.module if call is None else call, x)
-            caught, at = self._caught, self._caught_at
-        finally:
-            self._close()
-        if caught is None or at is None:
+        if not last:
             missing = "no nn.Linear ran" if self.layer is None else f"{self._where()} did not run"
             raise UnderstudyError(f"{missing} in the forward pass; name a layer that runs")
+        [(at, features)] = last
         if self.layer is None:
             self._layers = [at]
             self.layer = next(name for name, layer in self.module.named_modules() if layer is at)
-        return logits, self._rows(caught, logits, x)
-
-    def _close(self) -> None:
-        """Removes the hooks and lets go of the last features."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._caught = self._caught_at = None
-
-    def _listen(self) -> None:
-        for layer in self._layers:
-            if self._named:
-                handle = layer.register_forward_hook(self._catch_output)
-            else:
-                handle = layer.register_forward_pre_hook(self._catch_input, with_kwargs=True)
-            self._handles.append(handle)
-
-    def _catch_input(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._caught = args[0] if args else kwargs["input"]
-        self._caught_at = layer
-
-    def _catch_output(self, layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        first = output[0] if isinstance(output, tuple) and output else output
-        if not isinstance(first, Tensor):
-            kind = type(output).__name__
-            raise UnderstudyError(f"{self._where()} returns {kind}; name one that returns a tensor")
-        # A copy, because an in-place ReLU often follows.
-        self._caught = first.clone()
-        self._caught_at = layer
+        return logits, self._rows(features, logits, x)
 
     def _rows(self, features: Tensor, logits: Tensor, x: Inputs) -> Tensor:
         """(B, d) from whatever shape the layer saw."""

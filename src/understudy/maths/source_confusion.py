@@ -97,7 +97,7 @@ def fit_votes(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) -> 
     fold = deal_folds(y, folds)
     least, strength, sharpness = float("inf"), STRENGTHS[0], 1.0
     for tried in STRENGTHS:
-        joint = _cross_joint(votes, y, classes, fold, strength=tried)
+        joint = cross_likelihood(votes, y, classes, fold, strength=tried, with_prior=True)
         losses = torch.stack([-(b * joint).log_softmax(1).gather(1, y.unsqueeze(1)).sum() for b in SHARPNESS])
         best = int(losses.argmin())
         if float(losses[best]) < least:
@@ -125,11 +125,8 @@ def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) 
     right = torch.empty(loss.shape, dtype=torch.bool)
     for number in fold.unique().tolist():
         rows = (fold == number).nonzero().squeeze(1)
-        fit, mine, truth = (
-            fit_votes(votes[fold != number], y[fold != number], classes, folds=folds),
-            votes[rows],
-            y[rows],
-        )
+        mine, truth = votes[rows], y[rows]
+        fit = fit_votes(votes[fold != number], y[fold != number], classes, folds=folds)
         every, says = fit.log_likelihood(mine), fit.confusion.log().transpose(1, 2)
         for column in range(loss.shape[1]):
             left_out = says[column - 1][_answers(mine[:, column - 1], classes)] if column else 0.0
@@ -140,28 +137,25 @@ def without_each(votes: Tensor, y: Tensor, classes: int, *, folds: int = FOLDS) 
 
 
 def cross_likelihood(
-    votes: Tensor, y: Tensor, classes: int, fold: Tensor | None = None, *, strength: float = 10.0
+    votes: Tensor,
+    y: Tensor,
+    classes: int,
+    fold: Tensor | None = None,
+    *,
+    strength: float = 10.0,
+    with_prior: bool = False,
 ) -> Tensor:
     """log P(votes | truth) ``(N, C)`` of gold rows, each by sources counted on the other folds.
 
-    ``fold (N,)``: which fold each row is in; None: five, dealt by class.
+    ``fold (N,)``: which fold each row is in; None: five, dealt by class. ``with_prior``: log P(votes, truth).
     """
     fold = deal_folds(y) if fold is None else fold
     likelihood = torch.empty(len(y), classes, dtype=torch.float64)
     for number in fold.unique().tolist():
         mine = fold == number
         others = fit_sources(votes[~mine], y[~mine], classes, strength=strength)
-        likelihood[mine] = others.log_likelihood(votes[mine])
+        likelihood[mine] = others.log_likelihood(votes[mine]) + (others.prior.log() if with_prior else 0.0)
     return likelihood
-
-
-def _cross_joint(votes: Tensor, y: Tensor, classes: int, fold: Tensor, *, strength: float) -> Tensor:
-    """The same plus log π, which is counted on the other folds too."""
-    joint = cross_likelihood(votes, y, classes, fold, strength=strength)
-    for number in fold.unique().tolist():
-        prior = torch.bincount(y[fold != number], minlength=classes).double() + 1
-        joint[fold == number] += (prior / prior.sum()).log()
-    return joint
 
 
 def deal_folds(y: Tensor, folds: int = FOLDS) -> Tensor:

@@ -1,17 +1,22 @@
 """A finished run applied to a file or a folder of shards, for ``predict``, ``teach``, ``encode``, ``select`` and
-``export``.
+``export``; and the functions of a table that are sent, once, to the workers on shards.
 
-given = RunOnFile(folder, file, ["label=truth"])
-probs = predict(given.run.student, given.rows(given.run.student))
-given.write(Predict(given.on_tables(given.run.student), given.classes), "predictions.csv")
+    given = RunOnFile(folder, file, ["label=truth"])
+    given.write(Predict(given.on_tables(), given.classes), "predictions.csv")
+
+    Predict(student, names)(table)                         # label, confidence, probabilities
+    Teach(student, names)(table)                           # the table's own columns, and teacher_probs
+    Encode(featuriser)(table)                              # x
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
@@ -25,12 +30,25 @@ from understudy.io.label_columns import label_column
 from understudy.io.table import Table, read_table
 from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
+from understudy.labels.forms import Labels, Soft, TopK, named_columns
 from understudy.parallel.executors import Executor
-from understudy.parallel.map_shards import ShardFunction, run_pass, split_result
+from understudy.parallel.map_shards import Columns, ShardFunction, ShardResult, run_pass, split_result
 from understudy.parallel.pool_shards import PoolShard, PoolShards, Result, results_in_order
-from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import Run
+
+
+@dataclass(frozen=True)
+class StudentOnTables:
+    student: nn.Module
+    featuriser: Featuriser
+    batch_size: int = BATCH_SIZE
+
+    def rows(self, table: Table) -> Rows:
+        return features_of(table, self.featuriser)
+
+    def probabilities(self, table: Table) -> Tensor:
+        return predict(self.student, self.rows(table), batch_size=self.batch_size)
 
 
 class RunOnFile:
@@ -51,7 +69,8 @@ class RunOnFile:
                 raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
         self.table.warn_of_lookalikes(self.run.config.get("features") or ())
         self.class_names = self.run.config.get("class_names")
-        if self.class_names is not None and not _are_names(self.class_names):
+        names = [] if self.class_names is None else self.class_names
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise UnderstudyError(f"{folder / 'config.json'}: class_names is no list of names; restore it")
 
     @property
@@ -63,10 +82,6 @@ class RunOnFile:
     def classes(self) -> ClassNames:
         """The names of the run's classes, to read and write labels with."""
         return ClassNames(tuple(self.class_names or ()), ordered=bool(self.run.config.get("class_places")))
-
-    def labels(self, column: str = "label") -> Array | None:
-        """The file's labels as class numbers of the run, −1 where there are none; None where it has no such column."""
-        return label_column(self.table, self.classes, column)
 
     @cached_property
     def featuriser(self) -> Featuriser:
@@ -127,14 +142,105 @@ class RunOnFile:
             )
         return rows
 
-    def named(self, labels: Array) -> Array:
-        """Class numbers as the names they stand for."""
-        return self.classes.named(labels)
-
 
 def _on_shard(function: Callable[[Table], Result], columns: Mapping[str, str], shard: PoolShard) -> Result:
     return function(shard.read(columns))
 
 
-def _are_names(names: Any) -> bool:
-    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+class NoTruth(UnderstudyError):
+    """A column ``label`` that holds something else."""
+
+
+def _truth(table: Table, names: ClassNames, classes: int) -> Array | None:
+    """The true classes where the file has them, −1 where a row has none; ``NoTruth`` where they cannot be read."""
+    kind = table.columns["label"].dtype.kind if "label" in table.names else ""
+    if kind == "b" and classes > 2:
+        raise UnderstudyError(
+            f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
+        )
+    if kind in ("b", "i", "u", "f") and names:
+        # Numbers beside names: to compare them with positions in the order would be a guess.
+        return label_column(table, names)
+    try:
+        return label_column(table, names)
+    except UnderstudyError as error:
+        raise NoTruth(error) from error
+
+
+@dataclass(frozen=True)
+class Predict:
+    """``label``, ``confidence`` and ``probabilities`` of every row; and how many are correct where the table has
+    labels."""
+
+    student: StudentOnTables
+    classes: ClassNames
+
+    def __call__(self, table: Table) -> ShardResult:
+        probs = self.student.probabilities(table)
+        confidence, label = probs.max(-1)
+        columns = {
+            "label": self.classes.named(label.numpy()),
+            "confidence": confidence.numpy(),
+            "probabilities": self.classes.by_name(probs.numpy()),
+        }
+        try:
+            truth = _truth(table, self.classes, probs.shape[1])
+        except NoTruth as error:
+            # Predictions do not need it: a file may hold anything under this name.
+            return ShardResult(columns, {"problem": str(error)})
+        if truth is None:
+            return ShardResult(columns, {})
+        known = truth >= 0
+        return ShardResult(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
+
+
+@dataclass(frozen=True)
+class Teach:
+    """A pool's own columns as they are stored, and the teacher's labels.
+
+    ``top``: only the so many most likely classes, as ``teacher_topk_index`` and ``teacher_topk_prob``.
+    ``labels_only``: without the other columns.
+    """
+
+    student: StudentOnTables
+    classes: ClassNames
+    top: int | None = None
+    labels_only: bool = False
+
+    def __call__(self, table: Table) -> Columns:
+        # New labels replace those of an earlier teacher.
+        own = [] if self.labels_only else [name for name in table.names if name not in table.teacher]
+        kept = _stored(table, own)
+        _ = table.ids  # checked, for later readers
+        probs = self.student.probabilities(table)
+        labels: Labels = Soft(probs, where="the teacher's labels")
+        if self.top is not None:
+            best = probs.topk(min(self.top, probs.shape[1]), dim=1)
+            labels = TopK(best.indices, best.values, classes=probs.shape[1])
+        return kept | (named_columns(labels, self.classes.names) if self.classes else labels.to_columns())
+
+
+@dataclass(frozen=True)
+class Encode:
+    """The features of every row, as the student takes them, in one column ``x``: text or images once, not every epoch.
+
+    Columns that are no features stay (labels, a teacher's labels)."""
+
+    featuriser: Featuriser
+
+    def __call__(self, table: Table) -> Columns:
+        rows = features_of(table, self.featuriser)
+        x = rows.take(torch.arange(len(rows)))
+        if not isinstance(x, Tensor):
+            raise UnderstudyError(f"{table.path}: rows of this kind are no list of numbers each; nothing to encode")
+        kept: Sequence[str] = [name for name in table.names if name not in self.featuriser.names and name != "x"]
+        return _stored(table, kept) | {"x": x.numpy()}
+
+
+def _stored(table: Table, names: Sequence[str]) -> dict[str, Any]:
+    """Columns as the file has them, under their names there; text as text, however it was packed."""
+    columns: dict[str, Any] = {table.theirs.get(name, name): table.stored(name) for name in names}
+    for name, column in columns.items():
+        if isinstance(column, pa.ChunkedArray) and pa.types.is_dictionary(column.type):
+            columns[name] = column.cast(column.type.value_type)
+    return columns

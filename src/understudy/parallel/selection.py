@@ -28,9 +28,8 @@ from understudy.labels.class_names import ClassNames
 from understudy.maths.random_order import uniform
 from understudy.parallel.executors import Executor, InProcess
 from understudy.parallel.pool_shards import shards_with
-from understudy.parallel.run_on_file import RunOnFile
+from understudy.parallel.run_on_file import RunOnFile, StudentOnTables
 from understudy.parallel.shard_scores import ScoreTable, score_shards
-from understudy.parallel.table_functions import StudentOnTables
 from understudy.store.arrow import Array
 from understudy.training.run import EMA_FILE
 

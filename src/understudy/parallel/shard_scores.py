@@ -32,7 +32,7 @@ from understudy.maths.spread import Factored
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
 from understudy.parallel.pool_shards import PoolShard, PoolShards, results_in_order, shards_with
-from understudy.parallel.table_functions import StudentOnTables
+from understudy.parallel.run_on_file import StudentOnTables
 from understudy.training.averages import EMA
 
 
