@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,7 @@ def _name(path: Path) -> str:
 MODULES = {_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
+@cache
 def _imports(path: Path) -> set[str]:
     """The package's own modules a file imports, at any depth of its code."""
     found: set[str] = set()

@@ -52,7 +52,12 @@ def _patterns(path: Path) -> dict[str, str]:
     return words | (CODE if path.suffix == ".py" else {})
 
 
+ANY = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(WORDS)})(?![^\W_])|{'|'.join(CODE)}")
+
+
 def _found(path: Path) -> list[str]:
+    if ANY.search(path.read_text(encoding="utf-8")) is None:  # one pass over most files
+        return []
     patterns = {
         re.compile(f"(?i:{word})" if word not in CODE else word): cure for word, cure in _patterns(path).items()
     }

@@ -3,8 +3,6 @@
 import csv
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import torch
 import understudy as us
 from understudy.active import Loop
 
+from ..forked_program import Program
 from .conftest import CLASSES, blobs
 
 MakeLoop = Callable[..., Loop]
@@ -49,23 +48,22 @@ except us.UnderstudyError as error:
 """
 
 
-def asked(log: Path) -> list[int]:
+def requested(log: Path) -> list[int]:
     return [int(row) for row in log.read_text().split()]
 
 
-@pytest.mark.slow
 def test_two_processes_pay_once(tmp_path: Path) -> None:
-    arguments = [sys.executable, "-c", PROCESS, *(str(tmp_path / name) for name in ("loop", "log", "wait"))]
-    first = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    assert first.stdout is not None and first.stdout.readline() == "asking\n"
-    second = subprocess.run(arguments, capture_output=True, text=True)
-    assert second.returncode == 2 and "being written by another process" in second.stdout
-    assert len(asked(tmp_path / "log")) == 30
+    arguments = [tmp_path / name for name in ("loop", "log", "wait")]
+    first = Program(PROCESS, *arguments)
+    assert first.stdout.readline() == "asking\n"
+    second = Program(PROCESS, *arguments)
+    assert "being written by another process" in second.rest() and second.wait() == 2
+    assert len(requested(tmp_path / "log")) == 30
     (tmp_path / "wait").touch()
-    assert first.wait() == 0
-    first.stdout.close()
-    assert subprocess.run(arguments).returncode == 0
-    rows = asked(tmp_path / "log")
+    assert first.rest() == "" and first.wait() == 0
+    again = Program(PROCESS, *arguments)
+    assert again.rest() == "" and again.wait() == 0
+    rows = requested(tmp_path / "log")
     assert len(rows) == len(set(rows)) == 60
 
 
@@ -103,9 +101,9 @@ def test_a_kill_after_the_answers_costs_nothing(
         make_loop(oracle=oracle).run()
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert len(asked(log)) == 20
+    assert len(requested(log)) == 20
     make_loop(oracle=oracle).run()
-    assert len(asked(log)) == len(set(asked(log))) == 50
+    assert len(requested(log)) == len(set(requested(log))) == 50
 
 
 def test_an_answer_that_is_no_class_does_not_cost_the_others(make_loop: MakeLoop) -> None:

@@ -1,14 +1,14 @@
 """A loop killed at any moment ends as if nothing had happened."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-MOMENTS = 8  # `make torture`: twenty
+from .kill_and_resume import main
+
+MOMENTS = 4  # `make torture`: twenty
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -23,11 +23,9 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_at_many_moments(tmp_path: Path) -> None:
-    script = Path(__file__).parent / "kill_and_resume.py"
-    done = subprocess.run([sys.executable, str(script), str(tmp_path), str(MOMENTS)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == MOMENTS
+def test_killed_at_many_moments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    main(tmp_path, MOMENTS)
+    assert len(capfd.readouterr().out.splitlines()) == MOMENTS
     undisturbed = outcome(tmp_path / "undisturbed")
     assert len(undisturbed["rows"]) == 60 and len(undisturbed["records"]) == 5
     for moment in range(MOMENTS):

@@ -2,8 +2,6 @@
 
 import csv
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ from typer.testing import CliRunner
 
 from understudy import cli
 
-sys.path.insert(0, str(Path(__file__).parent))
-import kill_campaign
-from kill_campaign import NAMES, truth, write_files
+from . import kill_campaign
+from .kill_campaign import NAMES, truth, write_files
 
 SIZES = ["--start", "20", "--batch", "10", "--epochs", "3", "--batch-size", "16", "--student", "mlp:8"]
 
@@ -112,12 +109,10 @@ def test_an_answer_that_is_no_class_is_pointed_at(files: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_campaigns_ask_no_row_twice(tmp_path: Path) -> None:
+def test_killed_campaigns_ask_no_row_twice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """More moments: python tests/cli/kill_campaign.py FOLDER 40."""
-    script = [sys.executable, kill_campaign.__file__, str(tmp_path), "4"]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("killed-") == 4
+    kill_campaign.main(tmp_path, 2)
+    assert capfd.readouterr().out.count("killed-") == 2
 
 
 def _fill(batch: Path, leave: int = 0) -> None:

@@ -14,8 +14,8 @@ from fuzz import absurd, arrays, commands, files, images, runs, texts, types
 from fuzz.harness import Family, run_family
 from understudy.errors import UnderstudyError
 
-# So many cases are one test, so that tests run side by side and a failure is quick to repeat.
-CHUNK = 100
+# So many cases are one test: the first ones of a family are in the suite, the others in ``make torture``.
+CHUNK = 50
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plan:
     endings: tuple[str, ...] = ("accepted", "refused")
     """What must occur among the cases, or else the family tries nothing."""
     rarely: tuple[str, ...] = ()
-    """What a hundred of the cases may or may not have."""
+    """What fifty of the cases may or may not have."""
 
 
 PLANS: dict[str, Plan] = {
@@ -61,7 +61,13 @@ CHUNKS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "numbers"), CHUNKS, ids=[f"{name} {numbers.start}" for name, numbers in CHUNKS])
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        pytest.param(name, numbers, id=f"{name} {numbers.start}", marks=[pytest.mark.torture] if numbers.start else [])
+        for name, numbers in CHUNKS
+    ],
+)
 def test_bad_input_is_refused_in_one_line_or_read_right(
     name: str, numbers: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,16 +73,16 @@ def test_few_rows_all_right_are_not_certain() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [60, 400])
+@pytest.mark.parametrize("rows", [60, pytest.param(400, marks=pytest.mark.torture)])
 def test_coverage(rows: int) -> None:
     truth = torch.tensor(_accuracy(np.linspace(0.05, 0.95, 19)))
     held = [
         ((bands.lower <= truth) & (truth <= bands.upper)).double()
-        for bands in (us.Reliability.fit(*_gold(rows, seed), lower_bound=0.0).bands(QUERIED) for seed in range(200))
+        for bands in (us.Reliability.fit(*_gold(rows, seed), lower_bound=0.0).bands(QUERIED) for seed in range(80))
     ]
     share = torch.stack(held).mean(0)
     assert 0.93 <= float(share.mean()) <= 0.995
-    assert float(share.min()) >= 0.85
+    assert float(share.min()) >= 0.82
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
 """The label store: every form there and back, never twice, never lost, damage named."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,8 @@ import torch
 import understudy as us
 from understudy.labels.forms import Labels
 from understudy.labels.label_store import Appended
+
+from ..forked_program import Program
 
 CLASSES = ["neg", "neutral", "pos"]
 IDS = ["a", "b", "c", "d"]
@@ -331,7 +330,7 @@ import os, random, sys
 import understudy as us
 from kill_points import forked
 
-folder, ids = sys.argv[1], [f"row{i}" for i in range(600)]
+KILLS, folder, ids = int(sys.argv[2]), sys.argv[1], [f"row{i}" for i in range(600)]
 random.seed(0)
 
 def truth(name):
@@ -346,28 +345,24 @@ def run(number):
         us.label_missing(store, ids, ask, batch=10)
 
 # The first dies at its first write, the others some of the sixty batches on.
-for number in range(10):
+for number in range(KILLS):
     kill = ("half written", "not yet renamed", "renamed")[number % 3], random.randint(2, 6) if number else 1
     assert forked(lambda: run(number), kill) is None, f"never came to {kill}"
-assert forked(lambda: run(10)) is not None
+assert forked(lambda: run(KILLS)) is not None
 store = us.LabelStore(f"{folder}/store")
 assert len(store) == len(ids) and store.labels(ids).top1().tolist() == [truth(name) for name in ids]
 """
 
 
-@pytest.mark.slow
-def test_killed_ten_times_nothing_is_lost_and_nothing_paid_twice(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.torture)])
+def test_killed_again_and_again_nothing_is_lost_and_nothing_paid_twice(kills: int, tmp_path: Path) -> None:
+    program = Program(KILLED, tmp_path, kills)
+    assert program.rest() == "" and program.wait() == 0
     runs: dict[int, list[str]] = {}
     for line in (tmp_path / "asked").read_text().splitlines():
         number, name = line.split()
         runs.setdefault(int(number), []).append(name)
-    assert len(runs) == 11  # every kill hit the work
+    assert len(runs) == kills + 1  # every kill hit the work
     asked: set[str] = set()
     flight: list[str] = []
     for number in sorted(runs):

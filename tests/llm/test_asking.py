@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,8 @@ from understudy.llm.ledger import Journal, Ledger, Price
 from understudy.llm.request import OPENAI, Prompt, ServerFeatures, default_prompt, delimited, most_tokens
 from understudy.llm.requester import read_key
 from understudy.store.log import Log
+
+from ..forked_program import Program
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chat_server import CLASSES, Behaviour, ChatServer, class_of
@@ -236,18 +237,18 @@ def in_flight(folder: Path) -> int:
     return len(begun) - sum(1 for _ in Log(folder / "answers-1.jsonl").entries())
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_paid_for_twice(tmp_path: Path) -> None:
     """The process dies when the server has seen so many requests: in the midst of it, however busy the machine is."""
     folder, rows, kills = tmp_path / "llm_labels", 60, (1, 30)
-    with ChatServer(Behaviour(delay=0.02)) as server:
+    with ChatServer(Behaviour(delay=0.01)) as server:
         for kill in (*kills, None):
-            process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(folder), str(rows)])
+            process = Program(KILLED, server.url, folder, rows)
             while kill is not None and server.stats.requests < kill and process.poll() is None:
                 time.sleep(0.001)
             if kill is not None:
                 process.send_signal(signal.SIGKILL)
-            assert process.wait(120) == (0 if kill is None else -signal.SIGKILL)
+            process.rest()
+            assert process.wait() == (0 if kill is None else -signal.SIGKILL)
             lost = in_flight(folder)
         answered = [entry["custom_id"] for entry in Log(folder / "answers-1.jsonl").entries()]
     assert sorted(answered) == list(range(rows))
@@ -356,10 +357,11 @@ def test_impossible_prompts_name_the_mistake(template: str, message: str) -> Non
 def test_a_stop_waits_for_what_is_under_way(tmp_path: Path) -> None:
     """SIGTERM: answers that are on their way are kept, and the process ends with its code."""
     with ChatServer(Behaviour(delay=0.05)) as server:
-        process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(tmp_path / "llm_labels"), "400"])
+        process = Program(KILLED, server.url, tmp_path / "llm_labels", 400)
         while server.stats.requests < 20 and process.poll() is None:
             time.sleep(0.001)
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(60) == 143
+        process.send_signal(signal.SIGTERM)
+        process.rest()
+        assert process.wait() == 143
         answered = sum(1 for _ in Log(tmp_path / "llm_labels" / "answers-1.jsonl").entries())
     assert answered == server.stats.requests < 400 and (tmp_path / "llm_labels" / "labels" / "topk").is_dir()

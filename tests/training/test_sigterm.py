@@ -1,8 +1,6 @@
 """SIGTERM in the middle of a training, of a request, of a batch of answers: nothing is lost or requested twice."""
 
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,8 @@ from torch import Tensor, nn
 import understudy as us
 from understudy.store.console import Stopped
 from understudy.training.checkpoint import CheckpointFiles
+
+from ..forked_program import UNDERSTUDY, Program
 
 Y = torch.arange(40) % 2
 X = torch.eye(2)[Y] + torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
@@ -117,20 +117,18 @@ def test_what_waits_in_a_store_is_written(tmp_path: Path) -> None:
     assert len(us.LabelStore(tmp_path / "labels")) == 2
 
 
-@pytest.mark.slow
 def test_the_command_ends_with_143_and_can_be_resumed(tmp_path: Path) -> None:
     rows = "".join(f"{x[0]:.3f},{x[1]:.3f},{y}\n" for x, y in zip(X.tolist(), Y.tolist(), strict=True))
     (tmp_path / "gold.csv").write_text("a,b,label\n" + rows)
     line = "train --gold gold.csv --method vanilla --student linear --optimizer sgd --epochs 1000000 --quiet --out run"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "understudy", *line.split()], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    process = Program(UNDERSTUDY, *line.split(), folder=tmp_path, errors=tmp_path / "errors")
     while not list(tmp_path.glob("run/checkpoint/0*.safetensors")):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    teacher_labels = process.communicate()[1]
-    assert process.returncode == 143 and "stopped by SIGTERM" in teacher_labels and "Traceback" not in teacher_labels
+    process.rest()
+    errors = (tmp_path / "errors").read_text()
+    assert process.wait() == 143 and "stopped by SIGTERM" in errors and "Traceback" not in errors
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert "checkpoint" in left and "config.json" not in left
     assert [name for name in left if name.startswith(".")] == [".lock"]

@@ -1,13 +1,10 @@
 """The page in a real browser: two people, kills, reloads, undo, lost responses; no answer is lost or counts twice."""
 
 import csv
-import os
 import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,12 +16,15 @@ from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
 from understudy.web.serve import LabelServer
 
+from ..forked_program import UNDERSTUDY, Program
+
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
 ODD = 'A <script>alert("x")</script> & <img src=x onerror=alert(1)> \u202egpj.exe\u202c, \u05e9\u05dc\u05d5\u05dd 123'
 CLASSES = ["neg", "neutral", "pos"]
+ROWS = 28
 
 
 class Server:
@@ -34,7 +34,7 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.folder = folder
-        self.command = [sys.executable, "-m", "understudy", "label", "rows.csv", "--port", str(port), *options]
+        self.arguments = ["label", "rows.csv", "--port", str(port), *options]
         self.urls: dict[str, str] = {}
 
     def __enter__(self) -> "Server":
@@ -46,24 +46,20 @@ class Server:
             self.kill()
 
     def start(self) -> None:
-        environment = {**os.environ, "UNDERSTUDY_USER": "ann"}
-        self.process = subprocess.Popen(
-            self.command, cwd=self.folder, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stdout is not None
+        code = f"import os; os.environ['UNDERSTUDY_USER'] = 'ann'; {UNDERSTUDY}"
+        self.process = Program(code, *self.arguments, folder=self.folder)
         for line in self.process.stdout:
             if "http://" in line:
                 name, url = line.replace("Open", "ann:").split()
                 self.urls[name.rstrip(":")] = url
             if "Ctrl-C" in line:
                 return
-        self.process.communicate(timeout=60)
+        self.process.wait()
         raise AssertionError("the server did not start")
 
     def kill(self, number: int = signal.SIGKILL) -> str:
         self.process.send_signal(number)
-        rest, _ = self.process.communicate(timeout=60)
-        return str(rest)
+        return self.process.rest()
 
 
 @pytest.fixture
@@ -73,7 +69,7 @@ def serving() -> Iterator[Callable[..., Server]]:
         yield lambda *options: started.enter_context(Server(*options))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     with playwright.sync_playwright() as started:
@@ -98,7 +94,7 @@ class Person:
         self.alarms: list[str] = []
         self.page.on("dialog", lambda dialog: self.alarms.append(dialog.message))
         self.page.on("pageerror", lambda error: self.alarms.append(str(error)))
-        self.said: dict[str, str | None] = {}
+        self.given: dict[str, str | None] = {}
         self.presses = 0
         visit(self.page, url)
         self.settled()
@@ -118,7 +114,7 @@ class Person:
             return None
         place = sum(map(ord, id)) % 4
         self.page.keyboard.press("s" if place == 3 else str(place + 1))
-        self.said[id] = None if place == 3 else CLASSES[place]
+        self.given[id] = None if place == 3 else CLASSES[place]
         self.presses += 1
         if wait:
             self.settled()
@@ -127,19 +123,19 @@ class Person:
     def undo(self) -> str:
         self.page.keyboard.press("u")
         self.settled()
-        self.said.pop(self.id)
+        self.given.pop(self.id)
         return self.id
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        texts = [ODD, *(f"The text of row {number}, of some length." for number in range(1, 60))]
+        texts = [ODD, *(f"The text of row {number}, of some length." for number in range(1, ROWS))]
         csv.writer(file).writerows([("id", "text"), *((f"{n:03}", text) for n, text in enumerate(texts))])
     return tmp_path
 
 
-def test_two_people_label_sixty_rows_through_kills(rows: Path, browser: Any, serving: Any) -> None:
+def test_two_people_label_all_rows_through_kills(rows: Path, browser: Any, serving: Any) -> None:
     options = ["--annotator", "ann", "--annotator", "bob", "--overlap", "0.25", "--classes", ",".join(CLASSES)]
     server = serving(rows, *options)
     ann, bob = Person(browser, server.urls["ann"]), Person(browser, server.urls["bob"])
@@ -185,7 +181,7 @@ def test_two_people_label_sixty_rows_through_kills(rows: Path, browser: Any, ser
     ann.page.wait_for_selector("#trouble", state="hidden")
     # Killed while an answer is on its way.
     bob.page.keyboard.press("1")
-    bob.said[bob.page.evaluate("history.at(-1).id")] = "neg"
+    bob.given[bob.page.evaluate("history.at(-1).id")] = "neg"
     bob.presses += 1
     server.kill()
     server.start()
@@ -200,14 +196,14 @@ def test_two_people_label_sixty_rows_through_kills(rows: Path, browser: Any, ser
 
     with AnswerBook(rows / "rows.book") as book:
         given = {(id, who): line.label for id, people in book.given().items() for who, line in people.items()}
-        assert book.waiting() == [] and book.progress("ann")["rows"] == 60
-    expected = {(id, "ann"): label for id, label in ann.said.items()}
-    assert given == expected | {(id, "bob"): label for id, label in bob.said.items()}
+        assert book.waiting() == [] and book.progress("ann")["rows"] == ROWS
+    expected = {(id, "ann"): label for id, label in ann.given.items()}
+    assert given == expected | {(id, "bob"): label for id, label in bob.given.items()}
     with closing(sqlite3.connect(rows / "rows.book")) as file:
         (answers, undone) = file.execute("SELECT count(*) - count(undoes), count(undoes) FROM answers").fetchone()
     assert answers == ann.presses + bob.presses and undone == 2
     with (rows / "rows-answers.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 60
+        assert len(list(csv.DictReader(file))) == ROWS
 
 
 @pytest.fixture
@@ -252,11 +248,11 @@ def test_many_classes_are_searched_by_the_keyboard(browser: Any, near: Any) -> N
         ("late", "Enter", "card late"), ("uber", "Enter", "Überweisung"), ("card", "Enter", "card lost"),
         ("card", "2", "card late"),
     ):  # fmt: skip
-        ann.said[ann.id] = label
+        ann.given[ann.id] = label
         ann.page.keyboard.type(typed)
         ann.page.keyboard.press(pressed)
         ann.settled()
-    assert book.answers() == ann.said
+    assert book.answers() == ann.given
 
 
 def test_classes_called_by_digits_have_their_own_keys(browser: Any, near: Any) -> None:

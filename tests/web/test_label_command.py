@@ -1,9 +1,6 @@
 """``understudy label`` without a browser: the classes it finds, what it writes, what it refuses."""
 
 import signal
-import subprocess
-import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,8 @@ from understudy.cli.label import _classes
 from understudy.io.table import text_columns
 from understudy.web.answer_book import AnswerBook
 from understudy.web.cards import Cards
+
+from ..forked_program import UNDERSTUDY, Program
 
 
 @pytest.fixture
@@ -60,11 +59,11 @@ def test_mistakes_are_errors_at_the_start(rows: Path, tmp_path: Path) -> None:
 
 
 def test_chosen_or_random_may_not_change(rows: Path, tmp_path: Path) -> None:
-    for begun, later, said in ((True, ["--random"], "picked by a strategy"), (False, [], "one of a random sample")):
+    for begun, later, named in ((True, ["--random"], "picked by a strategy"), (False, [], "one of a random sample")):
         path = tmp_path / f"{begun}.book"
         with AnswerBook(path, ["neg", "pos"]) as book:
             book.add(["1"], chosen=begun)
-        assert f"has row '1' as {said}" in printed(rows, "--book", path, "--port", "0", *later)
+        assert f"has row '1' as {named}" in printed(rows, "--book", path, "--port", "0", *later)
         with AnswerBook(path) as book:
             assert book.chosen() == {"1": begun}
 
@@ -74,19 +73,14 @@ def test_a_plan_has_nothing_to_see_by_itself(tmp_path: Path) -> None:
     assert "name the file with the rows: --pool FILE" in printed(tmp_path / "human.csv", "--classes", "neg,pos")
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_it_and_writes_the_answers(rows: Path, tmp_path: Path) -> None:
     with AnswerBook(tmp_path / "rows.book", ["neg", "pos"]) as book:
         book.add(["1", "2"])
         book.answer("2", "neg", annotator="ann")
-    command = [sys.executable, "-m", "understudy", "label", str(rows), "--port", "0", "--annotator", "ann"]
-    # Where the tests themselves were put into the background, Ctrl-C is ignored, and a program inherits that.
-    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeds)
-    assert started.stdout is not None
+    errors = tmp_path / "errors"
+    started = Program(UNDERSTUDY, "label", rows, "--port", "0", "--annotator", "ann", errors=errors)
     while "Ctrl-C" not in started.stdout.readline():
         assert started.poll() is None
     started.send_signal(signal.SIGINT)
-    said, complained = started.communicate(timeout=60)
-    assert (started.returncode, complained) == (0, "") and "1 labels" in said
+    assert "1 labels" in started.rest() and started.wait() == 0 and errors.read_text() == ""
     assert text_columns(tmp_path / "rows-answers.csv")["label"] == ["neg"]
