@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,10 +57,13 @@ def split_result(result: Columns | ShardResult) -> tuple[Columns, Mapping[str, A
     return (result.columns, result.summary) if isinstance(result, ShardResult) else (result, {})
 
 
+def row_names(table: Table, first: int = 0) -> Columns:
+    """The rows' ids, or their numbers where there are none."""
+    return {"row": np.arange(first, first + len(table))} if table.ids is None else {"id": table.ids}
+
+
 def to_records(columns: Columns) -> bytes:
     """Arrays as one .npy file of records, whose rows can be read where they lie."""
-    from io import BytesIO
-
     fields = [(name, column.dtype, column.shape[1:]) for name, column in columns.items()]
     records = np.empty(len(next(iter(columns.values()))), dtype=fields)
     for name, column in columns.items():
@@ -91,9 +95,7 @@ class ShardTask:
                     f"{shard}: the function made {len(column)} values of {name!r} for {shard.rows} rows; one per row"
                 )
         if self.named and not columns.keys() & {"id", "row"}:
-            ids = table.ids
-            names = {"row": np.arange(shard.first, shard.first + shard.rows)} if ids is None else {"id": ids}
-            columns = {**names, **columns}
+            columns = {**row_names(table, shard.first), **columns}
         content = FORMATS[self.suffix](columns)
         checksum = digest(content)
         if not self.staging.is_dir():
@@ -185,11 +187,8 @@ def map_shards(
     processes of one thread each; ``executor``: anything else that runs shards (``us.ray()``). The same call goes on
     where it was stopped. PoolShards and rows keep their order, so ids and bytes do not depend on who did what.
     """
-    shards = list_pool_shards(pool)
-    run_pass(
-        function, shards, Path(out), columns=columns or {}, title="shards", progress=progress,
-        executor=executor_for(None if executor else workers, executor),
-    )  # fmt: skip
+    executor = executor_for(None if executor else workers, executor)
+    run_pass(function, list_pool_shards(pool), Path(out), columns=columns or {}, executor=executor, progress=progress)
     return Path(out)
 
 
@@ -200,16 +199,14 @@ def run_pass(
     *,
     executor: Executor,
     columns: Mapping[str, str],
-    title: str,
+    title: str = "shards",
     progress: bool = True,
     suffix: str = ".parquet",
     named: bool = True,
 ) -> list[dict[str, Any]]:
     """The pass, or what is left of it; the shards' rows and summaries, in their order."""
-    given = {
-        "shards": shards.fingerprint(), "function": fingerprint(function), "columns": dict(columns), "kind": suffix
-    }  # fmt: skip
-    settings = as_json(given)
+    given = {"shards": shards.fingerprint(), "function": fingerprint(function), "kind": suffix}
+    settings = as_json({**given, "columns": dict(columns)})
     out = work_folder(out)
     if out.is_file():
         raise UnderstudyError(f"{out} is a file; name a folder for the shards")

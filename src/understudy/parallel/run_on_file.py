@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ from understudy.io.write import write_table
 from understudy.labels.class_names import ClassNames
 from understudy.labels.forms import Labels, Soft, TopK, named_columns
 from understudy.parallel.executors import Executor
-from understudy.parallel.map_shards import Columns, ShardFunction, ShardResult, run_pass, split_result
+from understudy.parallel.map_shards import Columns, ShardFunction, ShardResult, row_names, run_pass, split_result
 from understudy.parallel.pool_shards import PoolShard, PoolShards, Result, results_in_order
 from understudy.store.arrow import Array
 from understudy.training.run import Run
@@ -106,11 +105,8 @@ class RunOnFile:
                 named=named,
             )  # fmt: skip
         columns, summary = split_result(function(self.table))
-        rows, ids = len(self.table), self.table.ids
-        if named:
-            columns = {**({"row": np.arange(rows)} if ids is None else {"id": ids}), **columns}
-        write_table(out, dict(columns))
-        return [{"rows": rows, **summary}]
+        write_table(out, {**(row_names(self.table) if named else {}), **columns})
+        return [{"rows": len(self.table), **summary}]
 
     def map_tables(
         self, function: Callable[[Table], Result], executor: Executor | None
