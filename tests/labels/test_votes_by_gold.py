@@ -113,7 +113,7 @@ def test_methods_that_estimate_train(method: str) -> None:
 
 def test_compare_and_auto() -> None:
     gold, pool, _ = _sets()
-    recipe = {"epochs": 2, "progress": False}
+    recipe = {"epochs": 1, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", us.UnderstudyWarning)
         table = us.compare(us.models.linear(2, 2), gold, pool, ["slam"], seeds=2, workers=1, **recipe)
