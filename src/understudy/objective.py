@@ -96,7 +96,7 @@ class Context:
     fits: dict[str, Reliability] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pool_size = self.pool_size or len(self.pool)
+        self.pool_size = self.pool_size or self.pool.rows.count
 
     @cached_property
     def calibration(self) -> tuple[Gold, Labels]:
@@ -107,7 +107,7 @@ class Context:
                 "pass teacher= to us.Gold for rows it had not trained on, or use us.vanilla(), which estimates nothing"
             )
             raise UnderstudyError(f"{len(rows)} gold rows can estimate the teacher, at least 2 are needed: {cure}")
-        return self.gold if len(rows) == len(self.gold) else self.gold.take(rows), labels
+        return self.gold if len(rows) == len(self.gold.y) else self.gold.take(rows), labels
 
     def per_row(self, values: Tensor, where: str) -> Tensor:
         """A user's values for every row of the pool, cut to the rows that have a label."""

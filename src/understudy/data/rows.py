@@ -37,7 +37,7 @@ from torch.utils.data import default_collate
 
 from understudy.data.checks import to_tensor, total_memory
 from understudy.errors import UnderstudyError
-from understudy.store.settings import Above, Hash, add, add_parts, add_tensor, looked_at
+from understudy.store.settings import Above, Hash, add, add_parts, looked_at
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -90,6 +90,9 @@ class Rows(ABC):
 
 
 class TensorRows(Rows):
+    #: Not part of a fingerprint.
+    derived = ("count", "names", "preferred_block", "row_bytes", "path", "start")
+
     def __init__(self, x: Tensor) -> None:
         self.x, self.count = x, len(x)
 
@@ -371,7 +374,5 @@ def _(rows: Rows, into: Hash, above: Above) -> None:
         add(rows.take(looked_at(len(rows), size)), into, above)
 
 
-@add_parts.register
-def _(rows: TensorRows, into: Hash, above: Above) -> None:
-    into.update(f"{len(rows)}".encode())
-    add_tensor(rows.x, into)
+# A tensor counts as it is, like any object that lists what is derived.
+add_parts.register(TensorRows, add_parts.dispatch(object))

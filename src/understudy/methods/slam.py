@@ -24,6 +24,7 @@ from torch import Tensor
 
 from understudy.data.checks import to_tensor
 from understudy.errors import UnderstudyError
+from understudy.labels.base import Labels
 from understudy.labels.reliability import Reliability
 from understudy.maths.losses import cross_entropy
 from understudy.maths.mixing import slam_mix, top_mask
@@ -62,7 +63,7 @@ class SlamLink(Link):
         teacher = context.teacher.simplest()
         if isinstance(self.k, int) and not teacher.ranks and self.k < context.classes:
             raise UnderstudyError(f"slam(k={self.k}): hard labels do not rank the classes; leave k out")
-        trust = self._fit(context) if self._asks_gold(context) else None
+        trust = self._fit(context) if self._asks_gold(teacher) else None
         k = torch.full((len(teacher),), context.classes)
         if self.alpha is not None:
             alpha = self._known_alpha(context)
@@ -80,13 +81,12 @@ class SlamLink(Link):
         return {"alpha": alpha.float(), "k": k}
 
     def estimate(self, context: Context) -> None:
-        if self._asks_gold(context):
+        if self._asks_gold(context.teacher.simplest()):
             self._fit(context)
 
-    def _asks_gold(self, context: Context) -> bool:
+    def _asks_gold(self, teacher: Labels) -> bool:
         """With alpha known, only a k that is estimated still asks for gold."""
-        estimates_k = context.teacher.simplest().ranks and not isinstance(self.k, int)
-        return self.alpha is None or estimates_k
+        return self.alpha is None or (teacher.ranks and not isinstance(self.k, int))
 
     def _known_alpha(self, context: Context) -> Tensor:
         alpha = to_tensor(self.alpha, "slam(alpha=…)").double()

@@ -159,7 +159,7 @@ class Session:
         self.trains = None if gold is None else gold.training()
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.options, classes=self.classes, labelled=self.labelled,
-            pool_size=0 if pool is None else len(pool),
+            pool_size=0 if pool is None else pool.rows.count,
         )  # fmt: skip
         #: Numbers kept with the run.
         self.facts = self.learner.facts
@@ -182,7 +182,7 @@ class Session:
     def _refined_labels(self) -> RefinedLabels | None:
         if self.pool is None:
             return None
-        rows = len(self.pool)
+        rows = self.pool.rows.count
         if rows * self.classes <= MOST_ENTRIES:
             return RefinedLabels(rows, self.classes)
         what = f"{rows:,} rows × {self.classes:,} classes are too many to average predictions over"
@@ -209,8 +209,8 @@ class Session:
     @property
     def rows(self) -> int:
         """Of an epoch."""
-        golds = 0 if self.trains is None else len(self.trains) * self.options.gold_repeat
-        return golds + (0 if self.pool is None else len(self.pool))
+        golds = 0 if self.trains is None else len(self.trains.y) * self.options.gold_repeat
+        return golds + (0 if self.pool is None else self.pool.rows.count)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -257,8 +257,8 @@ class Session:
 
     def _plan(self, epoch: int) -> planning.EpochPlan:
         options, pool, sampling = self.options, self.pool, _sampling(self.learner.columns)
-        golds = len(self.trains) if self.trains is not None and options.gold_repeat else 0
-        pools, repeat, seed = 0 if pool is None else len(pool), options.gold_repeat, options.seed
+        golds = len(self.trains.y) if self.trains is not None and options.gold_repeat else 0
+        pools, repeat, seed = 0 if pool is None else pool.rows.count, options.gold_repeat, options.seed
         if self.full_batch:
             return planning.plan_full_batch(golds, pools, gold_repeat=repeat, seed=seed, sampling=sampling)
         return planning.plan_epoch(
