@@ -40,9 +40,6 @@ class Outputs:
     logits: Tensor
     features: Tensor | None = None
 
-    def __getitem__(self, rows: slice) -> "Outputs":
-        return Outputs(self.logits[rows], None if self.features is None else self.features[rows])
-
 
 @dataclass(frozen=True)
 class Step:
@@ -254,12 +251,6 @@ _SLOTS: tuple[tuple[str, Any, str], ...] = (
 )
 
 
-def _check_temperature(given: Any) -> None:
-    pair = given if isinstance(given, tuple) else (given, given)
-    if len(pair) != 2 or not all(isinstance(part, int | float) and part > 0 for part in pair):
-        raise UnderstudyError(f"temperature={given!r} must be a number greater than 0, or a pair (gold, pool) of them")
-
-
 def _log_softmax(logits: Tensor) -> Tensor:
     """Along a short last axis of many rows PyTorch's kernel takes up to five times as long as along the first."""
     rows, classes = logits.shape
@@ -296,7 +287,9 @@ class Objective:
     traits: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
+        given, pair = self.temperature, self.temperatures
+        if len(pair) != 2 or not all(isinstance(part, int | float) and part > 0 for part in pair):
+            raise UnderstudyError(f"temperature={given!r} must be a number greater than 0, or a pair (gold, pool)")
         for slot, kind, example in _SLOTS:
             given = getattr(self, slot)
             for part in given if slot == "terms" and isinstance(given, tuple) else (given,):

@@ -195,8 +195,7 @@ def c_on_gold(student: Any, gold: Gold, pool: Pool | None, options: TrainingOpti
     """scikit-learn's C for training on the labels as they are."""
     with torch.random.fork_rng():
         session = Session.from_options(seeded_student(student, options), gold, pool, Objective(name="vanilla"), options)
-        c: float = penalty_on_gold(session, gold, pool, options)[1]["chosen_penalty"]["c"]
-    return c
+        return float(penalty_on_gold(session, gold, pool, options)[1]["chosen_penalty"]["c"])
 
 
 def mean_square(rows: Rows) -> float:

@@ -95,9 +95,6 @@ class StudentLearner:
         self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
         self.classes, self.labelled, self.pool_size = classes, labelled, pool_size
         self.gold_targets = None if gold is None else nn.functional.one_hot(gold.y, classes).float()
-        #: The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
-        #: the student to it as much as training on it does: rows that calibrate only are not among them.
-        self.steering = torch.empty(0, dtype=torch.long) if gold is None else gold.training_rows()
         #: Which gold rows measure the alignment of a step.
         self.draws = torch.Generator()
         self.augmentation = torch.Generator()
@@ -120,7 +117,10 @@ class StudentLearner:
         self.weighs_gold, self.can_vanish = objective.weighs_gold, objective.can_vanish
         self.tap = FeatureTap(student, self.options.feature_layer) if objective.wants_features else None
         self.aligner = Aligner(student) if objective.alignment_rows and self.pool is not None else None
-        if self.aligner is not None and (self.gold is None or not len(self.steering)):
+        #: The gold rows that may move the student. Its weights follow their gradient, so that steering by a row fits
+        #: the student to it as much as training on it does: rows that calibrate only are not among them.
+        self.steering = torch.empty(0) if self.aligner is None or self.gold is None else self.gold.training_rows()
+        if self.aligner is not None and not len(self.steering):
             why = "gold=None" if self.gold is None else "every gold row is estimate_only"
             raise UnderstudyError(f"{self.objective.name} needs the gold gradient, but {why}; pass gold that may train")
 
@@ -204,10 +204,10 @@ class StudentLearner:
         golds, own = len(batch.gold_rows), len(batch.gold_rows) + len(batch.pool_rows)
         outputs = self._forward(model, batch.x, counted=own > 0)
         if not own:  # another process has its rows
-            outputs = outputs[:0]
+            outputs = _cut(outputs, slice(0))
         if not batch.pool_count:
             return Losses(self._gold_losses(outputs.logits, batch.gold_rows), golds, None)
-        step = self._step(outputs[golds:] if golds else outputs, batch)
+        step = self._step(_cut(outputs, slice(golds, None)) if golds else outputs, batch)
         labels = self._labels(batch.gold_rows, outputs.logits.device) if golds else None
         target = self.cached(batch, "target", lambda: self._target(step, batch))
         if labels is None:
@@ -355,6 +355,10 @@ class WeightedSum:
         # Only weights made from the batch itself can vanish on a whole batch; looking costs a wait on accelerators.
         moves = not learner.can_vanish or _moves(batch.gold_rows, gold_weights) or _moves(batch.pool_rows, weights)
         return Scored(total, moves, None if losses.step is None else losses.step.outputs.logits, weights)
+
+
+def _cut(outputs: Outputs, rows: slice) -> Outputs:
+    return Outputs(outputs.logits[rows], None if outputs.features is None else outputs.features[rows])
 
 
 def _weighed(losses: Tensor, weights: Tensor | None) -> Tensor:

@@ -41,7 +41,7 @@ class TrainingView:
     """A training as its callbacks see it: copies and proxies of what it is at that moment."""
 
     def __init__(
-        self, student: nn.Module, config: dict[str, Any], history: list[Record], facts: Record, folder: Path | None
+        self, student: nn.Module, history: list[Record], facts: Record, config: dict[str, Any], folder: Path | None
     ) -> None:
         self._student, self.folder = student, folder
         self.config: Mapping[str, Any] = MappingProxyType(copy.deepcopy(config))
@@ -82,17 +82,16 @@ class CallbackRunner:
         self, callbacks: Sequence[Callback] = (), config: dict[str, Any] | None = None, folder: Path | None = None
     ) -> None:
         self.callbacks, self.config, self.folder = callbacks if is_first() else (), config or {}, folder
-        self._seen: tuple[nn.Module, list[Record], Record] | None = None
+        self._seen: Any = ()
 
     def call(self, moment: str, *seen: Any) -> None:
         """Call them in their order. ``seen``: student, history and facts, which grow; at first, and where they are
         others."""
         self._seen = seen or self._seen
-        for callback in self.callbacks if self._seen is not None else ():
-            assert self._seen is not None
+        for callback in self.callbacks if self._seen else ():
             student, history, facts = self._seen
             with torch.random.fork_rng():
-                getattr(callback, moment)(TrainingView(student, self.config, history, facts, self.folder))
+                getattr(callback, moment)(TrainingView(student, history, facts, self.config, self.folder))
 
     def __enter__(self) -> "CallbackRunner":
         return self

@@ -161,8 +161,7 @@ class Checkpoints:
             return None
         state, _ = self._stored
         check_same_training(state["settings"], self.settings, self.run)
-        phase: str = state["progress"]["phase"]
-        return phase
+        return str(state["progress"]["phase"])
 
     def restore(self, parts: Mapping[str, Any], session: Session) -> bool:
         """Bring every part to where the checkpoint left it; once, and False where there is none."""

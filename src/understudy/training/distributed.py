@@ -27,7 +27,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -250,16 +250,11 @@ def _one_error(store: Any) -> Iterator[None]:
     except BaseException as error:
         # torchrun tells the others to end as soon as one has, and this process may be slower than they are.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        words, first = last_words(error), _is_first_to_print(store)
+        words, first = last_words(error), True
+        with suppress(RuntimeError):  # the process that held the store has ended
+            first = store.add(_PRINTED, 1) == 1
         if words is None and first:
             raise  # a bug: its traceback is the message
         if words is not None and first:
             complain(words[0])
         raise SystemExit(1 if words is None else words[1]) from error
-
-
-def _is_first_to_print(store: Any) -> bool:
-    try:
-        return bool(store.add(_PRINTED, 1) == 1)
-    except RuntimeError:  # the process that held the store has ended
-        return True

@@ -77,7 +77,8 @@ def evaluate_training(
 
     ``weight_decay``: as it was chosen for the student; ``pilot``: what ``us.auto`` found.
     """
-    if gold is None and test is None:
+    measured, rows = (gold, GOLD) if test is None else (test, TEST)
+    if measured is None:
         return None
     on_pilot, on_pilot_gold_only = _of_pilot(pilot or {})
     # A net that reads texts takes too long to be trained once more.
@@ -98,20 +99,18 @@ def evaluate_training(
         correct = cross_validate(fit, gold, pool, objective, chosen)
         if correct is not None and pool is not None and has_pool:
             gold_only = cross_validate(fit, gold, None, VANILLA, gold_only_options(chosen, gold, pool))
-    accuracy = on_pilot if correct is None else _share(correct)
+    accuracy = on_pilot if correct is None else exact(int(correct.sum()), len(correct))
     if accuracy is None:
         return None
-    measured = test if test is not None else gold
-    assert measured is not None
+    baseline = on_pilot_gold_only if gold_only is None else exact(int(gold_only.sum()), len(gold_only))
     counts = torch.bincount(measured.y)
-    teacher, where = _teacher(measured, gold, TEST if test is not None else GOLD)
+    teacher, where = _teacher(measured, gold, rows)
     discordant = None
     if correct is not None and gold_only is not None:
         discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
     return Evaluation(
-        accuracy, TEST if test is not None else GOLD, int(counts.argmax()), float(counts.max()) / len(measured),
-        teacher, where, on_pilot_gold_only if gold_only is None else _share(gold_only), discordant,
-    )  # fmt: skip
+        accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant
+    )
 
 
 def cross_validate(
@@ -143,10 +142,6 @@ def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> Train
         return options
     passes = options.gold_repeat + int(pool.teacher.labelled().sum()) // len(gold)
     return options.replace(gold_repeat=max(1, passes))
-
-
-def _share(correct: Tensor) -> Share:
-    return exact(int(correct.sum()), len(correct))
 
 
 def _of_pilot(pilot: Mapping[str, Any]) -> tuple[Share | None, Share | None]:

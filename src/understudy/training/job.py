@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from understudy import models
@@ -35,6 +34,7 @@ from understudy.io.read import Examples
 from understudy.io.table import text_columns
 from understudy.method_options import read_options
 from understudy.methods import METHODS
+from understudy.models.registry import initial_student
 from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
 from understudy.store.files import known_as, local_path, locked
@@ -85,13 +85,12 @@ class TrainRequest:
 
     @classmethod
     def load(cls, folder: Path) -> "TrainRequest":
-        path = folder / REQUEST
         stored = TRAIN_REQUEST.read(folder)
         try:
             del stored["out"]
             return cls(out=folder, data=DataOptions(**stored.pop("data")), **stored)
         except (KeyError, TypeError) as error:
-            raise UnderstudyError(f"{path} is damaged ({error}); {_CURE}") from error
+            raise UnderstudyError(f"{folder / REQUEST} is damaged ({error}); {_CURE}") from error
 
 
 class TrainedJob(NamedTuple):
@@ -144,7 +143,8 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         student, training = resolve_student(request.student, examples, request.training)
         request = replace(request, student=student, training=training)
         build = student_builder(request.student, examples, classes)
-        ema = _average(build, device) if training["ema"] else None
+        average = initial_student(build, 0) if training["ema"] else None
+        ema = None if average is None else EMA(average if device is None else average.to(device))
         # What a run begins with; a resumed training checks that its data are still the same.
         if is_first() and not (resume and (out / VALUES_FILE).exists()):
             examples.featuriser.save(out)
@@ -179,20 +179,13 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
     """For ``predict`` and ``select``, beside the features: names of columns and classes."""
-    names = examples.featuriser.names
-    columns = request.data.columns or {}
+    names, columns = examples.featuriser.names, request.data.columns or {}
     notes = {"features": "x" if names == ("x",) else list(names), "options": options, "columns": columns}
     if examples.class_names is None:
         return notes
     # Where the user gave the names in order, numbers in files are positions in it.
     places = isinstance(request.data.classes, list)
     return notes | {"class_names": list(examples.class_names), "class_places": places}
-
-
-def _average(build: Callable[[], nn.Module], device: torch.device | None) -> EMA:
-    with torch.random.fork_rng():
-        student = build()
-    return EMA(student if device is None else student.to(device))
 
 
 def _record_gold(file: Path, names: Sequence[str], examples: Examples) -> None:

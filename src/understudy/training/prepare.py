@@ -72,11 +72,10 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     parts = {"gold.teacher": gold, "pool.teacher": pool}
     labels = {name: part.teacher for name, part in parts.items() if part is not None and part.teacher is not None}
     for name, teacher in labels.items():
-        known = teacher.classes
-        if known is None and len(teacher):
-            known = max(classes, int(teacher.top1().max()) + 1)
-        if known not in (None, classes):
-            raise UnderstudyError(f"{name} knows {known} classes, the student {classes} outputs; they must be equal")
+        last = int(teacher.top1().max()) if teacher.classes is None and len(teacher) else 0
+        if teacher.classes not in (None, classes) or last >= classes:
+            what = f"names class {last}" if teacher.classes is None else f"knows {teacher.classes} classes"
+            raise UnderstudyError(f"{name} {what}, but the student has {classes} outputs; they must be equal")
     if len({type(teacher) for teacher in labels.values()}) > 1:
         forms = [type(teacher.simplest()).__name__ for teacher in labels.values()]
         if forms[0] != forms[1]:

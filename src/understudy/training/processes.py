@@ -36,13 +36,10 @@ class Processes:
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.is_first = self.rank == 0
         #: Whether one of them was to stop when the last step was summed: known to all, or to none.
         self.stopping = False
         self._group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
-
-    @property
-    def is_first(self) -> bool:
-        return self.rank == 0
 
     def close(self) -> None:
         """Leave the group; processes that still wait for this one notice it."""

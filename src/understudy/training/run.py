@@ -147,9 +147,11 @@ class Run(Shown):
     def save(self, folder: str | Path) -> None:
         """Write the run directory. ``config.json`` comes last: where it is, all the rest is."""
         folder, reads = work_folder(folder), reader_of(self.student) is not None
+        rows = len(next(iter(self.columns.values()))) if self.columns else 0
+        first = {"row": np.arange(rows)} if self.ids is None else {"id": self.ids}
         files = {
             METRICS: _history_to_bytes(self.history),
-            COLUMNS: _columns_to_parquet(self.columns, self.ids),
+            COLUMNS: to_parquet(first | {name: column.cpu().numpy() for name, column in self.columns.items()}),
             # The metadata is for transformers, which reads the same file.
             STUDENT: state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
         }
@@ -191,9 +193,16 @@ class Run(Shown):
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(f"{folder} holds a student of your own class; pass it: student=MyNet()")
-            student = _build(config["student"], folder)
+            if isinstance(config["student"], dict) and config["student"].get("name") == TEXT:
+                from understudy.hf.text import load_student
+
+                student = load_student(folder / MODEL, **config["student"]["args"])
+            else:
+                student = models.build(config["student"])
         load_state(student, folder / STUDENT)
-        columns, ids = read_columns(folder / COLUMNS)
+        stored = from_parquet(folder / COLUMNS)
+        ids = stored.pop("id", None)
+        columns = {name: torch.from_numpy(column) for name, column in stored.items() if name != "row"}
         others = {name: read_state(folder / name) for name in _OTHERS if (folder / name).exists()}
         ema = EMA(student) if EMA_FILE in others else None
         if ema is not None:
@@ -205,15 +214,6 @@ class Run(Shown):
             module_states=nested(others.get(MODULES, {})), ids=ids, ema=ema,
             evaluation=None if evaluation is None else Evaluation.from_dict(evaluation), path=folder,
         )  # fmt: skip
-
-
-def _build(spec: Any, folder: Path) -> nn.Module:
-    """An untrained copy of a run's student."""
-    if not isinstance(spec, dict) or spec.get("name") != TEXT:
-        return models.build(spec)
-    from understudy.hf.text import load_student
-
-    return load_student(folder / MODEL, **spec["args"])
 
 
 def _unlisted(folder: Path, config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -298,16 +298,3 @@ def nested(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         module, _, name = key.partition(".")
         states.setdefault(module, {})[name] = value
     return states
-
-
-def _columns_to_parquet(columns: Columns, ids: np.ndarray[Any, Any] | None) -> bytes:
-    rows = len(next(iter(columns.values()))) if columns else 0
-    first = {"row": np.arange(rows)} if ids is None else {"id": ids}
-    return to_parquet(first | {name: column.cpu().numpy() for name, column in columns.items()})
-
-
-def read_columns(path: Path) -> tuple[Columns, np.ndarray[Any, Any] | None]:
-    stored = from_parquet(path)
-    ids = stored.pop("id", None)
-    stored.pop("row", None)
-    return {name: torch.from_numpy(column) for name, column in stored.items()}, ids

@@ -95,7 +95,10 @@ def _train(
     student = seeded_student(build, given)
     session = Session.from_options(student, gold, pool, objective, given)
     same_start(student, given, objective, gold, pool)
-    _check_evaluation_sets(student, gold, pool, test=test, select=select)
+    if test is not None or select is not None:
+        check_outputs(student, None, None, test=test, select=select)
+    for part, name in ((test, "test"), (select, "select")):
+        check_compatible(pool if gold is None else gold, part, "the pool" if gold is None else "gold", name)
     given = given.replace(gold_repeat=session.options.gold_repeat)
     settings: dict[str, Any] = {}
     if folder is not None:
@@ -194,16 +197,6 @@ def _check_request(
         raise UnderstudyError(
             "pretrain_epochs and finetune_epochs train on gold, but no row of it may train; pass others"
         )
-
-
-def _check_evaluation_sets(
-    student: nn.Module, gold: Gold | None, pool: Pool | None, *, test: Gold | None, select: Gold | None
-) -> None:
-    if test is None and select is None:
-        return
-    check_outputs(student, None, None, test=test, select=select)
-    for part, name in ((test, "test"), (select, "select")):
-        check_compatible(pool if gold is None else gold, part, "the pool" if gold is None else "gold", name)
 
 
 def _finished(folder: Path, student: nn.Module, settings: dict[str, Any], ema: EMA | None) -> Run:
