@@ -201,25 +201,6 @@ def _freeze(model: Any, layers: int | str) -> None:
         parameter.requires_grad_(not frozen)
 
 
-WEIGHTS = "model.safetensors"
-
-
-def model_files(student: Any, config: Mapping[str, Any], facts: Mapping[str, float], metrics: Any) -> dict[str, bytes]:
-    """Everything but the weights. ``config``: the run's; ``metrics``: by set, then by moment, then by name."""
-    settings, names = copy.deepcopy(student.config), config.get("class_names")
-    if names is not None:
-        settings.id2label, settings.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
-    settings.architectures, settings.problem_type = [type(student).__name__], "single_label_classification"
-    reader = _reader(student)
-    with tempfile.TemporaryDirectory() as scratch:
-        settings.save_pretrained(scratch)
-        reader.tokenizer.save_pretrained(scratch)
-        files = {path.name: path.read_bytes() for path in sorted(Path(scratch).iterdir()) if path.is_file()}
-    labels = [settings.id2label[number] for number in sorted(settings.id2label)]
-    card = model_card(reader, labels, config, facts, metrics)
-    return files | {"README.md": card.encode()}
-
-
 def text_spec(student: nn.Module) -> dict[str, Any]:
     """What a run's ``config.json`` says of such a student: with the folder, all it takes to build it again."""
     reader = _reader(student)
@@ -233,24 +214,33 @@ def _reader(student: nn.Module) -> TextReader:
 
 
 def write_model(
-    student: nn.Module, run: Path, name: str, config: Mapping[str, Any], facts: Mapping[str, float], metrics: Any
+    student: Any, run: Path, name: str, config: Mapping[str, Any], facts: Mapping[str, float], metrics: Any
 ) -> dict[str, bytes]:
-    """Write the folder ``name`` of a run whose weights are there; its other files, for the run's checksums."""
-    files = model_files(student, config, facts, metrics)
+    """Write the folder ``name`` of a run whose weights are there; its other files, for the run's checksums.
+
+    ``config``: the run's; ``metrics``: by set, then by moment, then by name.
+    """
+    settings, names = copy.deepcopy(student.config), config.get("class_names")
+    if names is not None:
+        settings.id2label, settings.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
+    settings.architectures, settings.problem_type = [type(student).__name__], "single_label_classification"
+    reader = _reader(student)
+    with tempfile.TemporaryDirectory() as scratch:
+        settings.save_pretrained(scratch)
+        reader.tokenizer.save_pretrained(scratch)
+        files = {path.name: path.read_bytes() for path in sorted(Path(scratch).iterdir()) if path.is_file()}
+    labels = [settings.id2label[number] for number in sorted(settings.id2label)]
+    files["README.md"] = model_card(reader, labels, config, facts, metrics).encode()
     for file, content in files.items():
         write_bytes(run / name / file, content)
-    _place_weights(run / "student.safetensors", run / name / WEIGHTS)
-    return {f"{name}/{file}": content for file, content in files.items()}
-
-
-def _place_weights(stored: Path, path: Path) -> None:
-    """The run's weights in the model's folder too: one file under two names where the disk can, else a copy."""
-    with appearing_whole(path) as temporary:
+    # The run's weights here too: one file under two names where the disk can, else a copy.
+    with appearing_whole(run / name / "model.safetensors") as temporary:
         temporary.unlink()
         try:
-            os.link(stored, temporary)
+            os.link(run / "student.safetensors", temporary)
         except OSError:
-            shutil.copyfile(stored, temporary)
+            shutil.copyfile(run / "student.safetensors", temporary)
+    return {f"{name}/{file}": content for file, content in files.items()}
 
 
 def load_student(folder: Path, *, base: str, max_tokens: int) -> nn.Module:

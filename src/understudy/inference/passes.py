@@ -116,7 +116,13 @@ class FeatureTap:
         self.module, self.layer = module, layer
         self._named = layer is not None
         # The layers to listen at: the named one, or every Linear until a first call shows which runs last.
-        self._layers = [_find(module, layer)] if layer is not None else _linears(module)
+        linears: list[nn.Module] = [part for part in module.modules() if isinstance(part, nn.Linear)]
+        self._layers = linears if layer is None else [_find(module, layer)]
+        if not self._layers:
+            raise UnderstudyError(
+                f"{type(module).__name__} has no nn.Linear to take penultimate features from; "
+                "name a layer whose output they are"
+            )
 
     def __call__(self, x: Inputs, call: nn.Module | None = None) -> tuple[Tensor, Tensor]:
         """``call``: what to run instead of the module itself, where something wraps it."""
@@ -167,16 +173,6 @@ class FeatureTap:
 
     def _where(self) -> str:
         return f"layer {self.layer!r}" if self.layer else "the module itself"
-
-
-def _linears(module: nn.Module) -> list[nn.Module]:
-    linears: list[nn.Module] = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    if not linears:
-        raise UnderstudyError(
-            f"{type(module).__name__} has no nn.Linear to take penultimate features from; "
-            "name a layer whose output they are"
-        )
-    return linears
 
 
 def _find(module: nn.Module, name: str) -> nn.Module:

@@ -221,13 +221,6 @@ class Bands:
             raise UnderstudyError(f"gold_for_width({width}): ask for a width greater than 0")
         return math.ceil(self.gold_rows * math.pow(self.width / width, 1 / self.rate))
 
-    def advice(self) -> str:
-        """One sentence for the user."""
-        return (
-            f"with {self.gold_rows} gold rows alpha is known to about ±{self.width / 2:.2f} ({self.level:.0%}); about "
-            f"{2 ** (1 / self.rate):.0f}× as much gold ({self.gold_for_width(self.width / 2)} rows) would halve that"
-        )
-
 
 def curve_bands(
     covariate: Tensor, right: Tensor, queries: Tensor, *, lower: float, level: float, repeats: int, rng: Generator

@@ -57,8 +57,6 @@ class PoolShard:
 class PoolShards(Sequence[PoolShard]):
     path: Path
     shards: tuple[PoolShard, ...]
-    #: Of the columns.
-    names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -112,7 +110,7 @@ def list_pool_shards(path: str | Path) -> PoolShards:
         files = shards_of(path)
     if not files:
         raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
-    counts, kinds = read_footers(files)
+    counts, _ = read_footers(files)
     shards: list[PoolShard] = []
     first = 0
     for file, count in zip(files, counts, strict=True):
@@ -121,7 +119,7 @@ def list_pool_shards(path: str | Path) -> PoolShards:
             first += count
     if not shards:
         raise UnderstudyError(f"{path}: no shard holds a row; check how they were written")
-    return PoolShards(path, tuple(shards), tuple(kinds))
+    return PoolShards(path, tuple(shards))
 
 
 def results_in_order(

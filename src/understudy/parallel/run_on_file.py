@@ -143,24 +143,21 @@ def _on_shard(function: Callable[[Table], Result], columns: Mapping[str, str], s
     return function(shard.read(columns))
 
 
-class NoTruth(UnderstudyError):
-    """A column ``label`` that holds something else."""
-
-
-def _truth(table: Table, names: ClassNames, classes: int) -> Array | None:
-    """The true classes where the file has them, −1 where a row has none; ``NoTruth`` where they cannot be read."""
+def _truth(table: Table, names: ClassNames, classes: int) -> tuple[Array | None, str]:
+    """The true classes where the file has them, −1 where a row has none; or why its column cannot be read."""
     kind = table.columns["label"].dtype.kind if "label" in table.names else ""
     if kind == "b" and classes > 2:
         raise UnderstudyError(
             f"{table.where('label')} holds true or false, but there are {classes} classes; leave it out"
         )
-    if kind in ("b", "i", "u", "f") and names:
-        # Numbers beside names: to compare them with positions in the order would be a guess.
-        return label_column(table, names)
     try:
-        return label_column(table, names)
+        return label_column(table, names), ""
     except UnderstudyError as error:
-        raise NoTruth(error) from error
+        # Numbers beside names: to compare them with positions in the order would be a guess.
+        if kind in ("b", "i", "u", "f") and names:
+            raise
+        # Predictions do not need it: a file may hold anything under this name.
+        return None, str(error)
 
 
 @dataclass(frozen=True)
@@ -179,13 +176,9 @@ class Predict:
             "confidence": confidence.numpy(),
             "probabilities": self.classes.by_name(probs.numpy()),
         }
-        try:
-            truth = _truth(table, self.classes, probs.shape[1])
-        except NoTruth as error:
-            # Predictions do not need it: a file may hold anything under this name.
-            return ShardResult(columns, {"problem": str(error)})
+        truth, problem = _truth(table, self.classes, probs.shape[1])
         if truth is None:
-            return ShardResult(columns, {})
+            return ShardResult(columns, {"problem": problem} if problem else {})
         known = truth >= 0
         return ShardResult(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
 
