@@ -215,9 +215,9 @@ def _download(name: str, revision: str | None) -> Path:
     transformers_library()
     from huggingface_hub import snapshot_download
 
-    patterns = {"allow_patterns": [f"*{suffix}" for suffix in SUFFIXES], "ignore_patterns": ["onnx/*", "openvino/*"]}
+    wanted, skipped = [f"*{suffix}" for suffix in SUFFIXES], ["onnx/*", "openvino/*"]
     try:
-        return Path(snapshot_download(name, revision=revision, **patterns))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=skipped))
     except Exception as error:
         # No network, no such name, no permission: each has an exception of its own, in versions of their own.
         missing = f"the encoder {name!r} is no folder here, nor on the hub: {first_line(error)}"

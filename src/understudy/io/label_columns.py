@@ -92,13 +92,13 @@ def find_labelling(
     answers: Collection[str] = (),
 ) -> Labelling:  # fmt: skip
     """How the labels of these files are read; ``tables`` by role (gold, test, select)."""
-    counted = isinstance(classes, int)
+    given, count = (None, classes) if isinstance(classes, int) else (classes, None)
     golds = [tables["gold"]] if "gold" in tables else []
-    names = find_names(golds, pool, given=None if counted else classes, answers=answers, counted=counted)
-    if names is not None and counted and classes != len(names):
+    names = find_names(golds, pool, given=given, answers=answers, counted=count is not None)
+    if names is not None and count not in (None, len(names)):
         raise UnderstudyError(f"the files name {len(names)} classes ({names}), not {classes}; list all names")
-    if isinstance(classes, int) or names is not None:
-        return Labelling(names, classes if isinstance(classes, int) else len(names or ()), votes=votes)
+    if names is not None or count is not None:
+        return Labelling(names, count if names is None else len(names), votes=votes)
     # Forms that do not hold it: top-k lists and votes.
     every = [*tables.values(), *([] if pool is None else [pool])]
     silent = {column for form in FORMS.values() if form.needs_classes for column in form.columns}
@@ -114,9 +114,8 @@ def _spellings(table: Table, column: str) -> tuple[set[str], bool]:
     values, where = table.columns[column], table.where(column)
     if values.dtype.kind in "iuf":
         # NaN and infinity are refused where the labels are read.
-        return {
-            class_names.spelled(value) for value in np.unique(values[(values >= 0) & np.isfinite(values)]).tolist()
-        }, False
+        distinct = np.unique(values[(values >= 0) & np.isfinite(values)])
+        return set(map(class_names.spelled, distinct.tolist())), False
     if values.dtype.kind not in "OU":
         return set(), False
     letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
@@ -182,12 +181,7 @@ def _codes(labels: set[str], tables: Iterable[Table]) -> ClassNames | None:
         for column in table.teacher.values()
         if column.name != "teacher_votes"
     )
-    if (
-        by_place
-        or len(numbers) < 2
-        or numbers[-1] < class_names.MOST_CLASSES
-        or len(numbers) > class_names.MOST_CLASSES
-    ):
+    if by_place or len(numbers) < 2 or not len(numbers) <= class_names.MOST_CLASSES <= numbers[-1]:
         return None
     return ClassNames(tuple(map(str, numbers)))
 

@@ -118,9 +118,9 @@ def _write_csv(path: Path, columns: Mapping[str, Stored]) -> None:
         cure = "import it as text, or write .parquet or .jsonl"
         warn(f".csv holds text like {risky!r}, which a spreadsheet takes for a formula; {cure}")
     # The csv module leaves a lone carriage return unquoted, which every reader takes for the end of a line.
-    quoting = csv.QUOTE_NONNUMERIC if any("\r" in text for text in _texts(flat)) else csv.QUOTE_MINIMAL
+    plain = not any("\r" in text for text in _texts(flat))
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n", quoting=quoting)
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_MINIMAL if plain else csv.QUOTE_NONNUMERIC)
         writer.writerow(flat)
         for start in range(0, max(map(len, flat.values()), default=0), _ROWS):
             writer.writerows(zip(*(column[start : start + _ROWS].tolist() for column in flat.values()), strict=True))

@@ -92,13 +92,13 @@ def _from_tasks(content: Sequence[dict[str, Any]], layout: ExportLayout, path: P
         where = f"{path}: task {number}"
         given = objects(task, "annotations" if "annotations" in task else "completions", where)
         annotated.append([(each, objects(each, "result", where)) for each in given])
-    found = (question for given in annotated for _, results in given for question, _ in _choices(results))
+    found = (question for answers in annotated for _, results in answers for question, _ in _choices(results))
     question = layout.find_question(found, str(path))
-    for number, (task, given) in enumerate(zip(content, annotated, strict=True)):
+    for number, (task, answers) in enumerate(zip(content, annotated, strict=True)):
         row = layout.row_of(task["data"], ROW, f"{path}: task {number}")
-        if not given:
+        if not answers:
             yield Annotation(row, reason=OPEN)
-        for each, results in given:
+        for each, results in answers:
             labels = [label for name, choices in _choices(results) if name == question for label in choices]
             cancelled = each.get("was_cancelled") or each.get("skipped")
             reason = "cancelled" if cancelled else "" if labels else EMPTY
