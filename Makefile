@@ -19,8 +19,9 @@ PEERS := .peers/bin/python
 demo: .venv/.installed
 	$(BIN)/understudy demo
 
+# A file stays in one process, which builds its fixtures (a cluster, a server, a browser) once.
 test: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from fuzz.harness import Family, run_family
 from understudy.errors import UnderstudyError
 
 # So many cases are one test: the first ones of a family are in the suite, the others in ``make torture``.
-CHUNK = 50
+CHUNK = 100
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plan:
     endings: tuple[str, ...] = ("accepted", "refused")
     """What must occur among the cases, or else the family tries nothing."""
     rarely: tuple[str, ...] = ()
-    """What fifty of the cases may or may not have."""
+    """What a hundred of the cases may or may not have."""
 
 
 PLANS: dict[str, Plan] = {

@@ -103,7 +103,7 @@ def test_kmeans_plus_plus_second_pick_by_hand() -> None:
 def test_farthest_first_is_the_plain_greedy(always_refresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if always_refresh:
         monkeypatch.setattr(spread, "_REFRESH_SHARE", 0)
-    for seed in range(0, 100, 3):
+    for seed in range(0, 100, 7):
         n_rows = 20 + 7 * seed  # beyond 256 rows, not all of them are candidates at once
         left, right = make_rows(seed, n_rows, 1 + seed % 9, None if seed % 3 == 0 else 1 + seed % 4)
         centres = torch.arange(0, seed % 5)

@@ -51,7 +51,7 @@ def test_cells_come_back_and_a_lost_one_is_run_again(two_workers: RayTasks, tmp_
     assert found[-1][0] == 1, "when the others are done"
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_what_fails_is_a_result_and_ends_nobody_else(two_workers: RayTasks) -> None:
     def fails(cell: int) -> int:
         if cell == 1:
