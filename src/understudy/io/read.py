@@ -175,9 +175,9 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
         seen = seen_by_teacher(table, pool)
         if role != "gold" and bool(seen.any()):
             row = int(seen.nonzero()[0])
-            told = f"was shown to the teacher with its label ({int(seen.sum())} such rows)"
+            shown = f"was shown to the teacher with its label ({int(seen.sum())} such rows)"
             held = f"{table.where('id')} row {row}: {shown_id(table, row)}"
-            raise UnderstudyError(f"{held} {told}, so it cannot {role}; remove it")
+            raise UnderstudyError(f"{held} {shown}, so it cannot {role}; remove it")
     return text_alone(main.columns, options, where=f"{main.path}")
 
 

@@ -107,9 +107,9 @@ class FolderKind:
     ) -> None:
         write_checked(folder / self.manifest, {"kind": self.name, **content}, files, checksums=checksums)
 
-    def read(self, folder: Path, *, whole: bool = False) -> Manifest:
-        """Its content; ``whole``: what counts beside the listed files is checked as well."""
-        content = read_checked(folder / self.manifest, cure=self.cure, also=self.also if whole else None)
+    def read(self, folder: Path, *, check_all: bool = False) -> Manifest:
+        """Its content; ``check_all``: what counts beside the listed files is checked as well."""
+        content = read_checked(folder / self.manifest, cure=self.cure, also=self.also if check_all else None)
         if content.pop("kind", None) != self.name:
             raise UnderstudyError(f"{folder / self.manifest} is not the manifest of a {self.name}; {self.cure}")
         return content

@@ -189,7 +189,7 @@ class Run(Shown):
         folder = work_folder(folder)
         if not (folder / CONFIG).exists():
             raise UnderstudyError(f"{folder} is not a finished run (no {CONFIG}); train with out={str(folder)!r}")
-        config = RUN.read(folder, whole=True)
+        config = RUN.read(folder, check_all=True)
         if student is None:
             if config["student"] is None:
                 raise UnderstudyError(f"{folder} holds a student of your own class; pass it: student=MyNet()")
