@@ -166,9 +166,9 @@ def where_to_run(workers: int | None, ray: str | None) -> dict[str, Any]:
     """The arguments ``workers`` or ``executor`` of a function that runs many things."""
     if ray is None:
         return {"workers": workers}
-    from understudy.parallel.ray_tasks import RayTasks
+    from understudy.parallel import ray_tasks
 
-    return {"executor": RayTasks(ray, workers=workers)}
+    return {"executor": ray_tasks.ray(ray, workers=workers)}
 
 
 def executor_of(workers: int | None, ray: str | None) -> "Executor":

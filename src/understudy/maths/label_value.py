@@ -27,6 +27,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,7 +122,7 @@ def taken(steps: Steps, rows: int, budget: float) -> Tensor:
     while True:
         rest = (~chosen).nonzero().squeeze(1)
         # A row's steps stand in its own order, and none is skipped.
-        following = rest[_firsts(steps.row[rest])].sort().values
+        following = rest[np.sort(np.unique(steps.row[rest].numpy(), return_index=True)[1])]
         following = following[steps.price[following] <= left]
         following = following[steps.price[following].cumsum(0) <= left]
         if not len(following):
@@ -131,15 +132,6 @@ def taken(steps: Steps, rows: int, budget: float) -> Tensor:
     at = chosen.nonzero().squeeze(1)
     last = torch.full((rows,), -1).scatter_reduce(0, steps.row[at], at, "amax")
     return torch.where(last >= 0, torch.cat([steps.option, torch.tensor([-1])])[last], -1)
-
-
-def _firsts(values: Tensor) -> Tensor:
-    """Where each value stands first."""
-    order = values.argsort(stable=True)
-    ordered = values[order]
-    new = torch.ones(len(values), dtype=torch.bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return order[new]
 
 
 def _by_chunk(function: Callable[[Tensor], Tensor], probs: Tensor, confusion: Tensor) -> Tensor:

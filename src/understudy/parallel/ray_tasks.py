@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -37,19 +38,20 @@ def ray(address: str | None = None, *, workers: int | None = None, cpus: float =
     ``workers``: how many cells at once (None: as many as the cluster has room for). ``cpus`` and ``gpus``: what a cell
     takes. The nodes must have this package installed and see the same files.
     """
-    return RayTasks(address, workers=workers, cpus=cpus, gpus=gpus)
+    if workers is not None and workers < 1:
+        raise UnderstudyError(f"ray(workers={workers}) must be at least 1, or None for all there is room for")
+    if not (cpus > 0 and gpus >= 0):
+        raise UnderstudyError(f"ray(cpus={cpus}, gpus={gpus}): a cell takes some of a core, and no GPU or some")
+    _ray()
+    return RayTasks(address, workers, cpus, gpus)
 
 
+@dataclass(frozen=True)
 class RayTasks:
-    def __init__(
-        self, address: str | None = None, *, workers: int | None = None, cpus: float = 1.0, gpus: float = 0.0
-    ) -> None:
-        if workers is not None and workers < 1:
-            raise UnderstudyError(f"ray(workers={workers}) must be at least 1, or None for all there is room for")
-        if not (cpus > 0 and gpus >= 0):
-            raise UnderstudyError(f"ray(cpus={cpus}, gpus={gpus}): a cell takes some of a core, and no GPU or some")
-        self.address, self.workers, self.cpus, self.gpus = address, workers, cpus, gpus
-        _ray()
+    address: str | None
+    workers: int | None
+    cpus: float
+    gpus: float
 
     def map(self, function: Callable[[Cell], Result], cells: Iterable[Cell]) -> Results[Result]:
         engine = connected(self.address, None if self.workers is None else ceil(self.workers * self.cpus))
