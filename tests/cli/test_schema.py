@@ -50,7 +50,7 @@ def test_digits_are_text_where_training_had_text(trained: Path) -> None:
     assert predictions("p.csv") == ["7", "007", "007"] and "accuracy 100.0%" in shown.stdout and not shown.stderr
     pq.write_table(pa.table({"f": [0.5], "zip": [1]}), "typed.parquet")
     error = call("predict run typed.parquet --out q.csv", code=2).stderr
-    assert "column 'zip' holds whole numbers; a category is written as text" in error
+    assert "column 'zip' holds whole numbers; it must hold one text per row" in error
     write("words.csv", "f,zip", "0.5,01", "half,01")
     error = call("predict run words.csv --out q.csv", code=2).stderr
     assert "column 'f' row 1 is 'half', where training or the other file has numbers" in error
