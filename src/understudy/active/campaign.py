@@ -91,7 +91,7 @@ def _page(
     if examples.pool is None or examples.pool.ids is None:
         raise UnderstudyError(f"{options.pool} has no column 'id', by which the page finds its rows; add it")
     names = examples.class_names or tuple(map(str, range(classes)))
-    shown = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
+    shown: dict[str, Any] = {"text": data.text or examples.text, "image": data.image, "fields": data.use}
     cards = Cards.of(options.pool, None, columns=data.columns, **shown)
     options.out.mkdir(parents=True, exist_ok=True)
     port, title = free_port("127.0.0.1", PORT), options.pool.name

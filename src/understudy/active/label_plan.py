@@ -25,7 +25,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -225,7 +224,7 @@ def plan_labels(
 
 def _check(prices: Mapping[str, float | None], budget: float, trusted: str | None) -> None:
     for name, price in prices.items():
-        if price is not None and not (isinstance(price, Real) and 0 <= price < math.inf):
+        if price is not None and not (isinstance(price, int | float) and 0 <= price < math.inf):
             raise UnderstudyError(f"the price of {name} is {price!r}; give a number, 0 or more")
     priced = {name: price for name, price in prices.items() if price is not None}
     if not priced:

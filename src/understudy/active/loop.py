@@ -326,8 +326,9 @@ class Loop:
     def _result(self, stopped: str, message: str) -> Result:
         self._say(message)
         state = self.state
-        ledger = (torch.tensor(each, dtype=torch.long) for each in (state.rows, state.labels, state.rounds))
-        return Result(stopped, message, state.records, *ledger, self._gold(), self.last)
+        ledger = (state.rows, state.labels, state.rounds)
+        rows, labels, rounds = (torch.tensor(each, dtype=torch.long) for each in ledger)
+        return Result(stopped, message, state.records, rows, labels, rounds, self._gold(), self.last)
 
     def _gold(self) -> Gold | None:
         rows, labels, chosen = self.state.answered()

@@ -75,7 +75,7 @@ def listing(experiments: Any, papers: dict[str, str]) -> "Iterator[Table]":
 
     for key, title in papers.items():
         names = [Column(heading, no_wrap=True) for heading in ("name", "shows")]
-        headings = (*names, Column("minutes", justify="right"), "data, reduced", "in full", "what")
+        headings: list[Any] = [*names, Column("minutes", justify="right"), "data, reduced", "in full", "what"]
         table = Table(*headings, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for experiment in experiments:
             if experiment.paper == key:

@@ -308,7 +308,7 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1800 else None
 
 
-class Guard(BaseHTTPMiddleware):
+class Guard(BaseHTTPMiddleware):  # type: ignore[misc]
     """Lets requests with a token through, and gives every response its headers."""
 
     def __init__(self, app: Any, access: Access) -> None:
