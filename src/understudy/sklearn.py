@@ -211,7 +211,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         names = tuple(map(str, self.classes_))
         if as_frame(given) is not None:
             try:
-                labels = read_labels(None, given, names, where)[1]
+                labels = read_labels(None, given, names, where.replace("teacher", "X"))[1]
             except UnderstudyError as error:
                 raise BadInput(error) from error
             assert labels is not None
