@@ -21,6 +21,8 @@ from understudy.store import console
 from understudy.store.option_fields import known
 from understudy.training.options import TrainingOptions
 
+from ..forked_program import UNDERSTUDY, Program
+
 CLASSES = 3
 
 
@@ -271,5 +273,7 @@ def test_as_a_program(folder: Path) -> None:
     good += ["--method", "slam"]
     done = subprocess.run([*program, *good], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "slam  epoch 2/2  loss" in done.stderr and "Report: run/report.html" in done.stdout
-    bad = subprocess.run([*program, *good], capture_output=True, text=True, check=False)
-    assert bad.returncode == 2 and bad.stderr.startswith("error: ") and bad.stderr.count("\n") == 1
+    again = Program(UNDERSTUDY, *good, errors=folder / "errors")
+    assert again.rest() == "" and again.wait() == 2
+    errors = (folder / "errors").read_text()
+    assert errors.startswith("error: ") and errors.count("\n") == 1

@@ -104,7 +104,7 @@ def test_no_gold_is_needed_and_wrong_labels_are_not_memorised() -> None:
     assert found["self_distillation"] > found["vanilla"] + 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_fashion_mnist_with_forty_percent_flips(shared_data: Callable[[str], Path]) -> None:
     """A small version of experiments/air_fashion_mnist.py: better than plain training, finds wrong labels."""
     from sklearn.metrics import roc_auc_score
