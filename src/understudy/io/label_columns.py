@@ -32,7 +32,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.io.table import Table
 from understudy.labels import class_names
 from understudy.labels.base import Column, VoteModel
-from understudy.labels.class_names import ClassNames, is_number
+from understudy.labels.class_names import ClassNames, is_number, spelled_number
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array, text_array
 
@@ -119,7 +119,7 @@ def _spellings(table: Table, column: str) -> tuple[set[str], bool]:
     if values.dtype.kind not in "OU":
         return set(), False
     letters = set(pc.unique(text_array(values.reshape(-1), where)).to_pylist()) - {"", "-1"}
-    numbers = [class_names.spelled_number(letter) for letter in letters]
+    numbers = [spelled_number(letter) for letter in letters]
     if table.by_letter and None not in numbers:
         return {str(number) for number in numbers if number is not None and number >= 0}, False
     return letters, bool(letters)
