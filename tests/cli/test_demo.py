@@ -115,7 +115,7 @@ def test_warnings_are_gathered_and_others_pass(tmp_path: Path, monkeypatch: pyte
     assert "too little" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_demo_shows_what_it_is_for() -> None:
     """Three seeds at full size: gold only < teacher < SLaM, and vanilla < SLaM, in the mean."""
     setting = DemoSetting(seeds=3)

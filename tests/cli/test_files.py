@@ -276,7 +276,7 @@ def test_a_strange_answer_file_names_the_row(reviews: Path) -> None:
     assert "batch.csv: column 'label' row 1 has label 'postive'; write one of the classes (neg, pos), or skip" in error
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
 def test_reviews_labelled_by_a_language_model(
     shared_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
