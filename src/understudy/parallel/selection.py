@@ -121,7 +121,7 @@ def _ids(given: RunOnFile, picks: Tensor) -> list[Any] | None:
     if given.table.ids is None:
         return None
     if given.shards is None:
-        return given.table.ids[picks.numpy()].tolist()
+        return list(given.table.ids[picks.numpy()].tolist())
     ids: list[Any] = [None] * len(picks)
     for shard, places in shards_with(given.shards, picks):
         stored: Any = shard.read(given.columns).ids
