@@ -265,7 +265,7 @@ def model_card(
 ) -> str:  # fmt: skip
     """README.md of the folder, from what the run's report tells."""
     template = Path(__file__).with_name("model_card.md.jinja").read_text(encoding="utf-8")
-    return jinja2.Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+    card: str = jinja2.Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         base=made.base, max_tokens=made.max_tokens, labels=labels, config=config,
         measured=[
             (role, moment, found)
@@ -274,3 +274,4 @@ def model_card(
         options={name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config},
         trained=[f"{int(facts[n]):,} {n.replace('_', ' ')}" for n in ("gold_rows", "pool_rows") if facts.get(n)],
     )  # fmt: skip
+    return card

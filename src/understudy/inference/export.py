@@ -133,7 +133,7 @@ def _write_torchscript(model: Probabilities, inputs: Inputs, metadata: dict[str,
 
 def _load_torchscript(path: Path, model: Probabilities) -> Loaded:
     with _quiet():
-        return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-any-return]
 
 
 def _program(model: Probabilities, inputs: Inputs) -> Any:
