@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFile
 
 import understudy as us
 from understudy.store.copies import RemoteCopy
@@ -133,6 +134,27 @@ def test_a_run_that_replaces_another_is_whole_at_every_step(memory: Any, steps: 
     us.Run.load("memory://a", student=student).save("memory://run")
     assert steps[-1] == "overwrite /run/config.json"
     assert steps.index("remove /run/selected.safetensors") < steps.index("overwrite /run/config.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["{}/secret", "/{}/secret", "../secret", "a/../../secret", "a/../b", "..", "a/..", ".hidden/../b", ".", "./a",
+     "a//b", "//a", "/.hidden", "a\\b", "..\\a", "a\0b", "config.json/b"],
+)  # fmt: skip
+def test_an_object_whose_name_leads_out_of_the_folder_is_refused(name: str, memory: Any, tmp_path: Path) -> None:
+    memory.pipe_file("/w/config.json", b"{}")
+    path = "/w/" + name.format(tmp_path)
+    memory.store[path] = MemoryFile(memory, path, b"from the bucket")  # as a bucket has it: any name
+    with pytest.raises(us.UnderstudyError, match="cannot be a file's name in this folder; rename or remove it"):
+        local_path("memory://w")
+    assert not list(tmp_path.iterdir())
+
+
+def test_marks_of_folders_are_no_files(memory: Any) -> None:
+    memory.pipe_file("/marks/config.json", b"{}")
+    for path in ("/marks/", "/marks/cells/"):
+        memory.store[path] = MemoryFile(memory, path, b"")
+    assert [path.name for path in local_path("memory://marks").iterdir()] == ["config.json"]
 
 
 def test_names_to_write_down(memory: Any, tmp_path: Path) -> None:

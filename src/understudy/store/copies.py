@@ -14,9 +14,9 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from understudy import errors
 from understudy.errors import UnderstudyError
@@ -147,21 +147,30 @@ class RemoteCopy:
                 found = self.fs.find(self.root, detail=True)
         except FileNotFoundError:
             found = {}
-        names = {path.removeprefix(self.root).removeprefix("/"): info for path, info in found.items()}
-        seen = {
-            name: (tag_of(info), int(info["size"]))
-            for name, info in names.items()
-            # A name that begins with a dot is a lock; one that ends in a slash, some tools' mark for a folder.
-            if not name.endswith("/") and not any(part.startswith(".") for part in name.split("/"))
+        # A name that ends in a slash is some tools' mark for a folder; a part that begins with a dot is a lock.
+        names = {
+            path.removeprefix(self.root).removeprefix("/"): (tag_of(info), int(info["size"]))
+            for path, info in found.items()
+            if not path.endswith("/")
         }
-        if strange := next((name for name in seen if set(name) & set("\\\0") or "//" in name), None):
-            raise UnderstudyError(f"{self.address} holds {strange!r}, which cannot be a file's name; rename it")
+        if strange := next((name for name in names if not self._is_inside(name, names.keys())), None):
+            raise UnderstudyError(
+                f"{self.address} holds {strange!r}, which cannot be a file's name in this folder; rename or remove it"
+            )
+        seen = {name: info for name, info in names.items() if not any(part[:1] == "." for part in name.split("/"))}
         if self.ours and seen and "" not in seen and not OURS & {name.partition("/")[0] for name in seen}:
             raise UnderstudyError(
                 f"{self.address} holds other files ({min(seen)} …) and nothing that understudy wrote; choose another "
                 "folder"
             )
         return seen
+
+    def _is_inside(self, name: str, others: KeysView[str]) -> bool:
+        """Whether a file of this name lies in the folder, and not below another file. Buckets accept any name."""
+        if name and ({"", ".", ".."} & set(name.split("/")) or set(name) & set("\\\0")):
+            return False
+        below = map(str, PurePosixPath(name).parents)
+        return (self.folder / name).is_relative_to(self.folder) and others.isdisjoint(below)
 
     def _fetched(self, names: list[str], listing: Mapping[str, tuple[str, int]]) -> bool:
         """Whether all of them could be had as they were listed."""
