@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -260,3 +263,45 @@ def test_features_are_fitted_on_training_rows_only(save: Any, tmp_path: Path) ->
     np.testing.assert_allclose(
         examples.gold.rows.take(torch.arange(2)).max(), (100 - seen.mean()) / seen.std(), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "columns, labels",
+    [
+        ({"teacher_label": [-1, None, 1]}, [[0], [-1], [2]]),
+        ({"teacher_label": [-1.0, None, 1.0]}, [[0], [-1], [2]]),
+        ({"teacher_label": ["-1", None, "1"]}, [[0], [-1], [2]]),
+        ({"teacher_label": [-1, None, 1], "teacher_confidence": [3, None, 4]}, [[0], [-1], [2]]),
+        ({"teacher_vote_a": [-1, None, 1], "teacher_vote_b": [None, 0, 1]}, [[0, -1], [-1, 1], [2, 2]]),
+        ({"teacher_votes": [[-1, None], [None, 0], [1, 1]]}, [[0, -1], [-1, 1], [2, 2]]),
+        ({"teacher_topk_index": [[-1], [0, 1], [1]], "teacher_topk_prob": [[1.0], [0.6, 0.4], [1.0]]}, [[0], [1], [2]]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_an_empty_cell_is_no_class_called_minus_one(
+    columns: dict[str, list[Any]], labels: list[list[int]], kind: str, tmp_path: Path
+) -> None:
+    path, table = tmp_path / f"pool.{kind}", pa.table({"f": [0.5, 1.5, 2.5], **columns})
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=1)
+    elif kind == "jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in table.to_pylist()))
+    elif any(pa.types.is_list(column.type) for column in table.columns):
+        pytest.skip("CSV holds no lists")
+    else:
+        pa.csv.write_csv(table, path)
+    gold = {"f": [0.0, 1.0, 2.0], "label": ["-1", "0", "1"]}
+    teacher = pool_of(read_examples(gold=gold, pool=path, classes=("-1", "0", "1"))).teacher
+    assert teacher is not None and teacher.answers().tolist() == labels
+    if "teacher_topk_index" not in columns and "teacher_votes" not in columns:
+        # Without such a class −1 means no label, as it does among class numbers.
+        gold["label"] = ["0", "1", "1"]
+        teacher = pool_of(read_examples(gold=gold, pool=path, classes=("0", "1"))).teacher
+        assert teacher is not None and teacher.answers().max() == 1 and int((teacher.answers() < 0).sum()) >= 2
+
+
+def test_numbers_are_no_positions_among_classes_that_are_negative_numbers(save: Any, tmp_path: Path) -> None:
+    (tmp_path / "gold.csv").write_text("f,label\n0.5,-1\n0.25,+1\n")
+    pool = save("pool.jsonl", teacher_label=[-1, 1] * (N // 2))
+    with pytest.raises(UnderstudyError, match=r"row 1 is 1, which is not one of the classes"):
+        read_examples(gold=tmp_path / "gold.csv", pool=pool, classes=("-1", "+1"))

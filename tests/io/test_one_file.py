@@ -85,3 +85,11 @@ def test_one_file_is_known_however_its_name_is_written(tmp_path: Path, monkeypat
     assert (
         not is_one_file("mine.csv", "other.csv") and not is_one_file(None, None) and not is_one_file("mine.csv", frame)
     )
+
+
+def test_rows_of_the_class_minus_one_are_gold_and_rows_without_a_label_are_not(tmp_path: Path) -> None:
+    columns = {"size": [0.0, 1.0, 2.0, 3.0], "label": [-1, None, 1, 0], "teacher_label": [-1, 1, None, 0]}
+    pq.write_table(pa.table(columns), tmp_path / "mine.parquet")
+    for classes, truth in ((["-1", "0", "1"], [0, 2, 1]), (["0", "1"], [1, 0])):
+        examples = us.read_examples(gold=tmp_path / "mine.parquet", pool=tmp_path / "mine.parquet", classes=classes)
+        assert examples.gold is not None and examples.gold.y.tolist() == truth

@@ -17,6 +17,7 @@ from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.io.readers import csv_jsonl, parquet
 from understudy.io.table import read_table
 from understudy.io.write import write_table
+from understudy.labels.class_names import EMPTY
 
 ROWS = [
     {"id": "a", "text": 'one, two\n"three"', "f": 1.5, "n": 3, "x": [1.0, 2.0], "label": "neg"},
@@ -164,10 +165,10 @@ def test_uneven_lists_are_found_across_batches(tmp_path: Path, monkeypatch: pyte
         ("label", ["NA", "null"], ["NA", "null"]),
         ("label", ["1.0", "0"], ["1.0", "0"]),
         ("label", ["1", "x"], ["1", "x"]),
-        ("teacher_label", ["", "1"], [-1, 1]),
+        ("teacher_label", ["", "1"], [EMPTY, 1]),
         ("teacher_label", ["", "pos"], ["", "pos"]),
         ("teacher_confidence", ["", "0.5"], [None, 0.5]),
-        ("teacher_vote_ann", ["", "1"], [-1, 1]),
+        ("teacher_vote_ann", ["", "1"], [EMPTY, 1]),
         ("teacher_vote_ann", ["007", "1"], ["007", "1"]),
         ("age", ["", "7"], [None, 7.0]),
     ],
@@ -196,7 +197,7 @@ def test_top_k_lists_are_filled_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     index, prob = [[3], [1, 2], [0, 1, 2]], [[0.9], [0.6, 0.2], [0.5, 0.3, 0.1]]
     pq.write_table(pa.table({"teacher_topk_index": index, "teacher_topk_prob": prob}), tmp_path / "t.parquet")
     found = columns_of(tmp_path / "t.parquet")
-    assert found["teacher_topk_index"] == [[3, -1, -1], [1, 2, -1], [0, 1, 2]]
+    assert found["teacher_topk_index"] == [[3, EMPTY, EMPTY], [1, 2, EMPTY], [0, 1, 2]]
     assert found["teacher_topk_prob"] == [[0.9, 0, 0], [0.6, 0.2, 0], [0.5, 0.3, 0.1]]
 
 

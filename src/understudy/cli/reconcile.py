@@ -70,6 +70,6 @@ def reconcile_command(
     print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)
     if any(is_one_file(name, pool) for name in gold):
-        _, table = split_gold_pool(table)
+        _, table = split_gold_pool(table, examples.class_names)
     write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
     typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))

@@ -11,7 +11,7 @@ their features and the teacher's labels from the pool by id. Whatever serves as 
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from understudy.features.tabular import Arrays, Numbers, column_kind
 from understudy.io.label_columns import SAW, SHOWN, Labelling, read_teacher, true_or_false
 from understudy.io.readers import TableSource
 from understudy.io.table import LazyColumns, Table
+from understudy.labels.class_names import EMPTY
 from understudy.labels.forms import Labels
 from understudy.store.arrow import Array
 
@@ -108,7 +109,7 @@ def is_one_file(gold: Any, pool: Any) -> bool:
     return gold is not None and gold is pool
 
 
-def split_gold_pool(table: Table) -> tuple[Table, Table]:
+def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Table, Table]:
     """The rows with a label as a table of ``id, label``, and the whole table, whose ids are row numbers if it has none.
 
     Row numbers can be ids only here, where there is no other file whose order could differ.
@@ -116,7 +117,7 @@ def split_gold_pool(table: Table) -> tuple[Table, Table]:
     if "label" not in table.names:
         cure = "add it (empty: a pool row), or name it: --column label=NAME"
         raise UnderstudyError(f"{table.path} is gold and pool, but has no column 'label' for your own labels; {cure}")
-    labels, labelled = own_labels(table)
+    labels, labelled = own_labels(table, classes)
     if not len(labelled):
         raise UnderstudyError(f"{table.where('label')} is empty in every row; label some, better a hundred or more")
     if "id" not in table.names:
@@ -125,12 +126,16 @@ def split_gold_pool(table: Table) -> tuple[Table, Table]:
     return table.with_columns({"id": table.ids[labelled], "label": labels[labelled]}), table
 
 
-def own_labels(table: Table) -> tuple[Array, Array]:
-    """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty."""
+def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:
+    """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty (nor the number
+    −1, unless one of ``classes`` is called so)."""
     # As a teacher's labels are read, which may be empty.
     read = table.columns.source.read
     labels: Array = table.columns.from_source(lambda theirs: read(theirs, "teacher_label"), "label")
-    return labels, np.flatnonzero(labels != ("" if labels.dtype.kind in "OU" else -1))
+    if labels.dtype.kind in "OU":
+        return labels, np.flatnonzero(labels != "")
+    named = isinstance(classes, Sequence) and "-1" in classes
+    return labels, np.flatnonzero((labels != EMPTY) & (named | (labels != -1)))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from understudy.errors import UnderstudyError, warn
 from understudy.io.table import Table
 from understudy.labels import class_names
 from understudy.labels.base import Column, VoteModel
-from understudy.labels.class_names import ClassNames, is_number, spelled_number
+from understudy.labels.class_names import EMPTY, ClassNames, is_number, spelled_number
 from understudy.labels.forms import COLUMNS, FORMS, Labels, ReadOptions
 from understudy.store.arrow import Array, text_array
 
@@ -67,7 +67,8 @@ class Labelling:
         if self.names is not None:
             return self.names.numbers(values, where, missing=missing)
         if values.dtype.kind not in "OU":
-            return table.numbers(column)
+            values = table.numbers(column)
+            return np.where(values == EMPTY, -1, values) if missing and (values == EMPTY).any() else values
         if missing and not np.any(values != ""):
             return np.full(values.shape, -1)
         numbers = class_names.spelled_numbers(values, where)

@@ -120,7 +120,7 @@ def read_examples(
     tables = {role: read_table(what, columns=columns, name=role) for role, what in given.items() if what is not None}
     _check_mapping(columns or {}, tables)
     if one_file:
-        gold_table, tables["pool"] = split_gold_pool(tables["pool"])
+        gold_table, tables["pool"] = split_gold_pool(tables["pool"], classes)
         tables = {"gold": gold_table} | tables
     if classes is None:
         classes = declared_classes(tables.values())

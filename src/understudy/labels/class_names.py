@@ -24,6 +24,8 @@ from understudy.store.arrow import Array, as_column, text_array
 
 # More distinct labels than this are more likely another kind of column.
 MOST_CLASSES = 10_000
+#: An empty cell among class numbers: no class has this number, while one may be called "-1".
+EMPTY = int(np.iinfo(np.int64).min)
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 # Spreadsheets, and data frames with gaps, write 3 as 3.0.
 _WITH_POINT = re.compile(r"(0|[1-9][0-9]*)\.0*")
@@ -95,9 +97,8 @@ class ClassNames:
             # A fraction 1.0 is spelled "1" or "1.0", which may be two classes.
             if spelled(value) != repr(value) and {spelled(value), repr(value)} <= set(self.names):
                 raise UnderstudyError(f"{where}: {spelled(value)!r} and {value!r} are two classes; store text")
-        known = np.array(
-            [number_of.get(spelled(value), -1 if missing and value == -1 else -2) for value in distinct.tolist()]
-        )
+        number_of |= {str(EMPTY): -1, "-1": number_of.get("-1", -1)} if missing else {}
+        known = np.array([number_of.get(spelled(value), -2) for value in distinct.tolist()])
         numbers: Array = known.astype(np.int64)[at.reshape(-1)].reshape(column.shape)
         if (numbers == -2).any():
             self._refuse_unknown(numbers.reshape(-1), column, where)
@@ -105,7 +106,7 @@ class ClassNames:
 
     @property
     def _takes_positions(self) -> bool:
-        return self.ordered and not any(map(is_number, self.names))
+        return self.ordered and not any(is_number(name.removeprefix("-")) for name in self.names)
 
     def _refuse_unknown(self, numbers: Array, column: Array, where: str) -> None:
         unknown = int((numbers == -2).argmax())

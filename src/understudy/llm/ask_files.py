@@ -63,7 +63,7 @@ class AskFiles:
         table = read_table(pool, columns=columns)
         trusted = None if gold is None or is_one_file(gold, pool) else read_table(gold, columns=columns)
         if gold is not None and trusted is None:
-            trusted, table = split_gold_pool(table)
+            trusted, table = split_gold_pool(table, classes)
         _check_unlabelled(table)
         ids = table.ids
         if ids is None:

@@ -78,7 +78,8 @@ def select_rows(
     with_label, labels = taken[labels >= 0], labels[labels >= 0]
     needed = {"probs", *needs} | ({"hidden"} if len(labels) else set())
     names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
-    function = ScoreTable(StudentOnTables(given.run.student, given.featuriser), ema, names, not of_pool)
+    on_tables = StudentOnTables(given.run.student, given.featuriser)
+    function = ScoreTable(on_tables, ema, names, not of_pool, given.classes)
     rows, all_known = _scored(function, given, scratch, executor, progress)
     available = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, taken, False)
     picks = pick_rows(strategy, n, rows, available, seed=seed)

@@ -28,6 +28,7 @@ from understudy.data.rows import Rows
 from understudy.inference.passes import room_for
 from understudy.io.gold_pool import own_labels
 from understudy.io.table import Table
+from understudy.labels.class_names import ClassNames
 from understudy.maths.spread import Factored
 from understudy.parallel.executors import Executor
 from understudy.parallel.map_shards import PassFolder, ShardResult, run_pass
@@ -46,6 +47,7 @@ class ScoreTable:
     #: Which of them are kept.
     names: tuple[str, ...]
     own_labels: bool
+    classes: ClassNames
 
     def __call__(self, table: Table, rows: Rows | None = None) -> ShardResult:
         """``rows``: the student's input, where it is there already."""
@@ -54,7 +56,7 @@ class ScoreTable:
         same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
         labelled = np.zeros(len(table), dtype=np.float32)
         if self.own_labels and "label" in table.names:
-            labelled[own_labels(table)[1]] = 1
+            labelled[own_labels(table, self.classes.names)[1]] = 1
         columns = {name: found[name].numpy() for name in self.names} | {"labelled": labelled}
         return ShardResult(columns, {"same": same, "all_labelled": bool(labelled.all())})
 

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from understudy.data.checks import SMALL, check_memory, is_reserved
 from understudy.errors import UnderstudyError, first_line
+from understudy.labels.class_names import EMPTY
 from understudy.labels.forms import COLUMNS, column_of
 from understudy.store.arrow import Array
 from understudy.store.remote import READ_AT_ONCE, RemoteFile, reaching
@@ -91,12 +92,13 @@ def reading(path: File) -> Iterator[None]:
 
 
 # What an empty cell means in these columns: as a number, and as text.
-EMPTY_NUMBER = {column.name: column.missing for column in COLUMNS.values() if column.may_be_empty}
+NO_NUMBER = {column.name: EMPTY if column.holds == "class" else column.missing for column in COLUMNS.values()}
+EMPTY_NUMBER = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.may_be_empty}
 EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 # Rows may list more or fewer classes; the shorter ones are filled up with these.
-PADDING = {column.name: column.missing for column in COLUMNS.values() if column.uneven}
+PADDING = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.uneven}
 
 
 def join_batches(batches: Iterable[Any], rows: int, *, role: str, where: str) -> Array:
@@ -164,12 +166,13 @@ def _numbers(values: Any, role: str, where: str, start: int) -> Array:
             raise UnderstudyError(f"{where} holds bytes; ids and labels are numbers or UTF-8 text")
         return object_column(values.to_pylist())
     if values.null_count and is_reserved(role):
-        whole = pa.types.is_integer(kind)
-        if role not in EMPTY_NUMBER or not (whole or pa.types.is_floating(kind)):
+        if role not in EMPTY_NUMBER or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             refuse_empty(values, where, start)
-        values = pc.fill_null(values.cast(pa.int64() if whole else pa.float64()), EMPTY_NUMBER[role])
-    elif role in EMPTY_NUMBER and pa.types.is_integer(kind):
-        # Other batches of the same column may have gaps: one type for all of them.
+        is_class = pa.types.is_integer(kind) and role in EMPTY_TEXT
+        kind, empty = (pa.int64(), EMPTY) if is_class else (pa.float64(), float(EMPTY_NUMBER[role]))
+        values = pc.fill_null(values.cast(kind), empty)
+    elif role in {*EMPTY_NUMBER, *EMPTY_TEXT} and pa.types.is_integer(kind):
+        # Other batches of the same column may have gaps or shorter lists: one type for all of them.
         values = values.cast(pa.int64())
     elif pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
