@@ -307,6 +307,18 @@ def test_index_columns_and_capitals_are_named_and_not_used(save: Save, tmp_path:
         assert read_examples(pool=tmp_path / "frame.parquet").featuriser.names == ("f",)
 
 
+@pytest.mark.parametrize("prefix, used", [("teacher_prob_", True), ("Teacher_Prob_", False)])
+def test_capitals_of_class_names_are_no_mistake_and_advice_keeps_them(
+    prefix: str, used: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    probs = {f"{prefix}Pos": [0.8, 0.2], f"{prefix}Neg": [0.2, 0.8]}
+    examples = read_examples(gold={"f": [1.5, 2.5], "label": ["Pos", "Neg"]}, pool={"f": [0.5, 1.0], **probs})
+    assert examples.pool is not None and (examples.pool.teacher is not None) == used
+    texts = [str(each.message) for each in recwarn]
+    cure = "take it with --column teacher_prob_Pos=Teacher_Prob_Pos, or rename it"
+    assert (not texts) if used else any(text.endswith(cure) for text in texts)
+
+
 def test_rows_over_a_megabyte(tmp_path: Path) -> None:
     long = "word " * 300_000
     (tmp_path / "t.csv").write_text(f'text,n\nshort,1\n"{long}",2\nlast,x\n')

@@ -66,9 +66,13 @@ def is_reserved(column: str) -> bool:
 
 
 def looks_like(column: str) -> str | None:
-    """The reserved name that a column differs from in capitals (or spaces around it) alone."""
+    """The reserved name that a column with no meaning of its own differs from in capitals (or spaces) alone."""
     plain = column.strip().lower()
-    return plain if plain != column and is_reserved(plain) else None
+    if is_reserved(column) or not is_reserved(plain):
+        return None
+    # The rest of teacher_prob_CLASS is a name of the user's, whose capitals count.
+    ours = len("teacher_prob_") if plain.startswith(("teacher_prob_", "teacher_vote_")) else len(plain)
+    return plain[:ours] + column.strip()[ours:]
 
 
 def is_index(column: str) -> bool:
