@@ -93,6 +93,8 @@ def test_a_dry_run_sends_nothing(folder: Path) -> None:
         prices = "--price-in 1 --price-out 2 --budget 3"
         shown = call(f"{ASK} --gold gold.csv --examples 2 {prices} --out llm_labels --dry-run", server).stdout
         assert server.stats.requests == 0 and not Path("llm_labels").exists()
+        assert "  system:\n    You classify texts" in shown and "    - neg\n    - neutral\n    - pos\n" in shown
+        assert "  user:\n    <text>\n    message number 0, of some length\n    </text>\n" in shown
         assert "38 of 38 rows left" in shown and "estimated from letters" in shown and "nothing was sent" in shown
         about, most = (float(word) for word in shown.split("about ")[-1].split(" without")[0].split(", at most "))
         call(f"{ASK} --gold gold.csv --examples 2 {prices} --out llm_labels", server)

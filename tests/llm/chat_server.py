@@ -44,6 +44,8 @@ class Behaviour:
     key: str = ""
     """The only one it takes, if any."""
     seed: int = 0
+    dies_after: int | None = None
+    """Requests after which every one is a server error."""
 
 
 @dataclass
@@ -166,6 +168,8 @@ class ChatServer:
         return True
 
     def _fault(self) -> str | None:
+        if self.behaviour.dies_after is not None and self.stats.requests > self.behaviour.dies_after:
+            return "500"
         if self._random.random() >= self.behaviour.faults:
             return None
         kind = self.behaviour.kinds[sum(self.stats.faults.values()) % len(self.behaviour.kinds)]

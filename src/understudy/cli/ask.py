@@ -30,7 +30,9 @@ def ask_command(
         int, typer.Option(min=0, help="Gold rows to show; they train, and never calibrate.", rich_help_panel=PROMPT)
     ] = 0,
     seed: Annotated[int, typer.Option(help="Which gold rows are shown.", rich_help_panel=PROMPT)] = 0,
-    dry_run: Annotated[bool, flag("Count rows, tokens and cost; send nothing.", "--dry-run", panel=COST)] = False,
+    dry_run: Annotated[
+        bool, flag("Count rows, tokens and cost, show the first prompt; send nothing.", "--dry-run", panel=COST)
+    ] = False,
     batch: Annotated[
         bool, flag("Write request files for a batch service; send nothing.", "--batch", panel=BATCHES)
     ] = False,
@@ -64,7 +66,7 @@ def ask_command(
         raise UnderstudyError("--batch writes request files and does nothing else; leave the other options for later")
     with shared.loading():
         from understudy.llm.ask_files import AskFiles, read_output, rows_under_way, write_batches
-        from understudy.llm.asking import check_stopped, estimate_cost
+        from understudy.llm.asking import check_stopped, estimate_cost, first_messages
         from understudy.llm.request import make_plan
         from understudy.report.templates import sentences
         from understudy.store.files import locked
@@ -80,7 +82,7 @@ def ask_command(
     plan = make_plan(names, options)
     if dry_run:
         run = files.run(plan, out, shown)
-        say("estimate", estimate_cost(run), len(run.ids), run.ledger().spent, options.budget)
+        say("estimate", estimate_cost(run), len(run.ids), run.ledger().spent, options.budget, first_messages(run))
         return
     with locked(out, lend=True):
         run = files.run(plan, out, shown)

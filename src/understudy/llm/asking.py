@@ -26,7 +26,7 @@ from understudy.labels.label_shards import checked_ids
 from understudy.llm.answer_folder import AskFolder, Labelled, RowAnswers, label_answers, pin_of, store_labels
 from understudy.llm.ask_options import AskOptions
 from understudy.llm.ledger import Ledger
-from understudy.llm.request import AskPlan, Row, estimated_tokens, make_plan, most_tokens, schema
+from understudy.llm.request import AskPlan, Message, Row, estimated_tokens, make_plan, most_tokens, schema
 from understudy.llm.requester import PendingRow, Requester, StopRequestsError
 from understudy.store.console import ProgressBar, deferred, ends_on_sigterm, stop_requested, time_left
 from understudy.store.files import locked
@@ -210,6 +210,14 @@ def estimate_cost(run: AskRun) -> list[CostEstimate]:
         cost = model.price.of(tokens_in, tokens_out)
         found.append(CostEstimate(model.name, len(mine), sum(times), tokens_in, tokens_out, cost, most))
     return found
+
+
+def first_messages(run: AskRun) -> list[Message]:
+    """The messages about the first row that is left, as they are sent to the first model."""
+    features = run.folder.features(run.plan.models[0]) or run.plan.features
+    for _, pending in run.todo():
+        return run.plan.prompt.messages(pending.row, structured=features.structured, system=features.system)
+    return []
 
 
 @checked

@@ -32,6 +32,9 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Overload: refused before any work was done, so free.
 _FREE = {503, 529}
 _LONGEST_WAIT = 3600.0
+# Seconds to wait for a connection.
+_CONNECT = 10.0
+NO_CONNECTION = "no connection"
 #: Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers.
 _SECRET = 8
 
@@ -72,8 +75,10 @@ class Endpoint:
         self._openai: Any = openai
 
     async def __aenter__(self) -> Self:
+        # A server that is not there is found out in seconds, however long its answers may take.
+        timeout = self._openai.Timeout(self.timeout, connect=min(self.timeout, _CONNECT))
         self._client = self._openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=self.timeout
+            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=timeout
         )
         return self
 
@@ -87,14 +92,15 @@ class Endpoint:
             async with asyncio.timeout(self.timeout):  # of the request, and not of each read
                 raw = await self._client.chat.completions.with_raw_response.create(**body)
                 answer = json.loads(self._clean(raw.http_response.content.decode()))
-        except (TimeoutError, openai.APITimeoutError):
-            raise RequestError("time-out", f"no answer within {self.timeout:g} s") from None
         except openai.APIStatusError as error:
             raise self._refused(error) from None
-        except openai.APIConnectionError as error:
-            never_sent = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
-            kind = "no connection" if never_sent else "connection cut"
-            raise RequestError(kind, self._clean(first_line(error.__cause__ or error)), paid=not never_sent) from None
+        except (TimeoutError, openai.APIConnectionError) as error:
+            message = self._clean(first_line(error.__cause__ or error))
+            if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
+                raise RequestError(NO_CONNECTION, message, paid=False) from None
+            if isinstance(error, TimeoutError | openai.APITimeoutError):
+                raise RequestError("time-out", f"no answer within {self.timeout:g} s") from None
+            raise RequestError("connection cut", message) from None
         except (openai.OpenAIError, ValueError, RecursionError) as error:
             raise RequestError("broken answer", self._clean(first_line(error))) from None
         if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
@@ -165,7 +171,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
 _TICK = 0.2
-# Consecutive rows without an answer after which no more requests are sent.
+# Consecutive rows without an answer after which no more requests are sent; one where the server never gave any.
 FAILURES = 10
 
 
@@ -201,6 +207,8 @@ class Requester:
         self.lost: Counter[str] = Counter()
         #: Monotonic time before which nothing is sent.
         self._waiting = 0.0
+        #: Whether the server has answered in this run.
+        self._answered = False
         self._in_a_row = 0
         self._first = asyncio.Lock()
 
@@ -233,7 +241,7 @@ class Requester:
                 if not await self._retries(pending, error, failed):
                     return pending.wanted == 0
                 continue
-            failed = self._in_a_row = 0
+            self._answered, failed, self._in_a_row = True, 0, 0
             ignored = len(response["choices"]) < choices  # n is accepted and ignored
             if ignored or not self.known:
                 self.known, self.features = True, replace(self.features, several=self.features.several and not ignored)
@@ -254,6 +262,10 @@ class Requester:
             await self.journal.add(answer_line(pending.name, pending.pin, self.model.name, body, error.status))
             pending.wanted = 0
             return False
+        if error.kind == NO_CONNECTION and not self._answered:
+            raise StopRequestsError(f"cannot reach {self.model.base_url} ({error.message}); is it running?")
+        if not self._answered and not self.lost:
+            warn(f"{self.model.base_url} has not answered yet ({error.kind}: {error.message}); the request is repeated")
         self.lost[error.kind] += 1
         if error.wait is not None:
             self._waiting = max(self._waiting, time.monotonic() + error.wait)
@@ -261,8 +273,9 @@ class Requester:
             await self._sleep(min(_LONGEST_PAUSE, PAUSE * 2.0 ** (failed - 1)) * random.uniform(0.5, 1.5))
             return True
         self._in_a_row += 1
-        if self._in_a_row >= FAILURES:
-            server = f"{self.model.base_url} failed {FAILURES} rows in a row ({error.kind})"
+        if self._in_a_row >= FAILURES or not self._answered:
+            rows = f"failed {FAILURES} rows in a row" if self._answered else f"failed {failed} times, answered never"
+            server = f"{self.model.base_url} {rows} ({error.kind}: {error.message})"
             raise StopRequestsError(f"{server}; nothing more was sent: check the server, then repeat the command")
         return False
 
