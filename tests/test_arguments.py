@@ -1,6 +1,7 @@
 """Arguments held to their annotations: what passes, what is refused, and the message."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,6 +54,26 @@ def test_a_refusal_names_function_argument_and_cure() -> None:
             call()
     with pytest.raises(TypeError, match=r"smooth.*missing 1 required positional argument: 'amount'"):
         smooth()  # type: ignore[call-arg]
+
+
+def test_a_misspelt_option_names_the_function_and_the_nearest_option(tmp_path: Path) -> None:
+    student, gold, pool = torch.nn.Linear(1, 2), us.Gold(torch.zeros(2, 1), [0, 1]), us.Pool(torch.zeros(2, 1), [0, 1])
+    calls: list[tuple[Any, dict[str, Any], str]] = [
+        (us.slam, {"lower_bond": 0.6}, "unknown option 'lower_bond' of slam; did you mean 'lower_bound'?"),
+        (us.slam, {"lwr": 0.6}, "unknown option 'lwr' of slam; it takes lower_bound, threshold, k"),
+        (us.models.mlp, {"hiden": 3}, "of mlp; did you mean 'hidden'?"),
+        (partial(us.train, student, gold, pool, us.vanilla()), {"epoch": 3}, "of train; did you mean 'epochs'?"),
+        (partial(us.compare, student, gold, pool), {"seed": 3}, "of compare; did you mean 'seeds'?"),
+        (partial(us.auto, student, gold, pool), {"fold": 3}, "of auto; did you mean 'folds'?"),
+        (partial(us.reconcile, student, gold, pool), {"epoch": 3}, "of reconcile; did you mean 'epochs'?"),
+        (partial(us.Session, student, gold, pool, us.vanilla()), {"batchsize": 3}, "of Session; did you mean 'batch_"),
+        (partial(us.active.Loop, student, pool.x, len, out=tmp_path), {"budge": 3}, "of Loop; did you mean 'budget'?"),
+        (partial(us.ask, ["text"], ["a", "b"], out=tmp_path), {"modell": "m"}, "of ask; did you mean 'model'?"),
+    ]
+    for call, options, message in calls:
+        with pytest.raises(us.UnderstudyError) as error:
+            call(**options)
+        assert message in str(error.value) and isinstance(error.value, TypeError)
 
 
 @pytest.mark.parametrize(

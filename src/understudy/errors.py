@@ -32,6 +32,10 @@ class UnderstudyError(Exception):
         super().__init__(line if len(line) <= LONGEST else f"{line[:HEAD]} … {line[HEAD - LONGEST :]}")
 
 
+class UnknownOption(UnderstudyError, TypeError):
+    """A keyword that a function does not take, misspelt mostly."""
+
+
 class UnderstudyWarning(UserWarning):
     """Something is legal but probably not what the user wants (too little gold, a shifted class prior…)."""
 

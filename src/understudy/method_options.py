@@ -21,7 +21,7 @@ from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin, g
 
 from understudy.errors import UnderstudyError
 from understudy.objective import Loss, Objective, Term, Weight
-from understudy.store.option_fields import checked_plainly, with_parameters
+from understudy.store.option_fields import check_names, checked_plainly, with_parameters
 
 
 class WeightSlots(TypedDict, total=False):
@@ -78,8 +78,7 @@ def read_options(
         key, value = key.strip(), value.strip()
         if not equals:
             raise UnderstudyError(f"option {text!r} is not like name=value; {name} takes {', '.join(kinds) or 'none'}")
-        if key not in kinds:
-            raise UnderstudyError(f"{name} has no option {key!r}; it takes {', '.join(kinds) or 'none'}")
+        check_names([key], kinds, name)
         if key in values:
             raise UnderstudyError(f"option {key!r} is given twice; give it once")
         values[key] = _read(value, kinds[key], f"{name}: option {key!r}")

@@ -13,7 +13,7 @@ It is thin: ``fit`` is one call of ``us.train`` and gives its bits; ``run_`` is 
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -27,12 +27,12 @@ from torch import nn
 from understudy import models
 from understudy.data.examples import Gold, Pool
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnknownOption
 from understudy.labels.forms import Hard, Labels, as_labels, read_labels
 from understudy.methods import METHODS
 from understudy.objective import Objective
 from understudy.store.arrow import Array, as_column, as_frame
-from understudy.store.option_fields import with_parameters
+from understudy.store.option_fields import check_names, with_parameters
 from understudy.training.automatic_options import LINEAR, NET, prefers_linear, row_shape
 from understudy.training.callbacks import Callback
 from understudy.training.options import option_names, option_parameters
@@ -71,9 +71,7 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.callbacks, self.progress = callbacks, progress
         for name, each in RECIPE.items():
             setattr(self, name, options.pop(name, each.default))
-        if unknown := options.keys() - self._method_options():
-            why = f"it is no option of a training, nor of method={method!r}"
-            raise TypeError(f"UnderstudyClassifier() got an unexpected keyword argument {min(unknown)!r}; {why}")
+        self._check_names(options)
         for name, value in options.items():
             setattr(self, name, value)
 
@@ -126,6 +124,10 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         options = self._method_options()
         for name in options & params.keys():
             setattr(self, name, params.pop(name))
+        try:
+            self._check_names(name.partition("__")[0] for name in params)
+        except UnknownOption as error:
+            raise BadInput(error) from error
         super().set_params(**params)
         return self
 
@@ -139,6 +141,10 @@ class UnderstudyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if not isinstance(self.method, str) or self.method not in METHODS:
             return set()
         return set(inspect.signature(METHODS[self.method]).parameters) - RECIPE.keys()
+
+    def _check_names(self, given: Iterable[str]) -> None:
+        names = [*self._get_param_names(), *sorted(self._method_options())]
+        check_names(given, names, f"UnderstudyClassifier(method={self.method!r})")
 
     def _given_options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._method_options() if name in vars(self)}

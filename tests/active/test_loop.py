@@ -221,7 +221,7 @@ def test_another_training_option_is_refused(make_loop: MakeLoop, tmp_path: Path)
     assert make_loop(accumulate=2, out=tmp_path / "other").state.settings["training"]["accumulate"] == 2
     with pytest.raises(us.UnderstudyError, match="begun with another training"):
         make_loop(accumulate=2)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'refine'"):
+    with pytest.raises(TypeError, match="unknown option 'refine' of Loop"):
         make_loop(refine=False)
 
 

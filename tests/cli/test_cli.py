@@ -149,7 +149,7 @@ def test_selected_epoch_can_be_predicted_with(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--option", "lower=0.6"], "slam has no option 'lower'; it takes lower_bound, threshold, k"),
+        (["--option", "lower=0.6"], "unknown option 'lower' of slam; did you mean 'lower_bound'?"),
         (["--option", "lower_bound=high"], "it must be a number"),
         (["--option", "lower_bound=0.2"], "use normalise=True below 0.5"),
         (["--method", "magic"], "there is no method 'magic'; use one of"),

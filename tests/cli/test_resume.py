@@ -104,7 +104,7 @@ def test_a_pilot_needs_gold_and_a_pool(folder: Path) -> None:
     assert error == "error: auto needs gold and a pool: us.Gold(x, y, teacher=…) and us.Pool(x, teacher)\n"
     assert not (folder / "run").exists()
     error = understudy("train --gold gold.npz --pool pool.npz --epochs 1 --method auto --option k=2 --out run", code=2)
-    assert "auto has no option 'k'; it takes reconcile, pilot_rows, pilot_epochs, folds, workers" in error.stderr
+    assert "unknown option 'k' of auto; it takes reconcile, pilot_rows, pilot_epochs, folds, workers" in error.stderr
 
 
 def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,7 +376,7 @@ def test_chance_is_the_most_common_class_of_the_test_rows() -> None:
 def test_mistakes_are_refused_before_the_first_cell() -> None:
     gold, pool, _ = data()
     for wrong in ("learning_rate", "seed", "refine"):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'"):
+        with pytest.raises(TypeError, match=f"unknown option '{wrong}' of compare"):
             us.compare(student, gold, pool, [], **SMALL, **{wrong: 1})
     for changes, complaint in (
         ({"seeds": 0}, "seeds=0"),

@@ -78,7 +78,7 @@ def test_methods_are_compared_and_chosen(folder: Path) -> None:
         (["--student", "hf:bert", "--encoder", "bert"], "reads the texts itself"),
         (["--student", "hf:"], "names no net"),
         (["--student", "hf:nowhere/at/all"], "no such folder"),
-        (["--student", "hf:bert,frozen=2"], "hf has no option 'frozen'"),
+        (["--student", "hf:bert,frozen=2"], "unknown option 'frozen' of hf; did you mean 'freeze'?"),
         (["--student", "hf:bert", "--use", "id"], "takes a text and nothing else"),
         (["--encoder", "none"], "--student hf:FOLDER"),
     ],

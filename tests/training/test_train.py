@@ -3,6 +3,7 @@
 import copy
 import random
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -482,3 +483,22 @@ def test_numpys_numbers_are_numbers(tmp_path: Path) -> None:
         )
     )
     assert mine.config == plain.config and mine.history[0]["loss"] == plain.history[0]["loss"]
+
+
+@pytest.mark.parametrize("objective", [us.vanilla(), us.reconciled(folds=2)])
+def test_a_student_that_ends_in_softmax_is_warned_of_once(objective: us.Objective) -> None:
+    student, (gold, pool) = nn.Sequential(_net(), nn.Softmax(-1)), _sets(gold=40)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        _train(student, objective, sets=(gold, pool), test=gold, select=gold, epochs=1)
+    told = [str(each.message) for each in caught if "return logits" in str(each.message)]
+    assert told == [
+        "the student returns probabilities (they sum to 1), and training applies softmax again; return logits"
+    ]
+
+
+@pytest.mark.parametrize("last", [nn.Identity(), nn.LogSoftmax(-1), nn.Sigmoid(), nn.ReLU()])
+def test_a_student_that_returns_scores_is_not_warned_of(last: nn.Module) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", us.UnderstudyWarning)
+        _train(nn.Sequential(_net(), last), epochs=1)

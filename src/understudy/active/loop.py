@@ -51,13 +51,13 @@ from understudy.objective import Objective
 from understudy.store.console import deferred, ends_on_sigterm
 from understudy.store.files import digest, locked, work_folder
 from understudy.store.log import HISTORY, LabelHistory
-from understudy.store.option_fields import known, spell_out
+from understudy.store.option_fields import checked_plainly, known, spell_out
 from understudy.store.settings import as_json, fingerprint
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback
 from understudy.training.evaluation import cross_validate
-from understudy.training.options import AUTO, SHARED, TrainingOptions, check_names, shows_options
+from understudy.training.options import AUTO, SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run
 from understudy.training.train import fit_resolved, train
@@ -96,6 +96,7 @@ class Loop:
     """
 
     @shows_options(SHARED)
+    @checked_plainly
     @spell_out(LoopOptions)
     def __init__(
         self,
@@ -116,7 +117,6 @@ class Loop:
         **options: Any,
     ) -> None:
         self.options, training = take_options(LoopOptions, options)
-        check_names(training, SHARED, "Loop")
         filled = builder_options(student, training)
         if filled.get("epochs") in (None, AUTO):
             filled["epochs"] = default_epochs(self.options.budget, filled.get("batch_size") or 128)

@@ -254,7 +254,7 @@ def auto(
     own, others = take_options(AutoOptions, options)
     validation = select if isinstance(select, Gold) else None
     final = {name: others.pop(name) for name in FINAL if name in others}
-    recipe, chosen = resolve_options(student, gold, pool, others, select=validation, names=SHARED, function="auto")
+    recipe, chosen = resolve_options(student, gold, pool, others, select=validation)
     recipe = recipe.replace(**final)
     executor = executor_for(own.workers, executor)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))

@@ -185,7 +185,7 @@ def compare(
     own, options = take_options(CompareOptions, options)
     numbers, executor = _seeds(own.seeds), executor_for(own.workers, executor)
     validation = select if isinstance(select, Gold) else None
-    resolved, _ = resolve_options(student, gold, pool, options, select=validation, names=SHARED, function="compare")
+    resolved, _ = resolve_options(student, gold, pool, options, select=validation)
     job = Job(student, gold, pool, methods, resolved, test, select, callbacks)
     with ends_on_sigterm(), tempfile.TemporaryDirectory() as scratch:
         path = work_folder(scratch if out is None else out)

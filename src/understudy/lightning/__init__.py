@@ -19,9 +19,10 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
+from understudy.store.option_fields import checked_plainly
 from understudy.training.external_loop import ExternalLoop
 from understudy.training.optimizers import make_optimizer, set_lr
-from understudy.training.options import SESSION, TrainingOptions, check_names, shows_options
+from understudy.training.options import SESSION, TrainingOptions, shows_options
 from understudy.training.run import Run
 from understudy.training.session import Session
 
@@ -53,11 +54,11 @@ class UnderstudyModule(LightningModule):
     ``EarlyStopping`` and ``ModelCheckpoint``; ``options``: what ``us.Session`` takes, but for ``accumulate``."""
 
     @shows_options((*OPTIMIZATION, *SESSION))
+    @checked_plainly
     def __init__(
         self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, *,
         select: Gold | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        check_names(options, (*OPTIMIZATION, *SESSION), "UnderstudyModule")
         if "accumulate" in options:
             raise UnderstudyError("accumulate= is the Trainer's matter: L.Trainer(accumulate_grad_batches=…)")
         super().__init__()

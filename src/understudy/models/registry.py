@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError, first_line
-from understudy.store.option_fields import checked
+from understudy.store.option_fields import check_names, checked
 
 Shape = int | Sequence[int]
 #: How an image enters: as published, for 224×224, or so that a small one keeps its size.
@@ -47,6 +47,7 @@ def model(factory: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
 
     @functools.wraps(factory)
     def noted(*args: P.args, **kwargs: P.kwargs) -> nn.Module:
+        check_names(kwargs, signature.parameters, name)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
         try:

@@ -67,7 +67,7 @@ def reconcile(
     own, others = take_options(ReconcileOptions, options)
     seed = others.pop("seed", 0)
     executor = executor_for(own.workers, executor)
-    recipe, _ = resolve_options(student, gold, pool, others, names=SHARED, function="reconcile")
+    recipe, _ = resolve_options(student, gold, pool, others)
     recipe = recipe.replace(seed=seed)
     classes = check_outputs(initial_student(student, recipe.seed), gold, drop_unlabelled(pool)[0])
     base_models: dict[str, BaseModel]

@@ -17,12 +17,14 @@ somewhere in PyTorch, with an error that names neither:
     def smoothing(amount: float = 0.1, *, hard: bool = False) -> Objective: ...
 
     smoothing("0.1")        # UnderstudyError: smoothing(amount='0.1') must be a number
+    smoothing(amout=0.1)    # UnknownOption: unknown option 'amout' of smoothing; did you mean 'amount'?
 
 Only what an annotation says plainly is looked at (numbers, text, truth values, paths, functions, this package's
 classes, and lists, mappings and unions of these); arrays have checks of their own. What the values must be is the
 functions' matter.
 """
 
+import difflib
 import functools
 import inspect
 import os
@@ -34,7 +36,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, UnknownOption
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -167,13 +169,23 @@ def spell_out(table: type, *, keep_others: bool = False) -> Callable[[Function],
     return lambda function: with_parameters(function, field_parameters(table), keep_others=keep_others)
 
 
+def check_names(given: Iterable[str], names: Iterable[str], function: str) -> None:
+    """Refuse an option that is misspelt, or that ``function`` does not take."""
+    names = list(names)
+    if other := sorted(set(given) - set(names)):
+        near = difflib.get_close_matches(other[0], names, n=1)
+        cure = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(names) or 'none'}"
+        raise UnknownOption(f"unknown option {other[0]!r} of {function}; {cure}")
+
+
 #: Of longer ones only the first elements are looked at.
 LONGEST_LIST = 1_000
 
 
 def checked(function: Callable[P, Returned], *, plainly: bool = False) -> Callable[P, Returned]:
-    """Refuses arguments of other types than annotated; a wrong name or number of them stays Python's own error."""
-    signature = inspect.signature(function)
+    """Refuses arguments of other types than annotated, and names that the signature as it is shown does not have; a
+    wrong number of arguments stays Python's own error."""
+    signature, called = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
     several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     kinds = {
         name: read_kind(each.annotation)
@@ -181,8 +193,14 @@ def checked(function: Callable[P, Returned], *, plainly: bool = False) -> Callab
         if each.kind not in several and each.annotation is not each.empty and not isinstance(each.annotation, str)
     }
 
+    @functools.cache  # later than here: decorators above this one may show more
+    def shown() -> Mapping[str, Parameter]:
+        return inspect.signature(call).parameters
+
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Returned:
+        if not any(each.kind is Parameter.VAR_KEYWORD for each in shown().values()):
+            check_names(kwargs, shown(), called)
         # Left to the function itself, so that it is the function that is named.
         try:
             given = signature.bind(*args, **kwargs).arguments
@@ -190,7 +208,7 @@ def checked(function: Callable[P, Returned], *, plainly: bool = False) -> Callab
             return function(*args, **kwargs)
         for name, value in given.items():
             if name in kinds and (kinds[name].plain or not plainly) and not kinds[name].fits(value):
-                called, wanted = function.__qualname__.removesuffix(".__init__"), " or ".join(kinds[name].words)
+                wanted = " or ".join(kinds[name].words)
                 raise UnderstudyError(f"{called}({name}={_shown(value)}) must be {wanted}")
         return function(*args, **kwargs)
 

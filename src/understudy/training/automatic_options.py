@@ -47,7 +47,7 @@ differ in it. Without gold it is C = 1 for rows of length 1.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,7 @@ from understudy.objective import Objective
 from understudy.store.option_fields import checked
 from understudy.training.distributed import on_rank_zero
 from understudy.training.fit import fit_student, seeded_student
-from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions, check_names, option_names
+from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions
 from understudy.training.session import Session
 
 __all__ = ["default_student", "l2_of_c"]
@@ -296,14 +296,9 @@ def fill_defaults(student: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_options(
-    student: Any, gold: Gold | None, pool: Pool | None, options: Mapping[str, Any], *, select: Gold | None = None,
-    names: Sequence[str] | None = None, function: str = "train",
-) -> tuple[TrainingOptions, dict[str, Any]]:  # fmt: skip
-    """The options of a training, checked and with no default left open but the penalty; and what was chosen on gold.
-
-    ``names``: the options that ``function`` takes; None for all.
-    """
-    check_names(options, option_names() if names is None else names, function)
+    student: Any, gold: Gold | None, pool: Pool | None, options: Mapping[str, Any], *, select: Gold | None = None
+) -> tuple[TrainingOptions, dict[str, Any]]:
+    """The options of a training, checked and with no default left open but the penalty; and what was chosen on gold."""
     options = builder_options(student, options)
     epochs = options.get("epochs")
     if not (epochs is None or (isinstance(epochs, str) and epochs == AUTO)):

@@ -243,12 +243,6 @@ def option_names(*, leave_out: Sequence[str] = ()) -> tuple[str, ...]:
 SHARED = option_names(leave_out=NOT_SHARED)
 
 
-def check_names(options: Mapping[str, Any], names: Sequence[str], function: str) -> None:
-    """Refuse an option that is misspelt, or that ``function`` does not take."""
-    if other := options.keys() - set(names):
-        raise TypeError(f"{function}() got an unexpected keyword argument {min(other)!r}")
-
-
 def option_parameters(names: Sequence[str]) -> list[Parameter]:
     """These options as the keyword parameters of a function, each with its type and default."""
     import torch

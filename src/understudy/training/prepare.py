@@ -64,7 +64,11 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     sets = {name: part.rows for name, part in given.items() if part is not None}
     read = {name: read_by(student, rows) if rows.is_text else rows for name, rows in sets.items()}
     first = {name: rows.take(torch.arange(min(2, rows.count))) for name, rows in read.items()}
-    classes = _outputs(student, first)
+    logits = _first_logits(student, first)
+    classes = logits[-1].shape[1]
+    # Of test and select, which follow, it has been said.
+    if (gold is not None or pool is not None) and all(map(_are_probabilities, logits)):
+        warn("the student returns probabilities (they sum to 1), and training applies softmax again; return logits")
     for name, examples in {"gold": gold, **others}.items():
         if examples is not None and (largest := int(examples.y.max())) >= classes:
             cure = "give its last layer as many outputs as there are classes"
@@ -83,9 +87,14 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     return classes
 
 
-def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
-    """How many classes the student scores, seen on the first rows of each set."""
-    logits = torch.empty(0)
+def _are_probabilities(logits: Tensor) -> bool:
+    sums = logits.float().sum(1)
+    return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-2)  # in bfloat16 too
+
+
+def _first_logits(student: nn.Module, first: dict[str, Any]) -> list[Tensor]:
+    """What the student returns for the first rows of each set."""
+    found: list[Tensor] = []
     with eval_mode(student), torch.inference_mode():
         for name, x in first.items():
             try:
@@ -97,7 +106,8 @@ def _outputs(student: nn.Module, first: dict[str, Any]) -> int:
                 ) from error
             if logits.dim() != 2:
                 raise UnderstudyError(f"the student returned shape {tuple(logits.shape)}, not logits (rows, classes)")
-    return logits.shape[1]
+            found.append(logits)
+    return found
 
 
 def report_gold(gold: Gold | None, pool: Pool | None, classes: int, full_pool: Pool | None) -> dict[str, float]:

@@ -26,9 +26,10 @@ from understudy.errors import UnderstudyError, warn
 from understudy.inference.passes import device_of, to_device
 from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
+from understudy.store.option_fields import checked_plainly
 from understudy.training.averages import MOST_ENTRIES, RefinedLabels
 from understudy.training.batch_loss import Batch, Scored, Scorer, StudentLearner, WeightedSum
-from understudy.training.options import LBFGS, SESSION, TrainingOptions, check_names, shows_options
+from understudy.training.options import LBFGS, SESSION, TrainingOptions, shows_options
 from understudy.training.prepare import check_arguments, check_outputs, report_gold
 from understudy.training.processes import Processes
 
@@ -115,11 +116,11 @@ class Session:
     epochs: float | None
 
     @shows_options(SESSION)
+    @checked_plainly
     def __init__(
         self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, *,
         epochs: int | None = None, full_batch: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        check_names(options, SESSION, "Session")
         check_sets(gold, pool)
         if not isinstance(student, nn.Module):
             raise UnderstudyError(f"student is a {type(student).__name__}; pass a module")

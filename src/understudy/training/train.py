@@ -169,7 +169,7 @@ def _ready(
         # The teacher's labels of gold do not measure labels that were made anew.
         silent, labelled = None if gold is None else gold.without_teacher(), Pool.of(pool.rows, made.teacher, pool.ids)
         plain = session.objective.replace(relabel=None)
-        session = Session.from_options(session.student, silent, labelled, plain, options)
+        session = Session.from_options(session.student, silent, labelled, plain, options, classes=session.classes)
         session.facts |= made.facts
         c, columns = made.c, made.columns
     if options.weight_decay == AUTO:
