@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from understudy.errors import UnderstudyError
 from understudy.labels import answer_matching
 from understudy.labels.answer_lines import answer_in
-from understudy.labels.answer_matching import AnswerMatcher, edit_distance
+from understudy.labels.answer_matching import AnswerMatcher, Match, edit_distance
 
 SENTIMENT = AnswerMatcher(["negative", "neutral", "positive"], {"good": "positive", "n/a": "neutral"})
 SPAM = AnswerMatcher(["spam", "not spam"])
@@ -62,6 +62,144 @@ def test_a_longer_name_hides_those_inside_it() -> None:
     assert SPAM("NOT_SPAM").label == 1 and SPAM("not-spam").label == 1
     assert SPAM("This is spam!").label == 0
     assert SPAM("spam, not spam").label == -1
+
+
+TOXIC = AnswerMatcher(["toxic", "safe", "hate"])
+STATED = [
+    "The author's tone is toxic",
+    "toxic",
+    "Toxic.",
+    "The answer is: toxic",
+    "The answer is toxic.",
+    "Label: toxic",
+    "label - toxic (very toxic)",
+    "**Label:** Toxic",
+    "Sentiment: toxic",
+    "This text is toxic",
+    "This is clearly toxic.",
+    "I would classify this as toxic.",
+    "I'd say toxic",
+    "The text is toxic because it insults people.",
+    "Toxic. The author insults the reader.",
+    "toxic, since it insults people",
+    "It insults people, so it is toxic.",
+    "The author insults people. Therefore: toxic",
+    "Category: Toxic\n\nExplanation: an insult of a group",
+    "<label>toxic</label>",
+    "toxic</s>",
+    "toxic<|im_end|>",
+    "\\boxed{toxic}",
+    "Final answer: **toxic**",
+    'The correct label is "toxic".',
+    "toxic (confidence 0.93)",
+    "toxic - an insult",
+    "Toxic — an insult",
+    "The tone of this message is very toxic",
+    "What is the class? toxic",
+    "The most likely category is toxic",
+    "It's toxic.",
+    "It belongs to the category toxic",
+    "Classification result: toxic",
+    "{toxic}",
+    "✅ toxic",
+    "Great!! Toxic",
+]
+DENIED = [
+    "post-toxic",
+    "toxic is a label",
+    "[ ] toxic",
+    "all but toxic",
+    "calling it toxic is a stretch",
+    "Non-toxic",
+    "non toxic",
+    "Non-toxic.",
+    "non\u2011toxic",
+    "non–toxic",
+    "non_toxic",
+    "It is non-toxic",
+    "un-toxic",
+    "anti-toxic",
+    "in-toxic",
+    "dis-toxic",
+    "in toxic",
+    "toxic-free",
+    "toxic-like",
+    "far from toxic",
+    "anything but toxic",
+    "toxic? I doubt it",
+    "Is it toxic?",
+    "the opposite of toxic",
+    "hardly toxic",
+    "barely toxic",
+    "not toxic",
+    "It isn't toxic",
+    "toxic is wrong",
+    "toxic: false",
+    "toxic: 0.02",
+    "0% toxic",
+    "toxic (0)",
+    "less toxic",
+    "rather than toxic",
+    "instead of toxic",
+    "nothing toxic",
+    "free of toxic content",
+    "no sign of toxic language",
+    "I'd rule out toxic",
+    "it would be toxic if it were longer",
+    "could be toxic",
+    "maybe toxic",
+    "allegedly toxic",
+    "so-called toxic",
+    "The text mentions the word toxic",
+    "everything except toxic",
+    "fails to be toxic",
+    "I refuse to call it toxic",
+    "nicht toxic",
+    "pas toxic",
+    "no es toxic",
+    "!toxic",
+    "~~toxic~~",
+    "≠ toxic",
+    "¬toxic",
+    "❌ toxic",
+    "lacks toxic",
+    "toxic, I doubt",
+    "wrong label: toxic",
+    "pseudo-toxic",
+    "semi-toxic",
+    "toxic or safe",
+    "neither toxic",
+    "impossible to say it is toxic",
+    "by no means toxic",
+    "toxic would be an exaggeration",
+    "almost toxic",
+    "toxic - no",
+    "non(toxic)",
+    "non\u00adtoxic",
+    "non\u200btoxic",
+    "un safe",
+    "un-safe",
+    "anti-hate",
+    "Some say toxic",
+]
+
+
+@pytest.mark.parametrize("text", STATED)
+def test_a_clause_of_plain_words_states_its_class(text: str) -> None:
+    assert TOXIC(text).label == 0
+
+
+@pytest.mark.parametrize("text", DENIED)
+def test_a_class_that_is_denied_doubted_or_merely_mentioned_is_ambiguous(text: str) -> None:
+    assert TOXIC(text) == Match(-1, answer_matching.AMBIGUOUS)
+
+
+def test_a_class_whose_own_name_negates() -> None:
+    match = AnswerMatcher(["toxic", "non-toxic", "Not spam", "spam"])
+    for text in ("Non-toxic", "It is non toxic.", "non_toxic", "NON-TOXIC!", "This text is non-toxic", "nontoxic"):
+        assert match(text).label == 1, text
+    assert [match(text).label for text in ("not-spam", "It is not spam.", "spam", "toxic")] == [2, 2, 3, 0]
+    assert [match(text).label for text in ("not toxic", "not non-toxic", "non-spam", "un-toxic")] == [-1] * 4
 
 
 def test_numbers_are_whole() -> None:

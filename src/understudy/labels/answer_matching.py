@@ -4,10 +4,14 @@
     match("The answer is: Pos.")               # Match(label=1, how="one class named in a sentence", start=15)
 
 In this order, the first that applies: the name itself; the name but for case, surrounding quotes and punctuation,
-spaces, hyphens and underscores (aliases count like names); a sentence that mentions one class as whole words, and no
-negation, where a longer name hides those inside it ("not spam" is no mention of "spam"); one typing error (two in names
-of 8 letters or more) in an answer that is nothing else, the first letter and all digits being right. An answer that was
-cut off must be a whole name, or the beginning of exactly one. Anything else has no label.
+spaces, hyphens and underscores (aliases count like names); a sentence that states one class as whole words, where a
+longer name hides those inside it ("not spam" is no mention of "spam"); one typing error (two in names of 8 letters or
+more) in an answer that is nothing else, the first letter and all digits being right. An answer that was cut off must be
+a whole name, or the beginning of exactly one. Anything else has no label.
+
+A clause states a class if its other words are known to be plain ("the label of this text is …"); there are too many
+ways to deny or doubt ("non-toxic", "anything but pos", "nicht positiv") to list them all. Clauses without a class may
+say anything but negations and doubts: reasons are free text.
 """
 
 import re
@@ -105,7 +109,34 @@ _REFUSAL = re.compile(
     r"|i can ?not\b|i won\W?t\b|as an ai\b)",
     re.IGNORECASE,
 )
-_NEGATIONS = {"not", "no", "never", "neither", "nor", "without", "cannot", "hardly", "unlikely"}
+#: Words beside a class's name in a clause that states it.
+_PLAIN_WORDS = """
+    a an the this that these it it's its i i'd i'll i'm i've we my your is are was be as to of for with would will
+    can should must has have say think believe choose pick select assign classify classified label labels labeled
+    labelled labelling tag tagged categorize categorized rate rated mark marked call go belong belongs fall falls fit
+    fits under into seem seems appear appears look looks sound sounds express expresses convey conveys indicate
+    indicates show shows carry carries give given answer class category classification prediction verdict result output
+    response choice option name topic intent type score rating star stars sentiment tone polarity opinion attitude
+    emotion mood feeling text texts sentence review message tweet comment post email mail document article headline
+    passage statement ticket question query feedback input row item content writer author reviewer customer user speaker
+    clearly definitely certainly very strongly overall mostly mainly primarily generally quite highly likely probably
+    most correct right best final true appropriate suitable proper main predicted here ok okay sure yes following high
+    confidence certainty strong boxed json
+"""
+#: Words that make the class of another clause doubtful.
+_DENIAL_WORDS = """
+    not no never neither nor none nothing nobody without cannot hardly barely scarcely unlikely non un anti dis far
+    anything everything except doubt doubts doubtful wrong wrongly incorrect false untrue unsure uncertain unclear
+    opposite contrary reverse impossible supposedly allegedly kidding joking zero 0 0.0 0,0
+"""
+_PLAIN, _DENIALS = frozenset(_PLAIN_WORDS.split()), frozenset(_DENIAL_WORDS.split())
+# What comes after is a clause of its own; so is what follows a name in brackets, after a dash or a tag.
+_REASONS = {"because", "since", "due", "so", "therefore", "thus", "hence"}
+_CLAUSE = re.compile(r"[.,;!?\n…]")
+_ASIDE = re.compile(r"[.,;!?\n…(<|—–]|\s-\s")
+# "!pos", "~~pos~~", "≠ pos": a name that is struck out.
+_STRUCK = re.compile(r"(?:^|[^\w!~])[!~]+(?=\w)|!=|<>|\[ \]|[¬≠✗✘❌☐]")
+_HYPHENS = ("-", "‐", "‑", "‒", "–")
 # Cut after one token, these begin a sentence and not a class name.
 _OPENERS = {"the", "this", "that", "there", "it", "its", "it's", "i", "an", "answer", "based", "as", "in", "is"}
 _SHORTEST_PREFIX = 2
@@ -114,6 +145,8 @@ _LONGEST_ANSWER = 10_000
 _CACHE = 1 << 17
 _CACHED_LENGTH = 200
 _SEVERAL = -2
+#: A word, folded, with its start and end.
+_Span = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +194,8 @@ class AnswerMatcher:
             return Match(-1, UNKNOWN)
         if _REFUSAL.match(text.lstrip(JUNK)[:60]):
             return Match(-1, REFUSED)
-        spans = [(_fold(word[0].replace("’", "'")), word.start()) for word in _WORD.finditer(text)]
-        for how, find in ((MENTIONED, self._mentioned), (NEAR, self._near)):
-            classes = find(spans)
+        spans = [(_fold(word[0].replace("’", "'")), *word.span()) for word in _WORD.finditer(text)]
+        for how, classes in ((MENTIONED, self._stated(text, spans)), (NEAR, self._near(spans))):
             if len(classes) > 1 or _SEVERAL in classes:
                 return Match(-1, AMBIGUOUS)
             for number, start in classes.items():
@@ -174,6 +206,8 @@ class AnswerMatcher:
         """The answer is a name and nothing else."""
         if text in self.surfaces:
             return Match(self.surfaces[text], EXACT if text in self.names else ALIAS)
+        if _STRUCK.search(text):
+            return None
         start = len(text) - len(text.lstrip(JUNK))
         trimmed, words = _fold(text.strip(JUNK)), _words(text)
         number = self._trimmed.get(trimmed, -1)
@@ -184,29 +218,39 @@ class AnswerMatcher:
             return Match(number, NORMALISED if own else ALIAS, start)
         return None
 
-    def _mentioned(self, spans: list[tuple[str, int]]) -> dict[int, int]:
-        """Classes, and where each is first named; several where the sentence negates."""
-        words = [word for word, _ in spans]
+    def _stated(self, text: str, spans: list[_Span]) -> dict[int, int]:
+        """Classes, and where each is first named; several where one is denied, doubted or merely mentioned."""
+        words = [word for word, _, _ in spans]
         mentioned: dict[int, int] = {}
-        others: list[str] = []
-        index = 0
+        #: The other words of each clause, and whether it names a class.
+        clauses: list[tuple[list[str], list[int]]] = [([], [])]
+        index = end = 0
+        named = False
         while index < len(words):
-            for length in range(min(self._longest, len(words) - index), 0, -1):
-                number = self._words.get(tuple(words[index : index + length]))
-                if number is not None:
-                    mentioned.setdefault(number, spans[index][1])
-                    index += length
-                    break
-            else:
+            start, lengths = spans[index][1], range(min(self._longest, len(words) - index), 0, -1)
+            found = ((self._words.get(tuple(words[index : index + length])), length) for length in lengths)
+            number, length = next((pair for pair in found if pair[0] is not None), (None, 1))
+            reason = number is None and words[index] in _REASONS
+            if reason or (_ASIDE if named else _CLAUSE).search(text, end, start):
+                clauses.append(([], []))
+            others, names = clauses[-1]
+            if number is not None:
+                mentioned.setdefault(number, start)
+                names.append(number)
+                # "post-pos" is another word, and "pos is a label" states nothing.
+                if text[end:start] in _HYPHENS or words[index + length :][:2] == ["is", "a"]:
+                    others.append("-")
+            elif not reason and (others or names or words[index] not in ("and", "but")):
                 others.append(words[index])
-                index += 1
-        if mentioned and any(word in _NEGATIONS or word.endswith("n't") for word in others):
+            index, end, named = index + length, spans[index + length - 1][2], number is not None
+        stated = all(all(map(_is_plain, others)) if names else not _denies(others) for others, names in clauses)
+        if mentioned and (not stated or _STRUCK.search(text) or "?" in text[min(mentioned.values()) :]):
             mentioned[_SEVERAL] = 0
         return mentioned
 
-    def _near(self, spans: list[tuple[str, int]]) -> dict[int, int]:
+    def _near(self, spans: list[_Span]) -> dict[int, int]:
         """Classes that are one typing error away (two in long names), and where the answer starts."""
-        answer = " ".join(word for word, _ in spans)
+        answer = " ".join(word for word, _, _ in spans)
         close: dict[int, int] = {}
         for words, number in self._words.items():
             name = " ".join(words)
@@ -239,6 +283,14 @@ def edit_distance(one: str, other: str) -> int:
                 best = min(best, last[j - 2] + 1)
             row.append(best)
     return row[-1]
+
+
+def _is_plain(word: str) -> bool:
+    return word.removesuffix("'s") in _PLAIN
+
+
+def _denies(words: list[str]) -> bool:
+    return any(word in _DENIALS or word.endswith("n't") for word in words)
 
 
 def _enter(known: dict[Any, int], key: Any, number: int) -> None:
