@@ -100,6 +100,26 @@ def test_answers_train_as_chosen_gold(folder: Path) -> None:
     assert not {line["id"] for line in lines("next.csv")} & {line["id"] for line in batch}
 
 
+def test_a_batch_of_a_run_has_none_of_its_gold_test_or_select_rows(folder: Path) -> None:
+    rows = pq.read_table("pool.parquet", columns=["id", "label"])
+    for name, start in (("test", 30), ("select", 40)):
+        pq.write_table(rows.slice(start, 10), f"{name}.parquet")
+    sets = ("--test", "test.parquet", "--select", "select.parquet")
+    train("first", *sets)
+    result = call("select first pool.parquet -n 40 --out batch.csv")
+    assert "50 rows left out: they are gold, test or select rows of first" in result.output
+    assert {line["id"] for line in lines("batch.csv")} == {f"row{row}" for row in range(50, ROWS)}
+    Path("batch.csv").write_text("id,label\n" + "".join(f"{line['id']},1\n" for line in lines("batch.csv")[:20]))
+    train("second", "--gold", "+batch.csv", *sets)
+    result = call("select second pool.parquet -n 20 --labelled batch.csv --out next.csv")
+    assert "50 rows left out" in result.output  # the batch is named by --labelled
+    assert "n = 21, but 20 of 90" in call("select second pool.parquet -n 21 --out more.csv", code=2).output
+    # A run made in Python knows its gold too; another pool's rows are not among them.
+    assert "30 rows left out" in call("select run pool.parquet -n 60 --out python.csv").output
+    write_table("other.parquet", {"id": np.arange(9), "x": np.zeros((9, 4), dtype=np.float32)})
+    assert "left out" not in call("select run other.parquet -n 9 --out other.csv").output
+
+
 def test_parquet_and_number_ids(folder: Path) -> None:
     table = pq.read_table("pool.parquet")
     x = np.stack(table["x"].to_pylist()).astype(np.float32)
@@ -137,7 +157,7 @@ def test_a_loops_round_serves_s_badge(folder: Path) -> None:
         ("select run pool.parquet --strategy best", "unknown strategy 'best'"),
         ("select run pool.parquet --out batch.txt", "end the name in one of them"),
         ("select run pool.parquet --out gold.parquet", "already exists"),
-        ("select run pool.parquet -n 91", "ask for 0 to 90"),
+        ("select run pool.parquet -n 91", "ask for 0 to 60"),
         ("select nothing pool.parquet", "is not a finished run"),
         ("select run pool.parquet --labelled none.csv", "none.csv is not there"),
         ("select run pool.parquet --labelled bad.csv", "has no column 'id'"),
@@ -183,10 +203,14 @@ def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out_or_reported(
     known = {f"r{i}" if ids else str(i) for i in range(20)}
     asked = "id" if ids else "row"
 
-    shown = call("select run one.csv -n 50 --out all.csv").stderr
-    again = len(known & {line[asked] for line in lines("all.csv")})
-    assert again >= 10
-    assert f"{again} of 50 picks have a label in one.csv ('checked'); --labelled one.csv leaves them out" in shown
+    n = 40 if ids else 50
+    result = call(f"select run one.csv -n {n} --out all.csv")
+    again, shown = len(known & {line[asked] for line in lines("all.csv")}), result.stderr
+    if ids:
+        assert not again and "20 rows left out: they are gold, test or select rows of run" in result.stdout
+    else:
+        assert again >= 10
+        assert f"{again} of 50 picks have a label in one.csv ('checked'); --labelled one.csv leaves them out" in shown
     assert "'skip' is a class of this run" in shown
 
     shown = call("select run one.csv -n 40 --labelled ./one.csv --out new.csv").stderr

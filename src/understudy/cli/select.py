@@ -33,9 +33,10 @@ def select_command(
 
     Written are `id` (or `row`), `score` and `why` (the strategy's reason), the student's `predicted` class and its
     `confidence`, and an empty `label`, in the order selected. Fill in `label` with the class, or `skip`, and train
-    again with this file beside the gold file. Rows in the `--labelled` files are never selected; where these files have
-    a `label`, a warning says if the batch comes from regions where labels look random. Of one file that is gold and
-    pool (`--labelled` names POOL itself), the rows with a label are left out.
+    again with this file beside the gold file. The run's own gold, test and select rows (by id) and those in the
+    `--labelled` files are never selected; where these files have a `label`, a warning says if the batch comes from
+    regions where labels look random. Of one file that is gold and pool (`--labelled` names POOL itself), the rows with
+    a label are left out.
 
     A folder of .parquet shards is scored and searched one shard at a time. Until it is done, the scores are in a folder
     beside `--out` (batch.scores), from which the same command resumes.
@@ -74,6 +75,8 @@ def select_command(
         "label": [None] * n,
     }  # fmt: skip
     write_columns(out, columns)
+    if batch.of_run:
+        typer.echo(shown(f"{batch.of_run:,} rows left out: they are gold, test or select rows of {run}"))
     # A pool with every label is a benchmark's, whose truth is not looked at.
     if batch.known and not batch.all_known and not any(is_one_file(path, pool) for path in labelled or []):
         where = f"{pool} ({given.table.theirs.get('label', 'label')!r})"

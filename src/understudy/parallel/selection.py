@@ -3,8 +3,9 @@
     batch = select_rows(given, "badge", 100, labelled=[Path("gold.csv")])
     batch.rows, batch.ids, batch.reasons
 
-Rows with a label already, in files beside the pool or in the pool itself, are never picked; their labels tell whether
-the batch comes from regions where labels look random (``active/watch.py``).
+Rows with a label already, in files beside the pool or in the pool itself, are never picked, nor are the run's own gold,
+test and select rows, which a training would refuse in the batch. The labels tell whether the batch comes from regions
+where labels look random (``active/watch.py``).
 """
 
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class SelectedBatch:
     known: int
     #: Whether every row of the pool has.
     all_known: bool
+    #: How many rows were left out because they are gold, test or select rows of the run.
+    of_run: int
 
 
 def select_rows(
@@ -74,7 +77,10 @@ def select_rows(
     executor = executor or (None if given.shards is None else InProcess())
     # Where the pool names its own labelled rows, none of them is picked.
     of_pool = {path for path in labelled if is_one_file(path, given.pool)}
-    taken, labels = labelled_rows(labelled, of_pool, given, executor)
+    known_rows = labelled_rows(labelled, of_pool, given, executor)
+    of_run = _rows_of_run(given, executor) - known_rows.keys()
+    known_rows |= dict.fromkeys(sorted(of_run), -1)
+    taken, labels = (torch.tensor(list(each), dtype=torch.long) for each in (known_rows, known_rows.values()))
     with_label, labels = taken[labels >= 0], labels[labels >= 0]
     needed = {"probs", *needs} | ({"hidden"} if len(labels) else set())
     names = tuple(name for name in ("probs", "hidden", "probs_ema", "hidden_ema") if name in needed)
@@ -92,7 +98,7 @@ def select_rows(
     numbers, reasons = explain(strategy, places[:n], scores, places[n:], names=given.class_names)
     watch = _watch(rows, with_label, labels, picks, seed) if len(labels) else None
     known = int(arrays["labelled"][:n].sum())
-    return SelectedBatch(picks, _ids(given, picks), numbers, reasons, probs[:n], watch, known, all_known)
+    return SelectedBatch(picks, _ids(given, picks), numbers, reasons, probs[:n], watch, known, all_known, len(of_run))
 
 
 def _scored(
@@ -131,9 +137,7 @@ def _ids(given: RunOnFile, picks: Tensor) -> list[Any] | None:
     return ids
 
 
-def labelled_rows(
-    files: list[Path], of_pool: set[Path], given: RunOnFile, executor: Executor | None
-) -> tuple[Tensor, Tensor]:
+def labelled_rows(files: list[Path], of_pool: set[Path], given: RunOnFile, executor: Executor | None) -> dict[int, int]:
     """Rows of the pool with a label, which are never picked, and their labels; −1: skipped. ``of_pool``: the pool."""
     taken: dict[int, int] = {}
     for path in files:
@@ -150,7 +154,16 @@ def labelled_rows(
             text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}") for text in wanted
         }
         taken |= {row: numbers.get(text, -1) for text, row in zip(texts, index, strict=True) if row >= 0}
-    return torch.tensor(list(taken), dtype=torch.long), torch.tensor(list(taken.values()), dtype=torch.long)
+    return taken
+
+
+def _rows_of_run(given: RunOnFile, executor: Executor | None) -> set[int]:
+    """Rows of the pool that are gold, test or select rows of the run."""
+    if given.table.ids is None or not given.run.held_ids:
+        return set()
+    held = Table(given.folder, {"id": np.array(given.run.held_ids, dtype=object)})
+    found = given.map_tables(held.rows_in, executor)
+    return {first + row for first, rows in found for row in rows[rows >= 0].tolist()}
 
 
 def _own_labels(classes: ClassNames, table: Table) -> Array:

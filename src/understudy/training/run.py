@@ -3,6 +3,7 @@
     config.json            the options, how the student is built, facts of the training; has a format version
     metrics.jsonl          one line per epoch
     columns.parquet        per pool row: id, and every column the method prepared
+    row_ids.parquet        the ids of gold, test and select rows, where they have ids
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where there is one
@@ -51,8 +52,9 @@ BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 # What trackers write beside it, from the first epoch on.
 BESIDE = {"tensorboard"}
 METRICS, COLUMNS, STUDENT = "metrics.jsonl", "columns.parquet", "student.safetensors"
+ROW_IDS = "row_ids.parquet"
 _OTHERS = SELECTED, MODULES, EMA_FILE = "selected.safetensors", "modules.safetensors", "ema.safetensors"
-_OUTCOME = METRICS, COLUMNS, STUDENT, *_OTHERS
+_OUTCOME = METRICS, COLUMNS, STUDENT, ROW_IDS, *_OTHERS
 
 
 def usable_folder(out: str | Path | None, *, resume: bool = False) -> Path | None:
@@ -94,6 +96,8 @@ class Run(Shown):
     module_states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     #: The pool's ids.
     ids: np.ndarray[Any, Any] | None = None
+    #: The ids, as text, of the gold, test and select rows that have any.
+    held_ids: list[str] = field(default_factory=list)
     #: The moving average of the student's weights, where there is one.
     ema: EMA | None = None
     #: The trust in the teacher that the method estimated and used, by slot; not stored.
@@ -155,6 +159,8 @@ class Run(Shown):
             # The metadata is for transformers, which reads the same file.
             STUDENT: state_to_bytes(self.student.state_dict(), {"format": "pt"} if reads else None),
         }
+        if self.held_ids:
+            files[ROW_IDS] = to_parquet({"id": self.held_ids})
         if self.selected_state is not None:
             files[SELECTED] = state_to_bytes(self.selected_state)
         if self.module_states:
@@ -207,11 +213,12 @@ class Run(Shown):
         ema = EMA(student) if EMA_FILE in others else None
         if ema is not None:
             ema.load_state_dict(others[EMA_FILE])
+        held = from_parquet(folder / ROW_IDS)["id"].tolist() if (folder / ROW_IDS).exists() else []
         evaluation = config.get("evaluation")
         return cls(
             student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
             selected_epoch=config["selected_epoch"], selected_state=others.get(SELECTED),
-            module_states=nested(others.get(MODULES, {})), ids=ids, ema=ema,
+            module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held, ema=ema,
             evaluation=None if evaluation is None else Evaluation.from_dict(evaluation), path=folder,
         )  # fmt: skip
 

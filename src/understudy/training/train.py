@@ -122,6 +122,8 @@ def _train(
         run.config = config
         run.facts["train_seconds"] = time.perf_counter() - started
         run.columns |= columns
+        held = [part.ids for part in (gold, test, select) if part is not None and part.ids is not None]
+        run.held_ids = list(dict.fromkeys(str(name) for ids in held for name in ids.tolist()))
         if evaluate:
             untrained = cache(lambda: seeded_student(build, given))
             run.evaluation = on_rank_zero(
