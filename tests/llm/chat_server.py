@@ -163,6 +163,8 @@ class ChatServer:
             writer.write(_head(200, len(content)) + content[: len(content) // 2])
             await writer.drain()
             return False
+        if "LATIN" in text:  # a letter of another encoding, or half of one
+            answer = json.dumps(answer).replace("chatcmpl-1", "\udcff").encode(errors="surrogateescape")
         await _respond(writer, 200, answer)
         self.stats.answered[text] += 1
         return True
@@ -205,6 +207,8 @@ class ChatServer:
             message["content"] = ""
         elif "BANANA" in text:
             message["content"] = "banana"
+        elif "HALF" in text:
+            message["content"] = "half an emoji \ud83d"
         elif "ESSAY" in text:
             message["content"] = "Well, let me think about it " * 10
             choice |= {"finish_reason": "length", "tokens": limit}
@@ -242,7 +246,7 @@ def _head(status: int, length: int, more: str = "") -> bytes:
 
 
 async def _respond(writer: asyncio.StreamWriter, status: int, body: Any, more: str = "") -> bool:
-    content = (body if isinstance(body, str) else json.dumps(body)).encode()
+    content = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
     writer.write(_head(status, len(content), more) + content)
     await writer.drain()
     return True

@@ -97,7 +97,8 @@ class Prompt:
 
 
 def _turn(role: str, content: str) -> Message:
-    return {"role": role, "content": content}
+    """Half a surrogate pair cannot be sent; it becomes the sign for an unknown letter."""
+    return {"role": role, "content": content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
 
 
 def delimited(text: Any, tag: str = "text") -> str:

@@ -91,7 +91,8 @@ class Endpoint:
         try:
             async with asyncio.timeout(self.timeout):  # of the request, and not of each read
                 raw = await self._client.chat.completions.with_raw_response.create(**body)
-                answer = json.loads(self._clean(raw.http_response.content.decode()))
+                text = raw.http_response.content.decode(errors="replace")  # half a letter loses no answer
+                answer = json.loads(self._clean(text))
         except openai.APIStatusError as error:
             raise self._refused(error) from None
         except (TimeoutError, openai.APIConnectionError) as error:

@@ -43,7 +43,8 @@ class Log:
         size, last = self._end or self._read_end()
         new: list[bytes] = []
         for entry in entries:
-            line = json.dumps({**entry, "after": last}, ensure_ascii=False).encode()
+            # Half a surrogate pair, which UTF-8 cannot hold, becomes its escape, which JSON can.
+            line = json.dumps({**entry, "after": last}, ensure_ascii=False).encode(errors="backslashreplace")
             new.append(line + b"\n")
             last = sha256(line).hexdigest()
         content = b"".join(new)
