@@ -1,6 +1,7 @@
 """Several processes that train together end where one does; `make distributed` has every method and more kills."""
 
 import random
+import re
 import warnings
 from functools import partial
 from pathlib import Path
@@ -158,6 +159,38 @@ def test_processes_told_different_things_are_refused() -> None:
 
     for error in together(work, 2):
         assert "seed is" in str(error) and "same arguments" in str(error)
+
+
+@pytest.mark.parametrize("run", ["train", "auto"])
+@pytest.mark.parametrize("which", ["gold", "pool", "test", "select"])
+def test_data_that_differ_in_one_process_are_refused(run: str, which: str) -> None:
+    """As many rows, and one label of one process flipped."""
+
+    def work() -> None:
+        gold, pool, _ = world("soft")
+        sets = {"gold": gold, "pool": pool, "test": (gold.x, gold.y), "select": us.Gold(gold.x, gold.y)}
+        if dist.get_rank() == 1:
+            flipped = gold.y.clone()
+            flipped[7] = (flipped[7] + 1) % CLASSES
+            teacher = pool.teacher.dense(torch.arange(len(pool)), CLASSES)
+            teacher[7] = teacher[7].roll(1)
+            others = {"gold": us.Gold(gold.x, flipped, gold.teacher), "pool": us.Pool(pool.x, teacher)}
+            sets[which] = others.get(which) or {"test": (gold.x, flipped), "select": us.Gold(gold.x, flipped)}[which]
+        if run == "train":
+            us.train(Net, sets.pop("gold"), sets.pop("pool"), us.vanilla(), **FAST, **sets)
+        else:
+            us.auto(Net, sets.pop("gold"), sets.pop("pool"), methods=["vanilla"], epochs=1, progress=False, **sets)
+
+    for error in together(work, 3):
+        assert re.search(rf"the fingerprint of {which} is \w+ in process 0 and \w+ in process 1; give all", str(error))
+
+
+def test_methods_that_differ_in_one_process_are_refused() -> None:
+    def work() -> None:
+        gold, pool, _ = world("soft")
+        us.train(Net, gold, pool, us.gce(g=0.7 if dist.get_rank() else 0.3), **FAST)
+
+    assert all("the method's options is" in str(error) for error in together(work, 2))
 
 
 def test_students_of_other_weights_begin_as_the_first() -> None:

@@ -55,7 +55,7 @@ from understudy.store.option_fields import checked_plainly, spell_out
 from understudy.store.settings import check_same
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback
-from understudy.training.distributed import is_first, joined, on_rank_zero
+from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
@@ -251,6 +251,7 @@ def auto(
     be stopped and resumed. ``evaluate`` as in ``us.train``. ``callbacks`` see the final training.
     """
     check_sets(gold, pool, both_for="auto")
+    same_data(gold=gold, pool=pool, test=test, select=select)
     own, others = take_options(AutoOptions, options)
     validation = select if isinstance(select, Gold) else None
     final = {name: others.pop(name) for name in FINAL if name in others}

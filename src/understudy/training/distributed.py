@@ -38,8 +38,10 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from understudy.data.examples import ExampleSet
 from understudy.errors import UnderstudyWarning
 from understudy.store.console import complain, last_words
+from understudy.store.settings import fingerprint
 from understudy.training.processes import Processes
 
 _PRINTED = "understudy has printed the error"
@@ -123,7 +125,14 @@ def first_goes_ahead() -> Iterator[None]:
         processes.barrier()
 
 
-def same_start(student: nn.Module, options: Any, objective: Any, gold: Any, pool: Any) -> None:
+def same_data(**sets: Any) -> None:
+    """Processes that train together must have the same data: checked before anything is made of them."""
+    if (processes := current()) is not None:
+        sizes = {f"the size of {name}": len(rows) for name, rows in sets.items() if isinstance(rows, ExampleSet)}
+        processes.check_same(sizes | {f"the fingerprint of {name}": fingerprint(rows) for name, rows in sets.items()})
+
+
+def same_start(student: nn.Module, options: Any, objective: Any) -> None:
     """Processes that train together must have the same arguments, and begin with the student of the first."""
     processes = current()
     if processes is None:
@@ -131,8 +140,7 @@ def same_start(student: nn.Module, options: Any, objective: Any, gold: Any, pool
     processes.check_same(
         {
             "the method": objective.name,
-            "the size of gold": 0 if gold is None else len(gold),
-            "the size of the pool": 0 if pool is None else len(pool),
+            "the fingerprint of the method's options": fingerprint(objective),
             "the student": [(name, tuple(value.shape)) for name, value in student.state_dict().items()],
             **options.settings(),
         }

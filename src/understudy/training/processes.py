@@ -147,12 +147,14 @@ class Processes:
 
     def check_same(self, settings: dict[str, Any]) -> None:
         """Refuse processes that have different arguments."""
-        for rank, other in enumerate(self.gather_objects(settings)):
-            for name, value in settings.items():
-                if other.get(name) != value:
-                    what = f"{name} is {value} in process {self.rank} and {other.get(name)} in process {rank}"
-                    cure = "give all processes of a training the same arguments, and the whole of the data"
-                    raise UnderstudyError(f"different arguments: {what}; {cure}")
+        first, *others = self.gather_objects(settings)
+        for name in dict.fromkeys(name for each in (first, *others) for name in each):
+            if odd := [rank for rank, other in enumerate(others, 1) if other.get(name) != first.get(name)]:
+                which = f"process{'es' * (len(odd) > 1)} {', '.join(map(str, odd))}"
+                raise UnderstudyError(
+                    f"different arguments: {name} is {first.get(name)} in process 0 and {others[odd[0] - 1].get(name)} "
+                    f"in {which}; give all processes of a training the same arguments, and the whole of the data"
+                )
 
     def _group_of(self, tensor: Tensor) -> Any:
         return self._group if tensor.device.type == "cpu" else dist.group.WORLD

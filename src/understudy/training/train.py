@@ -26,7 +26,7 @@ from understudy.training.automatic_options import penalty_on_gold, resolve_optio
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback, CallbackRunner, check_callbacks
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
-from understudy.training.distributed import is_first, joined, on_rank_zero, same_start
+from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
 from understudy.training.evaluation import evaluate_training
 from understudy.training.fit import fit, fit_session, seeded_student
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
@@ -70,6 +70,7 @@ def train(
     """
     started = time.perf_counter()
     check_sets(gold, pool)
+    same_data(gold=gold, pool=pool, test=test, select=select)
     folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
     names = joint_names(*(None if part is None else part.class_order for part in (gold, pool)))
     test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
@@ -94,7 +95,7 @@ def _train(
     """``us.train`` with options that are resolved and checked: relabel, choose the penalty, fit, evaluate, save."""
     student = seeded_student(build, given)
     session = Session.from_options(student, gold, pool, objective, given)
-    same_start(student, given, objective, gold, pool)
+    same_start(student, given, objective)
     if test is not None or select is not None:
         check_outputs(student, None, None, test=test, select=select)
     for part, name in ((test, "test"), (select, "select")):
