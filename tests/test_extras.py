@@ -1,5 +1,6 @@
 """Front ends whose packages are not installed say so in one line that names the extra; nothing is loaded before."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,9 @@ def test_lightning_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     with pytest.raises(us.UnderstudyError, match=r"needs Lightning: pip install 'understudy\[lightning\]'"):
         us.lightning.UnderstudyModule  # noqa: B018
+    # So that programs that import every module of a package pass over it.
+    with pytest.raises(ImportError):
+        importlib.import_module("understudy.lightning")
 
 
 def test_asking_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,10 +26,15 @@ from understudy.training.options import SESSION, TrainingOptions, shows_options
 from understudy.training.run import Run
 from understudy.training.session import Session
 
+
+class MissingLightning(UnderstudyError, ImportError):
+    """An ImportError too, which programs that walk all modules of a package pass over."""
+
+
 try:
     from lightning.pytorch import LightningModule
 except ImportError as error:
-    raise UnderstudyError("us.lightning needs Lightning: pip install 'understudy[lightning]'") from error
+    raise MissingLightning("us.lightning needs Lightning: pip install 'understudy[lightning]'") from error
 
 __all__ = ["UnderstudyModule"]
 
