@@ -107,7 +107,7 @@ def test_what_is_refused(folder: Path) -> None:
     assert "--workers is for folders of shards" in understudy("predict", "run", "pool.parquet", "--workers", 2, code=2)
     (folder / "empty").mkdir()
     assert "no folder of .parquet shards" in understudy("predict", "run", "empty", "--out", "new", code=2)
-    assert "nowhere is no folder of .parquet shards" in understudy("teach", "run", "nowhere", "--out", "new", code=2)
+    assert "nowhere is not there" in understudy("teach", "run", "nowhere", "--out", "new", code=2)
     (folder / "gold.csv").write_text("id,label\nr3 ,1\n")
     told = ["select", "run", "pool", "-n", 3, "--labelled", "gold.csv", "--out", "b.csv", "--quiet"]
     assert "spaces" in understudy(*told, code=2)

@@ -110,7 +110,7 @@ def read_examples(
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
     ``gold`` and ``pool`` may be one file: rows with a label are gold, the others the pool.
-    ``chosen``: answers to batches picked for labelling ; these rows train and never estimate.
+    ``chosen``: answers to batches picked for labelling; these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
     student's input. ``votes``: how several annotators' votes are weighed.

@@ -22,6 +22,7 @@ from understudy.io.readers import File
 from understudy.io.readers.parquet import read_footers
 from understudy.io.table import Table, parquet_at, read_table, shards_of
 from understudy.parallel.executors import Executor
+from understudy.store.files import is_remote
 from understudy.store.remote import RemoteFile, address_of
 from understudy.store.settings import fingerprint
 
@@ -109,6 +110,8 @@ def list_pool_shards(path: str | Path) -> PoolShards:
     elif not files and path.is_dir():
         files = shards_of(path)
     if not files:
+        if not is_remote(path) and not path.exists():
+            raise UnderstudyError(f"{path} is not there; check the path")
         raise UnderstudyError(f"{path} is no folder of .parquet shards; passes over shards read those alone")
     counts, _ = read_footers(files)
     shards: list[PoolShard] = []

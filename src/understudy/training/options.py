@@ -173,7 +173,7 @@ class TrainingOptions:
             raise UnderstudyError("the schedule has come down to 0 where fine-tuning would begin; pass finetune_lr=")
         for name in ("augment", "clip", "groups"):
             if self.is_full_batch and getattr(self, name) is not None:
-                raise UnderstudyError(f"optimizer='lbfgs' minimises one fixed function; leave out {name}=")
+                raise UnderstudyError(f"optimizer='lbfgs' (full_batch) minimises one fixed function; leave out {name}=")
         if self.weight_decay == AUTO and not self.is_full_batch:
             raise UnderstudyError("weight_decay='auto' is chosen for optimizer='lbfgs'; pass a number for any other")
 

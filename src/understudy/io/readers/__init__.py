@@ -63,6 +63,8 @@ KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
 
 def damaged(path: File, error: BaseException) -> UnderstudyError:
     """Whatever is wrong with a file, in one line that names it."""
+    if isinstance(error, FileNotFoundError):
+        return UnderstudyError(f"{path} is not there; check the path")
     kind = "a folder" if path.is_dir() else KINDS.get(path.suffix.lower(), path.suffix)
     return UnderstudyError(f"cannot read {path} as {kind}: {first_line(error)}; write it again")
 
