@@ -28,7 +28,8 @@ def predict_command(
     FILE has the raw columns of the training (texts, numbers, `x`, images) under the same names. Written are `id` (or
     `row`), `label`, the most probable class, `confidence`, its probability, and `probabilities`: a list in the order of
     the class numbers, or by name where the classes have names. In CSV, `probabilities` is one column per class. An
-    existing file is not overwritten. Where FILE has the true `label`, the accuracy is printed too.
+    existing file is not overwritten. Where FILE has the true `label`, the accuracy on the rows that did not train the
+    student is printed too.
 
     Where `--out` is a folder, FILE is a folder of .parquet shards, one of which is in memory at a time. Each becomes a
     shard of the same number; the same command resumes.
@@ -44,12 +45,19 @@ def predict_command(
     from understudy.comparison.interval import percent
     from understudy.parallel.run_on_file import Predict
 
-    function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes)
+    function = Predict(given.on_tables(selected=selected, batch_size=batch_size), given.classes, given.run.trained)
     summaries = given.write(function, out, title="predict", progress=not quiet, executor=executor)
     problems = [each["problem"] for each in summaries if "problem" in each]
-    known, right = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right"))
+    known, right, trained = (sum(each.get(name, 0) for each in summaries) for name in ("known", "right", "trained"))
     if problems:
         complain(f"warning: no accuracy: {problems[0]}")
     elif known:
-        typer.echo(f"accuracy {percent(right / known)}% against the file's label column ({known} rows)")
+        seen = ""
+        if trained and given.run.trained is not None:
+            marked = "of them equal rows that trained the student: too high if they are the same rows"
+            left_out = "more trained the student and are left out"
+            seen = f"; {trained} {left_out if given.run.trained.are_distinct else marked}"
+        typer.echo(f"accuracy {percent(right / known)}% against the file's label column ({known} rows{seen})")
+    elif trained:
+        complain(f"warning: no accuracy: all {trained} rows with a label trained the student; name a file of others")
     typer.echo(shown(f"{sum(each['rows'] for each in summaries)} predictions: {out}"))

@@ -94,7 +94,7 @@ def hash_numbers(rows: Array) -> Array:
     """``(n, 2)`` hashes of the rows of an int64 or float32 array."""
     width = rows.shape[1] * rows.itemsize
     data = memoryview(np.ascontiguousarray(rows).tobytes())
-    return _hashes([data[start : start + width] for start in range(0, len(data), width)])
+    return hash_contents([data[start : start + width] for start in range(0, len(data), width)])
 
 
 def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
@@ -102,13 +102,13 @@ def hash_texts(texts: Sequence[str], *, normalised: bool = False) -> Array:
 
     An empty text (or one of punctuation alone, where that is ignored) gets zeros.
     """
-    hashes = np.zeros((len(texts), 2), dtype=np.uint64)
+    found = np.zeros((len(texts), 2), dtype=np.uint64)
     for start in range(0, len(texts), _TEXTS):
         part = [str(text).encode("utf-8", "replace").decode() for text in texts[start : start + _TEXTS]]
-        hashes[start : start + len(part)] = _hashes(
+        found[start : start + len(part)] = hash_contents(
             [text.encode() for text in (normalise_texts(part) if normalised else part)]
         )
-    return hashes
+    return found
 
 
 def normalise_texts(texts: list[str]) -> list[str]:
@@ -118,7 +118,7 @@ def normalise_texts(texts: list[str]) -> list[str]:
     return list(values.to_pylist())
 
 
-def _hashes(contents: Sequence[bytes | memoryview]) -> Array:
+def hash_contents(contents: Sequence[bytes | memoryview]) -> Array:
     digests = [hashlib.blake2b(content, digest_size=16).digest() if content else bytes(16) for content in contents]
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(-1, 2).copy()
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.rows import Rows, SubsetRows
+from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line
 from understudy.features.featuriser import Featuriser
 from understudy.inference.passes import BATCH_SIZE, predict
@@ -47,7 +48,10 @@ class StudentOnTables:
         return features_of(table, self.featuriser)
 
     def probabilities(self, table: Table) -> Tensor:
-        return predict(self.student, self.rows(table), batch_size=self.batch_size)
+        return self.probabilities_of(self.rows(table))
+
+    def probabilities_of(self, rows: Rows) -> Tensor:
+        return predict(self.student, rows, batch_size=self.batch_size)
 
 
 class RunOnFile:
@@ -162,14 +166,16 @@ def _truth(table: Table, names: ClassNames, classes: int) -> tuple[Array | None,
 
 @dataclass(frozen=True)
 class Predict:
-    """``label``, ``confidence`` and ``probabilities`` of every row; and how many are correct where the table has
-    labels."""
+    """``label``, ``confidence`` and ``probabilities`` of every row; and, where the table has labels, how many are
+    correct: of the rows that did not train, or of all where equal rows need not be the same."""
 
     student: StudentOnTables
     classes: ClassNames
+    trained: TrainedRows | None = None
 
     def __call__(self, table: Table) -> ShardResult:
-        probs = self.student.probabilities(table)
+        rows = self.student.rows(table)
+        probs = self.student.probabilities_of(rows)
         confidence, label = probs.max(-1)
         columns = {
             "label": self.classes.named(label.numpy()),
@@ -179,8 +185,12 @@ class Predict:
         truth, problem = _truth(table, self.classes, probs.shape[1])
         if truth is None:
             return ShardResult(columns, {"problem": problem} if problem else {})
-        known = truth >= 0
-        return ShardResult(columns, {"known": int(known.sum()), "right": int((label.numpy() == truth)[known].sum())})
+        known, right = truth >= 0, label.numpy() == truth
+        trained = known & (False if self.trained is None else self.trained.contain(rows))
+        if self.trained is not None and self.trained.are_distinct:
+            known = known & ~trained
+        counts = {"known": known.sum(), "right": right[known].sum(), "trained": trained.sum()}
+        return ShardResult(columns, {name: int(count) for name, count in counts.items()})
 
 
 @dataclass(frozen=True)

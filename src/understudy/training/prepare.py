@@ -66,7 +66,7 @@ def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **ot
     first = {name: rows.take(torch.arange(min(2, rows.count))) for name, rows in read.items()}
     logits = _first_logits(student, first)
     classes = logits[-1].shape[1]
-    # Of test and select, which follow, it has been said.
+    # Not again for test and select, which follow.
     if (gold is not None or pool is not None) and all(map(_are_probabilities, logits)):
         warn("the student returns probabilities (they sum to 1), and training applies softmax again; return logits")
     for name, examples in {"gold": gold, **others}.items():

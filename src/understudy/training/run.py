@@ -7,6 +7,7 @@
     student.safetensors    the student after the last epoch (``selected.safetensors``: at the epoch gold chose)
     modules.safetensors    what the method trained beside the student, where it did (VID's head)
     ema.safetensors        the moving average of the student's weights, where there is one
+    trained.safetensors    hashes of the rows that it was trained on (``data/trained_rows.py``)
     model/                 a student that reads texts (``us.text``), as a folder that transformers loads
 
 ``config.json`` has the checksums (``store/checked_folder.py``) of these and of what was there before training:
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 
 from understudy import models
 from understudy.data.inputs import as_rows
+from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, first_line, shown
 from understudy.inference.passes import predict
 from understudy.labels.reliability import Reliability
@@ -53,7 +55,9 @@ BEFOREHAND = {LOCK, REQUEST, HISTORY, *FEATURES}
 BESIDE = {"tensorboard"}
 METRICS, COLUMNS, STUDENT = "metrics.jsonl", "columns.parquet", "student.safetensors"
 ROW_IDS = "row_ids.parquet"
-_OTHERS = SELECTED, MODULES, EMA_FILE = "selected.safetensors", "modules.safetensors", "ema.safetensors"
+_OTHERS = SELECTED, MODULES, EMA_FILE, TRAINED = (
+    "selected.safetensors", "modules.safetensors", "ema.safetensors", "trained.safetensors",
+)  # fmt: skip
 _OUTCOME = METRICS, COLUMNS, STUDENT, ROW_IDS, *_OTHERS
 
 
@@ -104,6 +108,8 @@ class Run(Shown):
     fits: dict[str, Reliability] = field(default_factory=dict)
     #: Accuracy beside its baselines, where ``us.train(evaluate=True)`` measured it.
     evaluation: Evaluation | None = None
+    #: The rows that trained the student, where ``us.train(out=…)`` recorded them.
+    trained: TrainedRows | None = None
     path: Path | None = None
 
     def __post_init__(self) -> None:
@@ -169,6 +175,8 @@ class Run(Shown):
             files[MODULES] = state_to_bytes(flat)
         if self.ema is not None:
             files[EMA_FILE] = state_to_bytes(self.ema.state_dict())
+        if self.trained is not None:
+            files[TRAINED] = state_to_bytes(self.trained.hashes)
         files |= _read_features(self.path or folder)
         request = _read_request(folder)
         for name in (*_OUTCOME, *FEATURES):
@@ -219,7 +227,8 @@ class Run(Shown):
             student.eval(), read_metrics(folder / METRICS), columns, config, config["facts"],
             selected_epoch=config["selected_epoch"], selected_state=others.get(SELECTED),
             module_states=nested(others.get(MODULES, {})), ids=ids, held_ids=held, ema=ema,
-            evaluation=None if evaluation is None else Evaluation.from_dict(evaluation), path=folder,
+            evaluation=None if evaluation is None else Evaluation.from_dict(evaluation),
+            trained=TrainedRows(others[TRAINED]) if TRAINED in others else None, path=folder,
         )  # fmt: skip
 
 

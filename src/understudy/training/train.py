@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from understudy.data.examples import Gold, Pool, check_compatible, check_sets
+from understudy.data.trained_rows import TrainedRows
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.labels.class_names import ClassNames, as_texts, joint_names
 from understudy.objective import Columns, Objective
@@ -135,6 +136,9 @@ def _train(
                 )
             )  # fmt: skip
         if folder is not None and is_first():
+            labelled = pool if pool is None or session.labelled is None else pool.take(session.labelled)
+            sets = {"gold": gold, "pool": labelled}
+            run.trained = TrainedRows.of({name: part.rows for name, part in sets.items() if part is not None})
             run.save(folder)
             drop_checkpoints(folder)
         runner.call("on_end", run.student, run.history, run.facts)
