@@ -61,7 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "hard label out of range": (
         {"gold": lambda: us.Gold(X, Y), "pool": lambda: us.Pool(X, _with(Y, 2, 7)), "objective": us.vanilla},
-        r"pool\.teacher knows 8 classes.*3 outputs",
+        r"pool\.teacher names class 7.*3 outputs",
     ),
     "hard label below −1": ({"pool": lambda: us.Pool(X, _with(Y, 2, -3))}, r"pool\.teacher row 2 is -3"),
     "labels of another length": ({"gold": lambda: us.Gold(X, Y[:-1])}, r"gold\.y has 11 rows.*gold\.x has 12"),
