@@ -305,3 +305,8 @@ def test_numbers_are_no_positions_among_classes_that_are_negative_numbers(save: 
     pool = save("pool.jsonl", teacher_label=[-1, 1] * (N // 2))
     with pytest.raises(UnderstudyError, match=r"row 1 is 1, which is not one of the classes"):
         read_examples(gold=tmp_path / "gold.csv", pool=pool, classes=("-1", "+1"))
+
+
+def test_labels_of_one_class_are_refused_as_such() -> None:
+    with pytest.raises(UnderstudyError, match=r"all labels are of one class \(neg\); two or more are needed"):
+        read_examples(gold={"f": [1.0, 2.0], "label": ["neg", "neg"]})

@@ -55,7 +55,10 @@ class ClassNames:
         """The names that occur among labels, in alphabetical order."""
         if len(labels) > MOST_CLASSES:
             first, second = sorted(labels)[:2]
-            raise UnderstudyError(f"{len(labels)} different labels ({first!r}, {second!r} …); is that the label?")
+            many = f"{len(labels)} different labels ({first!r}, {second!r} …) are too many classes"
+            raise UnderstudyError(f"{many}; is another column the label?")
+        if len(labels) == 1:
+            raise UnderstudyError(f"all labels are of one class ({min(labels)}); two or more are needed; check them")
         return cls(tuple(sorted(labels)))
 
     def __len__(self) -> int:
