@@ -16,6 +16,7 @@ _HOMES = {
     "acquisition.select": "select",
     "active.label_plan": "plan_labels",
     "auditing.audit": "audit",
+    "auditing.pool_estimates": "estimate",
     "comparison.auto": "auto",
     "comparison.compare": "compare",
     "data": "augment noise",

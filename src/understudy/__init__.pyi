@@ -7,6 +7,7 @@ from understudy import models as models
 from understudy.acquisition.select import select as select
 from understudy.active.label_plan import plan_labels as plan_labels
 from understudy.auditing.audit import audit as audit
+from understudy.auditing.pool_estimates import estimate as estimate
 from understudy.comparison.auto import auto as auto
 from understudy.comparison.compare import compare as compare
 from understudy.data import augment as augment

@@ -69,8 +69,8 @@ app = typer.Typer(
 
 # In the order a user meets them.
 COMMANDS = (
-    "demo", "example", "ask", "import", "teach", "encode", "audit", "reconcile", "train", "compare", "predict",
-    "export", "select", "tasks", "budget", "label", "campaign", "history", "verify", "unlock", "reproduce",
+    "demo", "example", "ask", "import", "teach", "encode", "audit", "estimate", "reconcile", "train", "compare",
+    "predict", "export", "select", "tasks", "budget", "label", "campaign", "history", "verify", "unlock", "reproduce",
 )  # fmt: skip
 _HOMES = {"import": "import_labels", "unlock": "verify"}
 for name in COMMANDS:

@@ -128,7 +128,7 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
 
 def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:
     """The column ``label`` of a table from a file, and the numbers of the rows where it is not empty (nor the number
-    −1, unless one of ``classes`` is called so)."""
+    −1, unless one of ``classes`` has that name)."""
     # As a teacher's labels are read, which may be empty.
     read = table.columns.source.read
     labels: Array = table.columns.from_source(lambda theirs: read(theirs, "teacher_label"), "label")

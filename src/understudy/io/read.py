@@ -50,6 +50,7 @@ from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find
 from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table, spell_ids_alike, text_columns
 from understudy.labels.class_names import ClassNames, checked_names
+from understudy.store.arrow import Array
 from understudy.store.files import local_path
 
 if TYPE_CHECKING:
@@ -224,6 +225,28 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
         "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
     }
     return Table(path, columns)
+
+
+def column_by_id(
+    name: str, paths: Sequence[str | Path], sets: Sequence[Gold | Pool], columns: Mapping[str, str] | None
+) -> list[Array]:
+    """A column's values for the rows of each set, as texts; found by id in whichever file has the column."""
+    values: dict[Any, str] = {}
+    for path in paths:
+        table = read_table(path, columns=columns)
+        if name in table.names and table.ids is not None:
+            values |= zip(table.ids.tolist(), np.asarray(table.columns[name]).astype(str).tolist(), strict=True)
+    if not values:
+        files = " and ".join(map(str, paths))
+        raise UnderstudyError(f"no column {name!r} beside ids in {files}; name a column of a file with ids")
+    found = []
+    for each in sets:
+        ids = [] if each.ids is None else each.ids.tolist()
+        if each.ids is None or (lost := next((one for one in ids if one not in values), None)) is not None:
+            which = "rows without ids" if each.ids is None else f"row {lost!r}"
+            raise UnderstudyError(f"{name!r} has no value for {which}; add an id and the column to every row")
+        found.append(np.array([values[one] for one in ids]))
+    return found
 
 
 def named_answers(paths: Sequence[str | Path]) -> set[str]:

@@ -69,6 +69,18 @@ def exact(hits: float, rows: float, *, level: float = LEVEL) -> Share:
     return Share(hits / rows, low, high, rows)
 
 
+def wilson(hits: float, rows: float, *, level: float = LEVEL) -> Share:
+    """Wilson's interval (1927), which keeps its level in the mean over shares, not at each of them."""
+    from scipy.special import ndtri
+
+    if rows <= 0:
+        return UNKNOWN
+    z, share = float(ndtri((1 + level) / 2)), hits / rows
+    centre, shrink = share + z**2 / (2 * rows), 1 + z**2 / rows
+    half = z * math.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2))
+    return Share(share, max(0.0, (centre - half) / shrink), min(1.0, (centre + half) / shrink), rows)
+
+
 def stratified(
     hits: ArrayLike, rows: ArrayLike, weights: ArrayLike, *, population: float = math.inf, level: float = LEVEL
 ) -> Share:

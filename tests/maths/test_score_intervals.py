@@ -1,0 +1,72 @@
+"""Score intervals against Wilson's, against a general optimiser, and against what they promise."""
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from understudy.maths.proportions import wilson
+from understudy.maths.score_intervals import constrained_shares, score_intervals, score_statistic
+
+HITS, ROWS = np.array([[2.0, 8.0], [1.0, 20.0]]), np.array([[80.0, 20.0], [500.0, 25.0]])
+WEIGHTS = np.array([[0.78, 0.22], [0.96, 0.04]])
+ENDLESS = np.full((2, 2), np.inf)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 30), (3, 100), (7, 10), (50, 50)])
+def test_one_stratum_is_wilsons(hits: int, rows: int) -> None:
+    one = np.ones((1, 1))
+    estimate = np.array([hits / rows])
+    low, high = score_intervals(hits * one, rows * one, np.inf * one, lambda theta: (one[:, None], theta), estimate)
+    wanted = stats.binomtest(hits, rows).proportion_ci(method="wilson")
+    assert (low[0], high[0]) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
+
+
+def test_a_population_as_small_as_gold_doubles_the_variance() -> None:
+    """Its own share is a draw of as many rows: 1/40 + 1/40 = 1/20, Wilson's interval of half as many rows."""
+    one = np.ones((1, 1))
+    low, high = score_intervals(10 * one, 40 * one, 40 * one, lambda theta: (one[:, None], theta), np.array([0.25]))
+    wanted = wilson(5, 20)
+    assert (low[0], high[0]) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
+
+
+def test_constrained_shares_are_those_of_a_general_optimiser() -> None:
+    target = np.array([0.2, 0.03])
+    found = constrained_shares(HITS, ROWS, WEIGHTS, target)
+    for row in range(2):
+
+        def loss(p: np.ndarray, row: int = row) -> float:
+            return -float(HITS[row] @ np.log(p) + (ROWS[row] - HITS[row]) @ np.log(1 - p))
+
+        sum_is = {"type": "eq", "fun": lambda p, row=row: WEIGHTS[row] @ p - target[row]}
+        start = np.full(2, target[row])
+        best = optimize.minimize(loss, start, bounds=[(1e-9, 1 - 1e-9)] * 2, constraints=sum_is, tol=1e-12)
+        assert found[row] == pytest.approx(best.x, abs=1e-4)
+        assert WEIGHTS[row] @ found[row] == pytest.approx(target[row], abs=1e-9)
+
+
+def test_the_ends_are_just_not_rejected() -> None:
+    estimate = (WEIGHTS * HITS / ROWS).sum(1)
+    low, high = score_intervals(HITS, ROWS, ENDLESS, lambda theta: (WEIGHTS[:, None], theta), estimate)
+    for end in (low, high):
+        assert np.abs(score_statistic(HITS, ROWS, ENDLESS, WEIGHTS, end)) == pytest.approx(1.959964, abs=1e-3)
+    assert (low < estimate).all() and (estimate < high).all()
+
+
+def test_a_target_out_of_reach_is_rejected() -> None:
+    assert np.isinf(score_statistic(HITS, ROWS, ENDLESS, WEIGHTS, np.array([1.5, -0.5]))).all()
+
+
+@pytest.mark.parametrize(("share", "rows", "accuracy"), [(0.01, 30, 0.75), (0.1, 300, 0.6), (0.3, 100, 0.95)])
+def test_it_holds_the_share_where_normal_intervals_do_not(share: float, rows: int, accuracy: float) -> None:
+    """400 draws; at 1% and 30 rows the interval of prediction-powered inference holds in 28% of them."""
+    rng, yes = np.random.default_rng(0), share * accuracy + (1 - share) * (1 - accuracy)
+    named = rng.binomial(rows, yes, 400)
+    counts = np.stack([rows - named, named], 1).astype(float)
+    rates = np.array([share * (1 - accuracy) / (1 - yes), share * accuracy / yes])
+    hits = rng.binomial(counts.astype(int), rates).astype(float)
+    enough = counts.min(1) >= 2
+    hits, counts, weights = hits[enough], counts[enough], np.array([[1 - yes, yes]])
+    estimate = (weights * hits / counts).sum(1)
+    endless = np.full_like(counts, np.inf)
+    low, high = score_intervals(hits, counts, endless, lambda theta: (weights[:, None], theta), estimate)
+    assert 0.92 <= np.mean((low <= share) & (share <= high)) <= 0.99
