@@ -46,14 +46,14 @@ def score_intervals(
     from scipy.special import ndtri  # as in proportions.py: not needed to load a run
 
     critical = float(ndtri((1 + level) / 2))
-    counts = [each[:, None] for each in (hits, rows, population)]
+    hits, rows, population = hits[:, None], rows[:, None], population[:, None]
     steps = np.arange(1, POINTS + 1) / POINTS
     ends = []
     for border in (lowest, 1.0):
         inside, outside = estimate, np.full_like(estimate, border)
         for _ in range(ROUNDS):
             grid = inside[:, None] + (outside - inside)[:, None] * steps
-            accepted = np.abs(score_statistic(*counts, *equation(grid))) <= critical
+            accepted = np.abs(score_statistic(hits, rows, population, *equation(grid))) <= critical
             held = np.logical_and.accumulate(accepted, axis=1).sum(1)
             inside, outside = (
                 inside + (outside - inside) * np.minimum(held + more, POINTS) / POINTS for more in (0, 1)
