@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 import understudy as us
 from understudy.web.answer_book import AnswerBook, most_common
+from understudy.web.cards import Cards
 
 
 class Clock:
@@ -87,6 +89,39 @@ def test_two_people_get_different_rows_until_a_lease_ends(tmp_path: Path) -> Non
         assert list(book.hand_out("bob", count=2)) == ["r2"]
         clock.now += 60
         assert list(book.hand_out("bob", count=3)) == ["r0", "r1", "r2"]
+
+
+def test_a_clock_that_is_set_back_keeps_no_lease(tmp_path: Path) -> None:
+    clock = Clock()
+    with AnswerBook(tmp_path / "a.book", ["neg", "pos"], lease=60, clock=clock) as book:
+        book.add(["r0", "r1"])
+        book.hand_out("ann", count=2)
+        clock.now -= 100_000
+        assert list(book.hand_out("bob", count=2)) == []
+        clock.now += 61
+        assert list(book.hand_out("bob", count=2)) == ["r0", "r1"]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_row_keeps_the_content_it_was_added_with(answered: bool, tmp_path: Path) -> None:
+    def opened(content: str, rows: str = "id,text,more\nr1,{},x\nr2,fine,y\n", **shown: Any) -> AnswerBook:
+        (tmp_path / "rows.csv").write_text(rows.format(content))
+        cards = Cards.of(tmp_path / "rows.csv", **{"text": "text", **shown})
+        book = AnswerBook(tmp_path / "a.book", ["neg", "pos"], pin=cards.pin)
+        book.add(cards.ids)
+        return book
+
+    with opened("bad") as book:
+        if answered:
+            book.answer("r1", "neg", annotator="ann")
+    with pytest.raises(us.UnderstudyError, match=r"a.book has row 'r1' with another 'text': .* restore the row"):
+        opened("good")
+    with pytest.raises(us.UnderstudyError, match="with another 'text'"):
+        opened("bad", text="more")  # nothing of what people saw
+    same: list[dict[str, Any]] = [{}, {"fields": ["more"]}, {"rows": "id,text\nr2,fine\nr3,new\nr1,{}\n"}]
+    for again in same:
+        with opened("bad", **again) as book:  # more columns, rows and another order
+            assert book.answers() == ({"r1": "neg"} if answered else {})
 
 
 def test_a_tab_gets_its_rows_again_and_another_tab_others(book: AnswerBook) -> None:

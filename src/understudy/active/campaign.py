@@ -95,7 +95,8 @@ def _page(
     cards = Cards.of(options.pool, None, columns=data.columns, **shown)
     options.out.mkdir(parents=True, exist_ok=True)
     port, title = free_port("127.0.0.1", PORT), options.pool.name
-    with AnswerBook(options.out / BOOK, names) as book, LabelServer(book, cards, port=port, title=title) as server:
+    book = AnswerBook(options.out / BOOK, names, pin=cards.pin)
+    with book, LabelServer(book, cards, port=port, title=title) as server:
         yield book, server
 
 

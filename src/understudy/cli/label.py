@@ -78,7 +78,7 @@ def label_command(
         rows, pool, columns=read_mapping(column), text=text, image=image, fields=read_list(show), words=highlight or ()
     )
     names = None if classes is None and run is None and kept.exists() else _classes(classes, run, cards)
-    with AnswerBook(kept, names, overlap=overlap, people=people) as answers:
+    with AnswerBook(kept, names, overlap=overlap, people=people, pin=cards.pin) as answers:
         add_rows(answers, cards, random=random)
         serve_rows(
             answers, cards, out or rows.with_name(f"{rows.stem}-answers.csv"), annotators=annotator, host=host,

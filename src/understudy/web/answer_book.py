@@ -39,7 +39,9 @@ _LAST = 30
 
 
 class AnswerBook:
-    """``classes``, ``overlap`` and ``people`` of a book that is there already may be left out."""
+    """``classes``, ``overlap`` and ``people`` of a book that is there already may be left out.
+
+    ``pin``: by column, a digest of what is shown of an id; a row that is shown with other content later is refused."""
 
     def __init__(
         self,
@@ -50,8 +52,9 @@ class AnswerBook:
         people: int | None = None,
         lease: float = LEASE,
         clock: Callable[[], float] = time.time,
+        pin: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
-        self.path, self.lease, self._clock = Path(path), lease, clock
+        self.path, self.lease, self._clock, self._pin = Path(path), lease, clock, pin
         if classes is None and not self.path.exists():
             raise UnderstudyError(f"{self.path} does not exist; begin a book with its classes, or check the path")
         _check_sizes(0.0 if overlap is None else overlap, 2 if people is None else people)
@@ -94,7 +97,10 @@ class AnswerBook:
         if len(set(names)) < len(names) or not all(names):
             raise UnderstudyError("ids of rows to label are empty or repeated; give each row an id of its own")
         marks = [chosen] * len(names) if isinstance(chosen, bool) else [bool(mark) for mark in chosen]
+        pins = {} if self._pin is None else {name: self._pin(name) for name in names}
         with self.file.writing() as state:
+            self._check_pins(pins)
+            self.file.add_pins(pins)
             new = [
                 (name, int(self.settings["people"]) if self._is_shared(name) else 1, mark)
                 for name, mark in zip(names, marks, strict=True)
@@ -102,6 +108,17 @@ class AnswerBook:
             ]
             self.file.add_rows(new)
         return len(new)
+
+    def _check_pins(self, pins: Mapping[str, Mapping[str, str]]) -> None:
+        """Answers belong to what people saw; columns that are shown now and were not then do not matter."""
+        for id, before in self.file.pins().items():
+            now = pins.get(id, before)
+            changed = [name for name in before if now.get(name, before[name]) != before[name]]
+            if changed or not before.keys() & now.keys():
+                raise UnderstudyError(
+                    f"{self.path} has row {id!r} with another {(changed or list(before))[0]!r}: its answers belong to "
+                    "that; restore the row, give the changed one an id of its own, or name another book"
+                )
 
     def _is_shared(self, id: str) -> bool:
         """Whether several people get a row: a function of its id alone, the same in every book."""
@@ -161,7 +178,7 @@ class AnswerBook:
         with self.file.writing() as state:
             now = self._clock()
             kept = [row for id in have if state.is_open(row := _number(state, id), annotator)]
-            free = state.free_rows(annotator, tab, kept, self.file.leases(now))
+            free = state.free_rows(annotator, tab, kept, self.file.leases(now, self.lease))
             rows = list(islice(free, max(count - len(kept), 0)))
             self.file.add_leases([*kept, *rows], annotator, tab, now + self.lease)
             return self._shown(state, rows, annotator, suggests)

@@ -21,7 +21,7 @@ from typing import Any
 from understudy.errors import UnderstudyError, first_line
 from understudy.store.files import timestamp
 
-FORMAT = 1
+FORMAT = 2
 # "USLB": marks an SQLite file as a book.
 _KIND = 0x55534C42
 _SCHEMA = (
@@ -33,6 +33,7 @@ _SCHEMA = (
         label TEXT, undoes TEXT UNIQUE, suggested INTEGER NOT NULL, seconds REAL, at TEXT NOT NULL)""",
     """CREATE TABLE leases(
         row INTEGER, annotator TEXT, tab TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY(row, annotator))""",
+    "CREATE TABLE pins(id TEXT PRIMARY KEY, pin TEXT NOT NULL)",
     "CREATE TABLE suggested(row INTEGER, annotator TEXT, PRIMARY KEY(row, annotator))",
     "CREATE TRIGGER answers_stay BEFORE UPDATE ON answers BEGIN SELECT RAISE(ABORT, 'answers are only added'); END",
     "CREATE TRIGGER answers_last BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'answers are only added'); END",
@@ -250,6 +251,14 @@ class BookFile:
             self._file.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", (len(self._state.ids), *row))
             self._state.add_row(*row)
 
+    def pins(self) -> dict[str, dict[str, str]]:
+        """By id and column, a digest of what was shown when the row was added."""
+        return {id: json.loads(pin) for id, pin in self._file.execute("SELECT id, pin FROM pins")}
+
+    def add_pins(self, pins: Mapping[str, Mapping[str, str]]) -> None:
+        new = [(id, json.dumps(pin)) for id, pin in pins.items()]
+        self._file.executemany("INSERT OR IGNORE INTO pins VALUES (?, ?)", new)
+
     def add_line(self, line: AnswerLine) -> None:
         values = (*astuple(line), timestamp())
         added = self._file.execute(f"INSERT INTO answers({_LINE}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
@@ -263,9 +272,10 @@ class BookFile:
         new = [(row, annotator, tab, until) for row in rows]
         self._file.executemany("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", new)
 
-    def leases(self, now: float) -> dict[int, dict[str, str]]:
-        """By row and person, the tab; those that ran out are deleted."""
+    def leases(self, now: float, longest: float) -> dict[int, dict[str, str]]:
+        """By row and person, the tab; those that ran out are deleted. After a clock was set back, none is longer."""
         self._file.execute("DELETE FROM leases WHERE until<=?", (now,))
+        self._file.execute("UPDATE leases SET until=? WHERE until>?", (now + longest, now + longest))
         held: dict[int, dict[str, str]] = {}
         for row, annotator, tab in self._file.execute("SELECT row, annotator, tab FROM leases"):
             held.setdefault(row, {})[annotator] = tab

@@ -34,6 +34,7 @@ from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
+from understudy.store.files import digest
 
 #: A text in pieces, and whether each is highlighted.
 Marked = list[tuple[str, bool]]
@@ -252,6 +253,14 @@ class Cards:
         row = self.places[id]
         where = f"{self.shown.where(self.image)} row {row}"
         return picture(self.shown.columns[self.image][row], self.shown.folder, where)
+
+    def pin(self, id: str) -> dict[str, str]:
+        """By column that is shown, a digest of its content in this row."""
+        row, names = self.places[id], dict.fromkeys([*filter(None, [self.text]), *self.fields])
+        shown = {name: _text(self._cell(name, row)).encode("utf-8", "surrogatepass") for name in names}
+        if self.image is not None:
+            shown[self.image] = self.picture(id)[0]
+        return {name: digest(content)[:16] for name, content in shown.items()}
 
     def suggests(self, id: str) -> bool:
         return id in self._suggestions
