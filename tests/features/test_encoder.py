@@ -221,7 +221,7 @@ def test_errors_are_one_line(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UnderstudyError, match="pools by 'lasttoken'"):
         _fit(folder)
     (folder / "modules.json").write_text('[{"type": "models.Transformer", "path": "../x"}]')
-    with pytest.raises(UnderstudyError, match="not a folder beside it"):
+    with pytest.raises(UnderstudyError, match="no folder beside it"):
         _fit(folder)
     (folder / "modules.json").write_text('{"a": 1}')
     with pytest.raises(UnderstudyError, match="damaged"):
