@@ -49,7 +49,7 @@ def evaluated(test: us.Gold | None, gold: us.Gold, *, predicts: int = 1, gold_on
 
 def test_on_a_test_set() -> None:
     found = evaluated(rows(200, 150), rows(20))
-    assert found.on_test and found.accuracy == exact(150, 200) and found.gold_only == exact(50, 200)
+    assert found.rows == "test" and found.accuracy == exact(150, 200) and found.gold_only == exact(50, 200)
     assert (found.majority_class, found.majority, found.discordant) == (1, 0.75, (150, 50))
     assert found.teacher == exact(150, 200) and found.teacher_rows == "test" and not found.beats_majority
 
@@ -61,7 +61,7 @@ def test_the_teacher_is_measured_on_gold_where_the_test_set_has_no_labels_of_it(
 
 def test_cross_validated_without_a_test_set() -> None:
     found = evaluated(None, rows(40))
-    assert not found.on_test and found.accuracy == exact(30, 40) and found.gold_only == exact(10, 40)
+    assert found.rows == "gold" and found.accuracy == exact(30, 40) and found.gold_only == exact(10, 40)
     assert found.discordant == (30, 10) and found.teacher is None
     assert evaluated(None, rows(19)) is None, "too few gold rows"
 

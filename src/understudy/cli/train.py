@@ -123,16 +123,16 @@ def _check_alone(context: typer.Context) -> None:
 def _report(job: "TrainedJob") -> None:
     """Write the report, and print its first lines."""
     from understudy.report.run_page import write_run_report
-    from understudy.report.run_text import choice_reason, print_sources, request_facts, result_lines, summary
+    from understudy.report.run_text import choice_reason, print_sources, request_facts, result_lines
 
     run, path = job.run, job.request.out / "report.html"
-    write_run_report(
+    summary = write_run_report(
         path, run, gold=job.examples.gold, pool=job.examples.pool, lower_bound=job.options.get("lower_bound", 0.5),
         warnings=job.warnings, settings=request_facts(job.request, run),
     )  # fmt: skip
     if (chosen := choice_reason(run)) is not None:
         typer.echo(f"Chosen: {chosen}")
     print_sources(run.facts)
-    for line in [*result_lines(run), *(" ".join(sentences) for _, sentences in summary(run)[:2])]:
+    for line in [*result_lines(run), *(" ".join(sentences) for _, sentences in summary[:2])]:
         typer.echo(line)
     typer.echo(shown(f"Run: {job.request.out}  Report: {path}"))

@@ -24,8 +24,8 @@ def write_run_report(
     lower_bound: float = 0.5,
     warnings: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
-) -> None:
-    """The page of one training. ``settings``: its options, shown among the facts.
+) -> list[tuple[str, list[str]]]:
+    """Write the page of one training; returns its summary. ``settings``: its options, shown among the facts.
 
     The reliability of the teacher is shown as the training used it; of a loaded run it is fitted as ``us.slam()`` does.
     """
@@ -34,8 +34,9 @@ def write_run_report(
         gold, pool, reliability=next(iter(run.fits.values()), None), lower_bound=lower_bound,
         classes=config.get("classes"), class_names=config.get("class_names"),
     )  # fmt: skip
-    parts = run_parts(run) | {"summary": summary(run, warnings)}
+    parts = run_parts(run) | {"summary": (lines := summary(run, warnings))}
     write_page(path, warnings=warnings, settings=settings, **parts, **teacher_section(teacher))
+    return lines
 
 
 def run_parts(run: Run) -> dict[str, Any]:

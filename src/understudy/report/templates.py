@@ -61,7 +61,8 @@ def page(
     shown = [*facts, *((name, str(value)) for name, value in (settings or {}).items())]
     content = "" if template is None else _render(template, **sections)
     every = {"title": title, "lead": lead, "verdict": verdict, "warnings": warnings, "facts": shown}
-    return _render(frame, title=title, body=_render("body.html.jinja", content=content, **every, **sections))
+    css = Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))
+    return _render(frame, title=title, css=css, body=_render("body.html.jinja", content=content, **every, **sections))
 
 
 def _render(template: str, **values: Any) -> Markup:
@@ -117,17 +118,21 @@ def two_digits(value: float, *, up: bool = False) -> str:
 
 def ci(share: Share) -> str:
     """``83.2–94.7``, in percent."""
-    return f"{100 * share.low:.1f}–{100 * share.high:.1f}" if share.known else UNKNOWN
+    return _percent_range(share) if share.known else UNKNOWN
+
+
+def _percent_range(share: Share) -> str:
+    return f"{100 * share.low:.1f}–{100 * share.high:.1f}"
 
 
 def percent_ci(share: Share) -> str:
     """``90.0% (95% CI 83.2–94.7)``."""
-    return f"{share.estimate:.1%} (95% CI {ci(share)})" if share.known else UNKNOWN
+    return f"{share.estimate:.1%} (95% CI {_percent_range(share)})" if share.known else UNKNOWN
 
 
 def percent_range(share: Share) -> str:
     """``90.0% (83.2–94.7)``, for tables whose title says that it is a 95% interval."""
-    return f"{share.estimate:.1%} ({ci(share)})" if share.known else UNKNOWN
+    return f"{share.estimate:.1%} ({_percent_range(share)})" if share.known else UNKNOWN
 
 
 def auc_ci(share: Share) -> str:

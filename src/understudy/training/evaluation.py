@@ -55,10 +55,6 @@ class Evaluation:
     discordant: tuple[int, int] | None = None
 
     @property
-    def on_test(self) -> bool:
-        return self.rows == TEST
-
-    @property
     def beats_majority(self) -> bool:
         return self.accuracy.low > self.majority
 
