@@ -102,13 +102,13 @@ class World:
         columns: Columns = {}
         modules: dict[str, nn.Module] = {}
         torch.manual_seed(0)
-        for slot in objective.slots():
+        for slot in objective.slots:
             columns |= {f"{slot.name}.{key}": value for key, value in slot.prepare(context).items()}
             module = slot.module(context)
             if module is not None:
                 modules[slot.name] = module.to(dtype)
         logits, features = self._student(self.pool.rows)
-        wants_features = any(slot.wants_features for slot in objective.slots())
+        wants_features = any(slot.wants_features for slot in objective.slots)
         return Step(
             outputs=Outputs(logits.to(dtype), features.to(dtype) if wants_features else None),
             teacher=self.pool.teacher.dense(torch.arange(POOL), CLASSES).to(dtype),  # type: ignore[union-attr]

@@ -299,21 +299,19 @@ class Objective:
             raise UnderstudyError(f"terms= holds a {type(self.terms).__name__}; pass a tuple, e.g. (us.vid_term(…),)")
         if self.refresh_every is not None and self.refresh_every < 1:
             raise UnderstudyError(f"refresh_every={self.refresh_every} must be at least 1 epoch, or None")
-        names = [slot.name for slot in self.slots()]
+        names = [slot.name for slot in self.slots]
         for name in names:
             if names.count(name) > 1:
                 raise UnderstudyError(f"two slots of this objective are named {name!r}; give one another name=")
 
-    @property
+    @cached_property
     def temperatures(self) -> tuple[float, float]:
         """(gold, pool)."""
         return self.temperature if isinstance(self.temperature, tuple) else (self.temperature, self.temperature)
 
-    def slots(self) -> tuple[Slot, ...]:
-        return self._slots
-
     @cached_property
-    def _slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[Slot, ...]:
+        """All of them, those that a slot is made of too."""
         parts = (self.target, self.link, self.weight, *self.terms)
         return tuple(slot for part in parts if part is not None for slot in part.slots())
 
@@ -328,7 +326,8 @@ class Objective:
         """Pool rows, before their weight: ``(B,)``; ``target``: the target slot's value, where it is known."""
         logits = _tempered(step.outputs.logits, self.temperatures[1])
         log_prediction = _log_softmax(logits) if self.link is None else self.link(logits, step)
-        return self._with_terms(self.loss(log_prediction, self.target(step) if target is None else target), step)
+        losses = self.loss(log_prediction, self.target(step) if target is None else target)
+        return self._with_terms(losses, step) if self.terms or self.temperature_scale else losses
 
     def all_losses(self, logits: Tensor, labels: Tensor, step: Step, target: Tensor | None = None) -> Tensor:
         """``gold_losses`` of the first rows, ``pool_losses`` of the rest; in one call where one formula serves both."""
@@ -336,7 +335,7 @@ class Objective:
         if self.link is not None or self.temperatures[0] != self.temperatures[1]:
             return torch.cat([self.gold_losses(logits[:golds], labels), self.pool_losses(step, target)])
         losses = self.gold_losses(logits, torch.cat([labels, target]))
-        if not self.terms and not (self.temperature_scale and self.temperatures[1] != 1.0):
+        if not self.terms and not self.temperature_scale:
             return losses
         return torch.cat([losses[:golds], self._with_terms(losses[golds:], step)])
 
@@ -357,36 +356,36 @@ class Objective:
         factors = [slot.gold_weights(gold_alignment, alignment) for slot in self._weights if slot.weighs_gold]
         return torch.stack(factors).prod(0).detach()
 
-    @property
+    @cached_property
     def _weights(self) -> list[Weight]:
-        return [slot for slot in self.slots() if isinstance(slot, Weight)]
+        return [slot for slot in self.slots if isinstance(slot, Weight)]
 
-    @property
+    @cached_property
     def wants_features(self) -> bool:
         """Whether a slot reads the student's penultimate features."""
-        return any(slot.wants_features for slot in self.slots())
+        return any(slot.wants_features for slot in self.slots)
 
-    @property
+    @cached_property
     def predicts_gold(self) -> bool:
         """Whether a slot's preparation uses the student's predictions of gold rows."""
-        return any(slot.predicts_gold for slot in self.slots())
+        return any(slot.predicts_gold for slot in self.slots)
 
-    @property
+    @cached_property
     def wants_progress(self) -> bool:
         """Whether a slot reads ``step.progress``, so that the length of training must be known."""
-        return any(slot.wants_progress for slot in self.slots())
+        return any(slot.wants_progress for slot in self.slots)
 
-    @property
+    @cached_property
     def can_vanish(self) -> bool:
         """Whether a whole batch may get weight 0."""
         return any(slot.can_vanish for slot in self._weights)
 
-    @property
+    @cached_property
     def weighs_gold(self) -> bool:
         """Whether gold rows that train are weighed like the pool's."""
         return any(slot.weighs_gold for slot in self._weights)
 
-    @property
+    @cached_property
     def alignment_rows(self) -> int:
         """How many gold rows a step's alignment is measured on; 0 where no weight asks for it."""
         return max((slot.alignment_rows for slot in self._weights), default=0)

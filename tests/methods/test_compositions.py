@@ -151,7 +151,7 @@ def _step(problem: Problem, objective: Objective) -> Step:
     )
     columns: Columns = {}
     modules: dict[str, nn.Module] = {}
-    for slot in objective.slots():
+    for slot in objective.slots:
         columns |= {f"{slot.name}.{name}": column for name, column in slot.prepare(context).items()}
         module = slot.module(context)
         if module is not None:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.optimizers import grouped, make_optimizer, set_lr
-from understudy.training.options import TrainingOptions, find_schedule, piecewise
+from understudy.training.optimizers import grouped, make_optimizer
+from understudy.training.options import TrainingOptions, find_schedule, piecewise, set_lr
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def split_for_seed(gold: Gold, *, test: Gold | None, select: Gold | float, seed:
                 f"{2 * FOLDS} gold rows that were not chosen by active learning"
             )
         repetition, fold = divmod(seed, FOLDS)
-        rest, held_out = list(fold_rows(gold.y[random], FOLDS, repetition))[fold]
+        rest, held_out = fold_rows(gold.y[random], FOLDS, repetition)[fold]
         tested, random = random[held_out], random[rest]
     else:
         tested = torch.arange(len(test))
@@ -140,7 +140,7 @@ class Job:
             known, labelled = weighed(gold, gold), weighed(self.pool, gold)
             context = Context(known, labelled, classes=classes, predict=_no_student, features=_no_student)
             for name, objective in self.objectives.items():
-                for slot in objective.slots() if name != GOLD_ONLY else ():
+                for slot in objective.slots if name != GOLD_ONLY else ():
                     with suppress(UnderstudyError):  # the training will say it, with the method's name
                         slot.estimate(context)
 

@@ -177,7 +177,7 @@ class Gold(ExampleSet):
     def take(self, index: Tensor) -> "Gold":
         """Some rows of this set, with the teacher's labels of them."""
         part = copy.copy(self)
-        part.rows, part.ids, part.cache = SubsetRows(self.rows, index), self._ids_of(index), None
+        part.ids, part.rows, part.cache = self._ids_of(index), SubsetRows(self.rows, index), None
         part.y, part.chosen, part.estimate_only = self.y[index], self.chosen[index], self.estimate_only[index]
         position = torch.full((len(self.y),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))

@@ -129,13 +129,12 @@ def cross_fitted_alpha(gold: Gold, fit: Callable[[Any, Tensor], Any], folds: int
     return alpha
 
 
-def fold_rows(y: Tensor, folds: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def fold_rows(y: Tensor, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     """Per fold the numbers of the other rows and of its own, ascending."""
     if not 2 <= folds <= len(y):
         raise UnderstudyError(f"folds={folds} must lie between 2 and the {len(y)} gold rows")
     fold = torch.from_numpy(stratified_folds(y.numpy(), folds, np.random.default_rng(seed)))
-    for held_out in range(folds):
-        yield (fold != held_out).nonzero().squeeze(1), (fold == held_out).nonzero().squeeze(1)
+    return [((fold != own).nonzero().squeeze(1), (fold == own).nonzero().squeeze(1)) for own in range(folds)]
 
 
 def stratified_folds(labels: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -28,7 +28,8 @@ from understudy.objective import Objective
 from understudy.store.files import write_bytes
 from understudy.training.checkpoint import pack, unpack
 from understudy.training.external_loop import ExternalLoop
-from understudy.training.optimizers import LR_SCALE, grouped
+from understudy.training.optimizers import grouped
+from understudy.training.options import LR_SCALE
 from understudy.training.run import Run
 from understudy.training.session import Session
 

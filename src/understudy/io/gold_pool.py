@@ -63,7 +63,7 @@ def _training_columns(main: Table, gold: Table | None, held_out: list[Table], im
             raise UnderstudyError(f"{both} hold different kinds of values; use one, or say which: --types {name}=text")
         return np.concatenate([column, theirs])
 
-    return LazyColumns(main.path, TableSource(main.names, len(rows), read), {name: name for name in main.names})
+    return LazyColumns(main.path, TableSource(tuple(main.names), len(rows), read), {name: name for name in main.names})
 
 
 def features_of(table: Table, featuriser: Featuriser, *, lazily: bool = False) -> Rows:

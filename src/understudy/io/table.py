@@ -78,12 +78,10 @@ class LazyColumns(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._read:
             column = self.from_source(lambda theirs: self.source.read(theirs, name), name)
-            self._read[name] = self._as_kind(name, column)
+            self._read[name] = self._as_kind(name, column) if name in self._kinds else column
         return self._read[name]
 
     def _as_kind(self, name: str, column: Array) -> Array:
-        if name not in self._kinds:
-            return column
         again = self.source.letters
         letters = None if again is None else partial(again, self.theirs[name])
         return as_kind(column, self._kinds[name], letters, self.where(name))
@@ -110,6 +108,7 @@ class Table:
         self.path, self.columns = path, columns
         #: What each column is called in the file, by our name for it.
         self.theirs = columns.theirs
+        self.names = self.theirs.keys()
         #: What paths in this file are relative to.
         self.folder = path if path.is_dir() else path.parent
         declared = columns.source.declared
@@ -127,10 +126,6 @@ class Table:
 
     def __len__(self) -> int:
         return self.columns.source.rows
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.theirs)
 
     @cached_property
     def teacher(self) -> dict[str, Column]:

@@ -21,8 +21,8 @@ from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
 from understudy.store.option_fields import checked_plainly
 from understudy.training.external_loop import ExternalLoop
-from understudy.training.optimizers import make_optimizer, set_lr
-from understudy.training.options import SESSION, TrainingOptions, shows_options
+from understudy.training.optimizers import make_optimizer
+from understudy.training.options import SESSION, TrainingOptions, set_lr, shows_options
 from understudy.training.run import Run
 from understudy.training.session import Session
 

@@ -64,7 +64,7 @@ class SlamLink(Link):
         if isinstance(self.k, int) and not teacher.ranks and self.k < context.classes:
             raise UnderstudyError(f"slam(k={self.k}): hard labels do not rank the classes; leave k out")
         trust = self._fit(context) if self._asks_gold(teacher) else None
-        k = torch.full((len(teacher),), context.classes)
+        k = torch.full((context.pool.rows.count,), context.classes)
         if self.alpha is not None:
             alpha = self._known_alpha(context)
             k = k if trust is None else trust.k(teacher)

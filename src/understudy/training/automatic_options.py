@@ -65,9 +65,9 @@ from understudy.models.registry import initial_student
 from understudy.objective import Objective
 from understudy.store.option_fields import checked
 from understudy.training.distributed import on_rank_zero
-from understudy.training.fit import fit_student, seeded_student
+from understudy.training.fit import fit_student
 from understudy.training.options import AUTO, LBFGS, StudentBuilder, TrainingOptions
-from understudy.training.session import Session
+from understudy.training.session import Session, seeded_student
 
 __all__ = ["default_student", "l2_of_c"]
 
@@ -120,7 +120,7 @@ def leave_out(gold: Gold, seed: int) -> tuple[Gold, Gold] | None:
     random = training[~gold.chosen[training]]
     if len(random) < LEAST_ROWS:
         return None
-    _, fold = next(iter(fold_rows(gold.y[random], PARTS, seed)))
+    _, fold = fold_rows(gold.y[random], PARTS, seed)[0]
     return gold.without(random[fold]), gold.take(random[fold])
 
 

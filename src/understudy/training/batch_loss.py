@@ -20,10 +20,10 @@ from understudy.labels.reliability import Reliability
 from understudy.maths.alignment.aligner import Aligner
 from understudy.maths.alignment.forward_mode import Direction
 from understudy.objective import Columns, Context, Objective, Outputs, Step
-from understudy.training.distributed import SyncedBatchNorm, current, on_rank_zero
+from understudy.training.distributed import SyncedBatchNorm, on_rank_zero
 from understudy.training.options import TrainingOptions
 from understudy.training.prepare import Prepared, cross_fit_folds, predict_out_of_fold, prepare_slots
-from understudy.training.processes import BatchShare
+from understudy.training.processes import BatchShare, Processes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +89,7 @@ class StudentLearner:
 
     def __init__(
         self, student: nn.Module, objective: Objective, gold: Gold | None, pool: Pool | None, options: TrainingOptions,
-        *, classes: int, labelled: Tensor | None = None, pool_size: int = 0,
+        *, classes: int, labelled: Tensor | None = None, pool_size: int = 0, processes: Processes | None = None,
     ) -> None:  # fmt: skip
         self.objective, self.gold, self.pool, self.options = objective, gold, pool, options
         self.seed, self.gold_weight, self.temperature = options.seed, options.gold_weight, objective.temperatures[1]
@@ -98,7 +98,7 @@ class StudentLearner:
         #: Which gold rows measure the alignment of a step.
         self.draws = torch.Generator()
         self.augmentation = torch.Generator()
-        self.processes = current()
+        self.processes = processes
         self._own(student)
 
     def _own(self, student: nn.Module) -> None:

@@ -213,7 +213,7 @@ def resume_settings(
     """What must be the same for a training to go on: the arguments, and fingerprints of student and data."""
     slots = {
         f"{objective.name}.{slot.name}.{name}": value
-        for slot in objective.slots()
+        for slot in objective.slots
         for name, value in vars(slot).items()
         if isinstance(value, int | float | str | None)
     }

@@ -22,18 +22,17 @@ from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.inference.passes import evaluate, predicted, usable_device
-from understudy.models.registry import fresh_student
+from understudy.inference.passes import evaluate, predicted
 from understudy.objective import Columns, Objective
 from understudy.store.console import EpochProgress, deferred
 from understudy.training.batch_loss import Batch
 from understudy.training.callbacks import CallbackRunner
 from understudy.training.checkpoint import Checkpoints, OptimizerState
 from understudy.training.distributed import is_first, on_rank_zero
-from understudy.training.optimizers import ITERATIONS, LBFGS, make_optimizer, set_lr
-from understudy.training.options import TrainingOptions
+from understudy.training.optimizers import ITERATIONS, LBFGS, make_optimizer
+from understudy.training.options import TrainingOptions, set_lr
 from understudy.training.run import Run
-from understudy.training.session import Session, seed_torch
+from understudy.training.session import Session, seeded_student
 
 PHASES = ("pretrain", "train", "finetune")
 
@@ -63,13 +62,6 @@ def fit_session(session: Session, options: TrainingOptions) -> nn.Module:
     """The session's student, trained, in eval mode."""
     Training(session, options).run()
     return session.student.eval()
-
-
-def seeded_student(student: nn.Module | Callable[[], nn.Module], options: TrainingOptions) -> nn.Module:
-    """A copy of a module, or what a function builds under the seed, on the device of the options."""
-    seed_torch(options.seed)
-    student = fresh_student(student)
-    return student if options.device is None else student.to(usable_device(options.device))
 
 
 @dataclass
@@ -299,7 +291,8 @@ class Training:
         """Add an epoch to the history, with its accuracy on the select and test rows; keep the best one."""
         progress = self.progress
         sets = {"select": self.select, "test": self.test}
-        record |= on_rank_zero(lambda: record | self._train_accuracy() | self._measured(sets))
+        if any(each is not None for each in (self.processes, self.options.until_accuracy, *sets.values())):
+            record |= on_rank_zero(lambda: record | self._train_accuracy() | self._measured(sets))
         progress.history.append(record)
         if self.select is not None and record["select_accuracy"] > progress.best:
             progress.best, progress.selected_epoch = record["select_accuracy"], int(record["epoch"])

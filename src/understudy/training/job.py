@@ -114,9 +114,10 @@ def has_request(folder: Path) -> bool:
 
 def begin(request: TrainRequest, report: Report, *, progress: bool = True) -> None:
     """Train in a new folder; ``report`` is called at the end, by the first of several processes."""
-    on_rank_zero(lambda: usable_folder(request.out))
+    check_folder = partial(usable_folder, request.out)
+    on_rank_zero(check_folder)
     with locked(request.out, lend=True) if is_first() else nullcontext():
-        on_rank_zero(lambda: usable_folder(request.out))  # again: another process may have had the lock before
+        on_rank_zero(check_folder)  # again: another process may have had the lock before
         run_training(request, report, progress=progress)
 
 
@@ -131,13 +132,14 @@ def resume(out: Path, report: Report, *, progress: bool = True) -> None:
 def run_training(request: TrainRequest, report: Report, *, progress: bool = True, resume: bool = False) -> None:
     """Read the files, train and write the run; of processes that train together, the first writes and reports."""
     options, run_method = _method(request)
-    trackers = [tracker(name, request.out) for name in request.track] if is_first() else []
+    first = is_first()
+    trackers = [tracker(name, request.out) for name in request.track] if first else []
     device, out = usable_device(request.training["device"]), request.out
     with collected_warnings() as warnings:
         # What an encoder has computed once is found in the cache.
         with nullcontext() if request.data.encoder in ("tfidf", "none") else first_goes_ahead():
             examples = request.data.for_student(request.student).read(request.gold, **request.files)
-        if is_first():
+        if first:
             examples.leaks().warn()
         classes = request.data.count_classes(examples)
         student, training = resolve_student(request.student, examples, request.training)
@@ -146,9 +148,9 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
         average = initial_student(build, 0) if training["ema"] else None
         ema = None if average is None else EMA(average if device is None else average.to(device))
         # What a run begins with; a resumed training checks that its data are still the same.
-        if is_first() and not (resume and (out / VALUES_FILE).exists()):
+        if first and not (resume and (out / VALUES_FILE).exists()):
             examples.featuriser.save(out)
-        if is_first() and not resume:
+        if first and not resume:
             _record_gold(out / HISTORY, request.gold, examples)
             request.save()
         try:
@@ -158,10 +160,10 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
                 callbacks=trackers, **training | {"device": device, "ema": ema},
             )  # fmt: skip
         except UnderstudyError:
-            if not resume and is_first():
+            if first and not resume:
                 _clear(out)
             raise
-    if is_first():
+    if first:
         report(TrainedJob(request, run, examples, options, warnings))
 
 

@@ -34,10 +34,10 @@ import torch
 from torch import Tensor, nn
 
 from understudy.errors import UnderstudyError
-from understudy.training.options import Groups, TrainingOptions
+from understudy.training.options import LR_SCALE, Groups, TrainingOptions
 
 _NOTE = "_understudy_rates"
-LR_SCALE, WEIGHT_DECAY = "lr_scale", "weight_decay"
+WEIGHT_DECAY = "weight_decay"
 
 
 def note_rates(student: nn.Module, scales: Mapping[str, float]) -> None:
@@ -69,11 +69,6 @@ def _check(student: nn.Module, groups: Groups) -> None:
                 raise UnderstudyError(f"groups[{pattern!r}]: {key!r} is unknown; say {LR_SCALE} or {WEIGHT_DECAY}")
             if not value >= 0:
                 raise UnderstudyError(f"groups[{pattern!r}]: {key}={value} must be a number and not negative")
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group.get(LR_SCALE, 1.0)
 
 
 def make_optimizer(

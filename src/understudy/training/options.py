@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from understudy.data.augment import Augment
     from understudy.training.averages import EMA
 
+#: What a group of parameters multiplies the learning rate by.
+LR_SCALE = "lr_scale"
+
 #: A function of training progress (0 … 1) that multiplies the learning rate: one serves any number of epochs.
 Schedule = Callable[[float], float]
 
@@ -56,6 +59,12 @@ SCHEDULES: dict[str, Schedule] = {
     # The same papers, ImageNet: epochs 30, 60, 80 of 100.
     "papers-imagenet": piecewise([(0.3, 1e-1), (0.6, 1e-2), (0.8, 1e-3)]),
 }
+
+
+def set_lr(optimizer: "torch.optim.Optimizer", lr: float) -> None:
+    """The learning rate of the steps to come, for each group by its own scale."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get(LR_SCALE, 1.0)
 
 
 def find_schedule(schedule: str | Schedule | Sequence[tuple[float, float]]) -> Schedule:

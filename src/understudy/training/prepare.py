@@ -141,16 +141,17 @@ def prepare_slots(
 ) -> Prepared:
     """What every slot prepares, added to what was there ``before``; modules are made before the first epoch alone.
 
-    ``cross_fitted``: whether the predictions of gold in ``context`` are out of fold.
+    ``warns``: whether gold is checked as a sample of the pool; ``cross_fitted``: whether the predictions of gold in
+    ``context`` are out of fold.
     """
     columns, modules, facts = dict(before.columns), dict(before.modules), dict(before.facts)
-    slots = objective.slots()
+    slots = objective.slots
     for slot in slots:
         for name, column in slot.prepare(context).items():
             columns[f"{slot.name}.{name}"] = column
         if context.epoch == 0 and (module := slot.module(context)) is not None:
             modules[slot.name] = module
-    if context.epoch == 0 and "calibration" in vars(context):
+    if context.epoch == 0 and warns and "calibration" in vars(context):
         # Only where a slot really measured the teacher on gold.
         facts |= check_calibration(context.calibration[1], context.teacher, context.classes)
     if "student_on_calibration" in vars(context) and not cross_fitted:
@@ -248,7 +249,7 @@ def _statistics(weight: Tensor) -> dict[str, float]:
 
 def warn_if_idle(objective: Objective, columns: Columns) -> None:
     """A slot whose every weight or alpha is 1 leaves the loss as it is."""
-    for slot in objective.slots():
+    for slot in objective.slots:
         for value in ("weight", "alpha"):
             column = columns.get(f"{slot.name}.{value}")
             if column is not None and bool((column == 1).all()):

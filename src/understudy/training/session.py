@@ -13,7 +13,7 @@ seed and epoch: it can be repeated without the ones before it, and the caller's 
 own are all it takes to go on later, in the middle of an epoch too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,12 +23,14 @@ from torch import Tensor, nn
 from understudy.data import batches as planning
 from understudy.data.examples import Gold, Pool, check_sets, drop_unlabelled, set_read_by, weigh_by_gold
 from understudy.errors import UnderstudyError, warn
-from understudy.inference.passes import device_of, to_device
+from understudy.inference.passes import device_of, to_device, usable_device
+from understudy.models.registry import fresh_student
 from understudy.models.small_nets import takes_sparse
 from understudy.objective import Columns, Objective
 from understudy.store.option_fields import checked_plainly
 from understudy.training.averages import MOST_ENTRIES, RefinedLabels
 from understudy.training.batch_loss import Batch, Scored, Scorer, StudentLearner, WeightedSum
+from understudy.training.distributed import current
 from understudy.training.options import LBFGS, SESSION, TrainingOptions, shows_options
 from understudy.training.prepare import check_arguments, check_outputs, report_gold
 from understudy.training.processes import Processes
@@ -39,6 +41,13 @@ def seed_torch(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
+
+
+def seeded_student(student: nn.Module | Callable[[], nn.Module], options: TrainingOptions) -> nn.Module:
+    """A copy of a module, or what a function builds under the seed, on the device of the options."""
+    seed_torch(options.seed)
+    student = fresh_student(student)
+    return student if options.device is None else student.to(usable_device(options.device))
 
 
 def seed_of_rank(seed: int, rank: int) -> int:
@@ -135,7 +144,7 @@ class Session:
         cls, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
         *, classes: int | None = None, warn: bool = True,
     ) -> "Session":  # fmt: skip
-        """The session of a training with these options; ``warn``: whether it warns where gold misses a class.
+        """The session of a training with these options; ``warn``: whether gold is checked for it, with warnings.
 
         ``classes``: how many the student scores, where it is known that it fits the rows.
         """
@@ -154,13 +163,13 @@ class Session:
         self.epochs = options.epochs
         self.full_batch, self._warns = options.optimizer == LBFGS, warn
         self.student, self.gold, self.full_pool, self.objective = student, gold, pool, objective
-        self.pool, self.labelled = drop_unlabelled(pool)
-        self.classes = check_outputs(student, gold, self.pool) if classes is None else classes
         #: The gold rows that students are fitted to.
         self.trains = None if gold is None else gold.training()
+        self.pool, self.labelled = drop_unlabelled(pool)
+        self.classes = check_outputs(student, gold, self.pool) if classes is None else classes
         self.learner = StudentLearner(
             student, objective, gold, self.pool, self.options, classes=self.classes, labelled=self.labelled,
-            pool_size=0 if pool is None else pool.rows.count,
+            pool_size=0 if pool is None else pool.rows.count, processes=current(),
         )  # fmt: skip
         #: Numbers kept with the run.
         self.facts = self.learner.facts
@@ -201,10 +210,10 @@ class Session:
                 self.facts |= report_gold(self.gold, self.pool, self.classes, self.full_pool)
             with torch.random.fork_rng():
                 seed_torch(self.options.seed)
-                self.scorer.prepare(0, warn=warn)
+                self.scorer.prepare(0, warn=warn and self._warns)
             self.prepared = 1
         if epoch:
-            self.scorer.prepare(epoch, warn=warn)
+            self.scorer.prepare(epoch, warn=warn and self._warns)
             self.prepared += 1
 
     @property
@@ -241,7 +250,7 @@ class Session:
         with self.random.of_epoch(seed, resumed=first > 0, device=device_of(self.student)):
             self._resumes = False
             mine = plan if self.processes is None else plan.part_of(self.processes.rank, self.processes.size)
-            for number, (x, golds, pools) in enumerate(self._fetch(mine.after(first)), start=first):
+            for number, (x, golds, pools) in enumerate(self._fetch(mine, first), start=first):
                 self.batch = number + 1
                 step = number - number % options.accumulate
                 gold_count = len(golds) if self.processes is None else plan.golds_in(number)
@@ -277,10 +286,10 @@ class Session:
             raise UnderstudyError("group_by_length=True is for texts that a student reads (us.text); leave it out")
         return torch.cat(lengths)
 
-    def _fetch(self, plan: planning.EpochPlan) -> Iterator[tuple[Any, Tensor, Tensor]]:
+    def _fetch(self, plan: planning.EpochPlan, first: int) -> Iterator[tuple[Any, Tensor, Tensor]]:
         gold, pool = (None if part is None else part.rows for part in (self.trains, self.pool))
         if not self.full_batch:
-            yield from planning.fetch_batches(gold, pool, plan, workers=self.options.workers)
+            yield from planning.fetch_batches(gold, pool, plan.after(first), workers=self.options.workers)
             return
         if self._full is None or not self._full[0].equal(plan.order):
             given = [rows for rows in (gold, pool) if rows is not None]

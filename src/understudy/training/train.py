@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,11 @@ from understudy.training.callbacks import Callback, CallbackRunner, check_callba
 from understudy.training.checkpoint import FOLDER, Checkpoints, check_same_training, drop_checkpoints, resume_settings
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data, same_start
 from understudy.training.evaluation import evaluate_training
-from understudy.training.fit import fit, fit_session, seeded_student
+from understudy.training.fit import fit, fit_session
 from understudy.training.options import AUTO, TrainingOptions, option_names, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import CONFIG, Run, usable_folder
-from understudy.training.session import Session
+from understudy.training.session import Session, seeded_student
 
 Student = nn.Module | Callable[[], nn.Module]
 
@@ -72,14 +72,15 @@ def train(
     started = time.perf_counter()
     check_sets(gold, pool)
     same_data(gold=gold, pool=pool, test=test, select=select)
-    folder = on_rank_zero(lambda: usable_folder(out, resume=resume))
+    check_folder = partial(usable_folder, out, resume=resume)
+    folder = on_rank_zero(check_folder)
     names = joint_names(*(None if part is None else part.class_order for part in (gold, pool)))
     test, select = _as_gold(test, "test", names), _as_gold(select, "select", names)
     resolved, chosen = resolve_options(student, gold, pool, options, select=select)
     _check_request(resolved, gold, select, notes, callbacks)
     own = folder if is_first() else None
     with nullcontext() if folder is None else ends_on_sigterm(), nullcontext() if own is None else locked(own):
-        on_rank_zero(lambda: usable_folder(out, resume=resume))  # again, now under the lock
+        on_rank_zero(check_folder)  # again, now under the lock
         with torch.random.fork_rng():
             return _train(
                 student, gold, pool, objective, resolved, test=test, select=select, folder=folder, resume=resume,
@@ -116,7 +117,7 @@ def _train(
     checkpoints = None
     if folder is not None:
         checkpoints = Checkpoints(folder, settings["settings"], every=options.checkpoint_every)
-    with CallbackRunner(callbacks, config, folder) as runner:
+    with CallbackRunner(callbacks, config, folder) if callbacks else nullcontext() as runner:
         run = fit(
             session, options, test=test, select=select, checkpoints=checkpoints, callbacks=runner, resume=resume,
             progress=progress,
@@ -141,7 +142,8 @@ def _train(
             run.trained = TrainedRows.of({name: part.rows for name, part in sets.items() if part is not None})
             run.save(folder)
             drop_checkpoints(folder)
-        runner.call("on_end", run.student, run.history, run.facts)
+        if runner is not None:
+            runner.call("on_end", run.student, run.history, run.facts)
     return run
 
 
