@@ -25,7 +25,6 @@ from torch import Tensor
 
 from understudy.data.checks import check_labels, to_tensor
 from understudy.errors import UnderstudyError
-from understudy.io.read import is_skipped
 from understudy.io.table import text_columns
 from understudy.io.write import write_columns
 from understudy.labels.class_names import ClassNames
@@ -162,7 +161,7 @@ class AnswerFiles:
 
     def _number(self, text: str, name: str, classes: int) -> int:
         names, where = ClassNames(self.names or ()), f"the answer to {name}"
-        if is_skipped(text, names):
+        if names.skips(text):
             return CANNOT_LABEL
         number: int = names.number(text, where)
         if number >= classes:

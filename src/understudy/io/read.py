@@ -49,14 +49,13 @@ from understudy.io.gold_pool import (
 from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find_labelling, sources_of, true_or_false
 from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table, spell_ids_alike, text_columns
-from understudy.labels.class_names import ClassNames, checked_names
+from understudy.labels.class_names import SKIPPED, ClassNames, checked_names
 from understudy.store.arrow import Array
 from understudy.store.files import local_path
 
 if TYPE_CHECKING:
     from understudy.data.leaks import Leaks, RowSet
 
-SKIPPED = {"skip", "-1", "−1", "nan"}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
@@ -142,9 +141,10 @@ def read_examples(
         sets["gold"] = sets["gold"].joined_to(answers) if "gold" in sets else answers
     pool_set = None if source is None else to_pool(source, without=list(tables.values()))
     names = labelling.names
+    order = None if names is None else replace(names, ordered=True)
     for part in (*sets.values(), pool_set):
-        if part is not None and names is not None:
-            part.class_order = replace(names, ordered=True)
+        if part is not None and order is not None:
+            part.class_order = order
     texts = None if options.text is None else _text_sets(options.text, tables, pool_table)
     examples = Examples(
         sets.get("gold"), pool_set, sets.get("test"), sets.get("select"), featuriser,
@@ -210,7 +210,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
     labels = [label.strip() for label in given["label"]]
     if "" in labels:
         raise UnderstudyError(f"{path}: column 'label' row {labels.index('')} is empty; write its class, or skip")
-    answered = [row for row, label in enumerate(labels) if not is_skipped(label, names)]
+    answered = [row for row, label in enumerate(labels) if not names.skips(label)]
     if not answered:
         raise UnderstudyError(f"{path}: every row is skipped; leave the file out")
     chosen = given.get("chosen", ["1"] * len(labels))
@@ -253,10 +253,6 @@ def named_answers(paths: Sequence[str | Path]) -> set[str]:
     """Every class in some files of answers."""
     labels = {label.strip() for path in paths for label in text_columns(local_path(path)).get("label", [])}
     return {label for label in labels if label and label.lower() not in SKIPPED}
-
-
-def is_skipped(text: str, names: ClassNames) -> bool:
-    return text.lower() in SKIPPED and text not in names.names
 
 
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:

@@ -26,6 +26,8 @@ from understudy.store.arrow import Array, as_column, text_array
 MOST_CLASSES = 10_000
 #: An empty cell among class numbers: no class has this number, while one may be called "-1".
 EMPTY = int(np.iinfo(np.int64).min)
+#: Answers of a person that give no class.
+SKIPPED = {"skip", "-1", "−1", "nan"}
 _WHOLE = re.compile(r"0|[1-9][0-9]*")
 # Spreadsheets, and data frames with gaps, write 3 as 3.0.
 _WITH_POINT = re.compile(r"(0|[1-9][0-9]*)\.0*")
@@ -66,6 +68,10 @@ class ClassNames:
 
     def __str__(self) -> str:
         return name_list(self.names)
+
+    def skips(self, answer: str) -> bool:
+        """Whether an answer gives no class: none of these is called so."""
+        return answer.lower() in SKIPPED and answer not in self.names
 
     def numbers(self, column: Array, where: str, *, missing: bool = False) -> Array:
         """Class numbers of a column of names or numbers; ``missing``: empty and −1 mean no label, which is −1.

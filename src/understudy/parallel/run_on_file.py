@@ -67,6 +67,8 @@ class RunOnFile:
         self.folder = self.run.path
         self.columns = {**(self.run.config.get("columns") or {}), **typed}
         self.table = read_table(file, columns=self.columns)
+        #: The file, or the folder of the shards.
+        self.pool = self.table.path if shards is None else shards.path
         for ours, theirs in typed.items():
             if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
                 raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
@@ -75,11 +77,6 @@ class RunOnFile:
         names = [] if self.class_names is None else self.class_names
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise UnderstudyError(f"{folder / 'config.json'}: class_names is no list of names; restore it")
-
-    @property
-    def pool(self) -> Path:
-        """The file, or the folder of the shards."""
-        return self.table.path if self.shards is None else self.shards.path
 
     @cached_property
     def classes(self) -> ClassNames:

@@ -23,7 +23,6 @@ from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, wat
 from understudy.errors import UnderstudyError, warn
 from understudy.io.gold_pool import is_one_file
 from understudy.io.label_columns import label_column
-from understudy.io.read import is_skipped
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
 from understudy.maths.random_order import uniform
@@ -108,7 +107,7 @@ def _scored(
     if given.shards is None:
         arrays, summary = function(given.table, given.rows(given.run.student))
         kept = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return ArrayRows(kept, len(given.table)), summary["all_labelled"]
+        return ArrayRows(kept, len(kept["labelled"])), summary["all_labelled"]
     assert executor is not None
     given.rows(given.run.student)  # raises where it cannot take them
     scored = score_shards(function, given.shards, scratch, executor=executor, columns=given.columns, progress=progress)
@@ -149,7 +148,7 @@ def labelled_rows(files: list[Path], of_pool: set[Path], given: RunOnFile, execu
         columns, index = _match_ids(path, given, executor)
         texts = [label.strip() for label in columns.get("label", [""] * len(index))]
         held = dict.fromkeys(text for text, row in zip(texts, index, strict=True) if text and row >= 0)
-        wanted = [text for text in held if not is_skipped(text, given.classes)]
+        wanted = [text for text in held if not given.classes.skips(text)]
         numbers = {
             text: given.classes.number(text, f"{path}: column 'label' row {texts.index(text)}") for text in wanted
         }

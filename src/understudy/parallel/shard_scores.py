@@ -54,7 +54,7 @@ class ScoreTable:
         rows = self.student.rows(table) if rows is None else rows
         found = checked_arrays(score(self.student.student, rows, ema=self.ema).arrays())
         same = "hidden_ema" in found and torch.equal(found["hidden"], found["hidden_ema"])
-        labelled = np.zeros(len(table), dtype=np.float32)
+        labelled = np.zeros(rows.count, dtype=np.float32)
         if self.own_labels and "label" in table.names:
             labelled[own_labels(table, self.classes.names)[1]] = 1
         columns = {name: found[name].numpy() for name in self.names} | {"labelled": labelled}
