@@ -1,4 +1,4 @@
-"""Before training: what is checked, and what slots compute then and at every refresh: columns, modules, numbers.
+"""Before training: whether student and rows fit; what slots compute then and at every refresh: columns, modules, facts.
 
     prepared = prepare_slots(learner, epoch=0)
     prepared.columns["debias.weight"], prepared.facts["mean_weight"], prepared.modules["vid"]
@@ -32,7 +32,6 @@ from understudy.errors import UnderstudyError, first_line, warn
 from understudy.inference.passes import device_of, eval_mode, logits_of, predict, to_device
 from understudy.labels.reliability import Reliability, check_calibration
 from understudy.objective import Columns, Context, Objective, Slot, Weight
-from understudy.training.options import TrainingOptions
 
 #: Copies that are pretrained, each on four fifths of the rows: four more pretrainings in all.
 FOLDS = 5
@@ -40,18 +39,6 @@ FOLDS = 5
 MEMORISED = 0.95
 #: Pool rows on which the student's predictions are compared with those of gold.
 POOL_SAMPLE = 2000
-
-
-def check_arguments(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
-    """Refuse an objective that is none, and sets without a row to train on."""
-    if not isinstance(objective, Objective):
-        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
-    if gold is None and pool is None:
-        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
-    if gold is not None and pool is None and not len(gold.training_rows()):
-        raise UnderstudyError("every gold row is estimate_only: none can train; pass a pool, or other gold rows too")
-    if pool is None and not options.gold_repeat:
-        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
 
 
 def check_outputs(student: nn.Module, gold: Gold | None, pool: Pool | None, **others: Gold | None) -> int:

@@ -32,7 +32,7 @@ from understudy.training.averages import MOST_ENTRIES, RefinedLabels
 from understudy.training.batch_loss import Batch, Scored, Scorer, StudentLearner, WeightedSum
 from understudy.training.distributed import current
 from understudy.training.options import LBFGS, SESSION, TrainingOptions, shows_options
-from understudy.training.prepare import check_arguments, check_outputs, report_gold
+from understudy.training.prepare import check_outputs, report_gold
 from understudy.training.processes import Processes
 
 
@@ -156,7 +156,7 @@ class Session:
         self, student: nn.Module, gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions,
         *, classes: int | None = None, warn: bool = True,
     ) -> None:  # fmt: skip
-        check_arguments(gold, pool, objective, options)
+        _check_arguments(gold, pool, objective, options)
         self.options = options if pool is None or objective.gold_trains else options.replace(gold_repeat=0)
         gold, pool = weigh_by_gold(gold, pool)
         gold, pool = set_read_by(student, gold), set_read_by(student, pool)
@@ -357,6 +357,18 @@ class Session:
     def resume_at(self, epoch: int, batch: int) -> None:
         """``batches(epoch)`` will go on after so many batches, with the random states that were loaded."""
         self.epoch, self.batch, self._resumes = epoch, batch, True
+
+
+def _check_arguments(gold: Gold | None, pool: Pool | None, objective: Objective, options: TrainingOptions) -> None:
+    """Refuse an objective that is none, and sets without a row to train on."""
+    if not isinstance(objective, Objective):
+        raise UnderstudyError(f"objective is a {type(objective).__name__}; pass what a method returns, e.g. us.slam()")
+    if gold is None and pool is None:
+        raise UnderstudyError("there is nothing to train on; pass gold, a pool, or both")
+    if gold is not None and pool is None and not len(gold.training_rows()):
+        raise UnderstudyError("every gold row is estimate_only: none can train; pass a pool, or other gold rows too")
+    if pool is None and not options.gold_repeat:
+        raise UnderstudyError("gold_repeat=0 leaves gold out, and there is no pool; pass a pool, or gold_repeat=1")
 
 
 def mean_loss(scored: Scored, batch: Batch) -> Tensor:
