@@ -82,6 +82,27 @@ def test_random_rows_are_no_leaks(rng: np.random.Generator) -> None:
     assert not find_leaks(noise)
 
 
+def test_people_with_equal_columns_are_no_copies(rng: np.random.Generator) -> None:
+    def people(count: int) -> np.ndarray[Any, Any]:
+        return np.stack([np.minimum(rng.geometric(0.2, count), 40) for _ in range(4)], 1).astype(np.float32)
+
+    gold, pool, test = people(300), people(3900), people(1000)
+    sets = {"gold": RowSet(gold, labels=np.arange(300) % 2), "pool": RowSet(pool), "test": RowSet(test)}
+    leaks = find_leaks(sets)
+    assert leaks.count("exact", "pool", "test") > 200 and all(leak.by_chance for leak in leaks)
+    assert all("probably different examples with equal features" in line for line in leaks.lines())
+    with warnings.catch_warnings(action="error"):
+        leaks.warn()
+    # Copies beyond that are copies, and so are all of them where features tell rows apart.
+    sets["test"] = RowSet(np.concatenate([pool[rng.choice(3900, 500)], test]))
+    assert {leak.sets for leak in find_leaks(sets) if not leak.by_chance} == {("pool", "test")}
+    rich = rng.normal(size=(600, 3))
+    doubled = find_leaks(
+        {"pool": RowSet(np.concatenate([rich, rich])), "test": RowSet(np.concatenate([rich[:60], -rich]))}
+    )
+    assert [(leak.rows, leak.by_chance) for leak in doubled] == [(60, False)]
+
+
 def test_texts_that_differ_in_case_space_and_punctuation(rng: np.random.Generator) -> None:
     pool = sentences(rng, 800)
     changes: list[Callable[[str], str]] = [

@@ -7,6 +7,8 @@
 Found are ids that occur in two sets, exact copies, and rows that are the same but for rounding (numbers), case,
 spacing and punctuation (text) or brightness, size and noise (images); and copies within a set whose labels contradict
 each other. A row counts as one kind of copy, the closest that holds; ids shared by different contents count apart.
+Rows of a coarse table (age, sex, job) are equal by chance: where two sets share rows as often as the rows of one set
+repeat, they are different examples, and nothing warns of them (``Leak.by_chance``).
 
     for line in leaks.lines():
         print(line)
@@ -23,7 +25,16 @@ from torch import Tensor
 
 from understudy.data.checks import check_length
 from understudy.data.examples import Gold, Pool, weighed
-from understudy.data.lookalikes import Codes, ImageHashes, Lookalike, NumberRows, first_alike, read_numbers, read_texts
+from understudy.data.lookalikes import (
+    Codes,
+    ImageHashes,
+    Lookalike,
+    NumberCells,
+    NumberRows,
+    first_alike,
+    read_numbers,
+    read_texts,
+)
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, warn
 from understudy.store.arrow import Array
@@ -39,6 +50,8 @@ PAIRS = (
 EXAMPLES = 5
 # Shorter than this on a side, a row with two axes is more likely a table or a signal.
 _SMALLEST_IMAGE = 16
+# Rows that repeat more rarely within a set do so because they are copies, whatever the features.
+_COARSE = 0.005
 
 #: Rows of one set, and for each the row of the other that matches.
 Pairs = tuple[Array, Array]
@@ -68,6 +81,8 @@ class Leak:
     of: int
     #: Up to five pairs of ids (row numbers where there are none), in the order of ``sets``.
     examples: tuple[tuple[Any, Any], ...]
+    #: Whether rows within a set are as often alike: features too coarse to identify a row.
+    by_chance: bool = False
 
     def line(self) -> str:
         return str(from_report("templates").sentences("leaks", "line", self)[0])
@@ -96,7 +111,7 @@ class Leaks:
     def warn(self) -> None:
         """One warning per kind: its worst case in full, the others in numbers."""
         for kind in KINDS:
-            alike = [leak for leak in self.found if leak.kind == kind]
+            alike = [leak for leak in self.found if leak.kind == kind and not leak.by_chance]
             if alike:
                 more = ", ".join(f"{leak.rows:,} in {'/'.join(dict.fromkeys(leak.sets))}" for leak in alike[1:])
                 warn(alike[0].line() + (f" (also {more})" if more else ""))
@@ -132,6 +147,7 @@ def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
     codes, alikes = _read_sets(filled)
     leaks: list[Leak] = []
     notes: list[str] = []
+    coarse = False
     for pair in combinations(sets, 2):
         a, b = pair if pair[::-1] not in PAIRS else pair[::-1]
         pairs = _shared_ids(ids[a], ids[b], codes.get(a), codes.get(b))
@@ -141,15 +157,18 @@ def find_leaks(sets: Mapping[str, RowSet]) -> Leaks:
             if left_out:
                 notes.append(f"{a} and {b} hold so many similar rows that not all were compared for near copies")
         size = _size(sets[b])
+        equal = EXACT in pairs and isinstance(alikes[a], NumberCells) and _equal_by_chance(codes[a], codes[b], pairs)
+        coarse |= equal
         leaks += [
-            Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids))
+            Leak(kind, (a, b), len(rows[1]), size, _named(rows, (a, b), ids), equal and kind in (EXACT, NEAR))
             for kind, rows in pairs.items()
             if len(rows[0])
         ]
     for name, source in filled.items():
         if source.labels is not None:
             check_length(len(source.labels), len(codes[name]), f"{name}.labels", f"the content of {name}")
-            leaks += _contradictions(name, codes[name], np.asarray(source.labels), ids)
+            found = _contradictions(name, codes[name], np.asarray(source.labels), ids)
+            leaks += [replace(leak, by_chance=coarse) for leak in found]
     return Leaks(tuple(sorted(leaks, key=_severity)), tuple(notes))
 
 
@@ -222,6 +241,20 @@ def _copies(a: Array, b: Array, like_a: Lookalike, like_b: Lookalike, without: A
     near, left_out = first_alike(like_a, like_b, first[first >= 0], np.flatnonzero(rest))
     close = np.flatnonzero(near >= 0)
     return {EXACT: (match[exact], np.flatnonzero(exact)), NEAR: (near[close], close)}, left_out
+
+
+def _equal_by_chance(a: Array, b: Array, pairs: Mapping[str, Pairs]) -> bool:
+    """Whether rows of ``b`` are equal to rows of ``a`` about as often as if both were drawn from the larger set."""
+    larger = max(a, b, key=len)
+    others = np.bincount(larger)[larger] - 1
+    # Each of a row's equals is among the rows of ``a`` with this probability.
+    drawn = min(1.0, len(a) / max(1, len(larger) - 1))
+    expected = float((1 - (1 - drawn) ** others).mean())
+    found = len(pairs[EXACT][1]) / max(1, len(b) - len(pairs[SAME_ID][1]))
+    # Of pairs of random parts of Adult, by 2 to 13 of its columns, 99.5% lie within.
+    slack = 3 * np.sqrt(expected / min(len(a), len(b)))
+    within = expected / 1.1 - slack <= found <= 1.1 * expected + slack
+    return bool((others > 0).mean() >= _COARSE and within)
 
 
 def _contradictions(name: str, codes: Array, labels: Array, ids: Mapping[str, Array | None]) -> list[Leak]:
