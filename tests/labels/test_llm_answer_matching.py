@@ -233,6 +233,13 @@ def test_an_answer_that_was_cut_off() -> None:
         *(answer_matching.PREFIX, answer_matching.TRUNCATED, answer_matching.TRUNCATED, answer_matching.EMPTY)
     ]
     assert AnswerMatcher(["theft", "fraud"])("The", cut=True).label == -1
+    # A whole name that another class begins with may have been that class.
+    months = AnswerMatcher([str(month) for month in range(1, 13)])
+    assert [months(text, cut=True).label for text in ("1", " 1\n", "2", "10")] == [-1, -1, 1, 9]
+    assert months("1").label == 0 and months("1", cut=True).how == answer_matching.TRUNCATED
+    assert AnswerMatcher(["class 1", "class 10"])("Class_1", cut=True).label == -1
+    assert AnswerMatcher(["pos", "positive"])("pos", cut=True).label == -1
+    assert AnswerMatcher(["pos", "neg"], {"positive": "pos"})("pos", cut=True).label == 0
     # Not cut off, a beginning is no answer.
     assert SENTIMENT("Pos").label == -1
 

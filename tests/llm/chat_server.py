@@ -10,6 +10,7 @@ server keeps its own books: tokens count when they are made, whether or not they
 """
 
 import asyncio
+import gzip
 import hashlib
 import json
 import math
@@ -56,6 +57,7 @@ class Stats:
     asked: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     refused: int = 0
+    huge_bytes: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     most_at_once: int = 0
@@ -163,11 +165,34 @@ class ChatServer:
             writer.write(_head(200, len(content)) + content[: len(content) // 2])
             await writer.drain()
             return False
+        if "HUGE" in text or "BOMB" in text:
+            return await self._never_ends(writer, json.dumps(answer).encode() if "BOMB" in text else b"")
+        if "ECHO" in text:  # as an escape, and in JSON within JSON
+            escaped = "".join(f"\\u{ord(letter):04X}" for letter in self.behaviour.key)
+            answer["id"] = json.dumps({"key": self.behaviour.key}).replace(self.behaviour.key, escaped)
+            answer = json.dumps(answer | {"key": "KEY"}).replace("KEY", escaped.lower())
+        if "USAGE" in text:
+            answer = json.dumps(answer | {"usage": {"prompt_tokens": 0, "completion_tokens": 0}})
+            answer = answer.replace(": 0", ": " + "9" * int(text.split()[1]))
         if "LATIN" in text:  # a letter of another encoding, or half of one
             answer = json.dumps(answer).replace("chatcmpl-1", "\udcff").encode(errors="surrogateescape")
         await _respond(writer, 200, answer)
         self.stats.answered[text] += 1
         return True
+
+    async def _never_ends(self, writer: asyncio.StreamWriter, packed: bytes) -> bool:
+        """A body of a gigabyte; or an answer and 100 MB of blanks that travel as 100 KB."""
+        if packed:
+            content = gzip.compress(packed + b" " * (100 << 20))
+            writer.write(_head(200, len(content), "Content-Encoding: gzip\r\n") + content)
+        else:
+            writer.write(_head(200, 1 << 30))
+            for _ in range(1 << 14):
+                writer.write(b" " * (1 << 16))
+                await writer.drain()
+                self.stats.huge_bytes += 1 << 16
+        await writer.drain()
+        return False
 
     def _fault(self) -> str | None:
         if self.behaviour.dies_after is not None and self.stats.requests > self.behaviour.dies_after:

@@ -274,7 +274,7 @@ def _lines(files: Iterable[str | Path]) -> Iterator[tuple[str, bytes]]:
 
 def _classify(reply: Reply, matcher: AnswerMatcher, reader: TokenReader, field: str | None, where: str) -> _Answer:
     value, start = (reply.text, 0) if field is None and "{" not in reply.text else answer_in(reply.text, field)
-    match = matcher(value, cut=reply.cut)
+    match = matcher(value, cut=reply.cut and value == reply.text)  # a JSON object that closes holds its whole name
     masses = None
     if match.label >= 0 and reply.tokens and start is not None:
         masses = reader.masses(reply.tokens, reply.text, start + match.start, match.label)

@@ -7,7 +7,7 @@ In this order, the first that applies: the name itself; the name but for case, s
 spaces, hyphens and underscores (aliases count like names); a sentence that states one class as whole words, where a
 longer name hides those inside it ("not spam" is no mention of "spam"); one typing error (two in names of 8 letters or
 more) in an answer that is nothing else, the first letter and all digits being right. An answer that was cut off must be
-a whole name, or the beginning of exactly one. Anything else has no label.
+the beginning of exactly one name, or all of it. Anything else has no label.
 
 A clause states a class if its other words are known to be plain ("the label of this text is …"); there are too many
 ways to deny or doubt ("non-toxic", "anything but pos", "nicht positiv") to list them all. Clauses without a class may
@@ -120,12 +120,12 @@ _PLAIN_WORDS = """
     emotion mood feeling text texts sentence review message tweet comment post email mail document article headline
     passage statement ticket question query feedback input row item content writer author reviewer customer user speaker
     clearly definitely certainly very strongly overall mostly mainly primarily generally quite highly likely probably
-    most correct right best final true appropriate suitable proper main predicted here ok okay sure yes following high
+    most correct right best final true appropriate proper main predicted here ok okay sure yes following high
     confidence certainty strong boxed json
 """
 #: Words that make the class of another clause doubtful.
 _DENIAL_WORDS = """
-    not no never neither nor none nothing nobody without cannot hardly barely scarcely unlikely non un anti dis far
+    not no never neither nor none nothing without cannot hardly barely scarcely unlikely non un anti dis far
     anything everything except doubt doubts doubtful wrong wrongly incorrect false untrue unsure uncertain unclear
     opposite contrary reverse impossible supposedly allegedly kidding joking zero 0 0.0 0,0
 """
@@ -184,7 +184,7 @@ class AnswerMatcher:
 
     def _match(self, text: str, cut: bool) -> Match:
         whole = self._whole(text) if len(text) <= _LONGEST_ANSWER else None
-        if whole is not None:
+        if whole is not None and not (cut and self._goes_on(text, whole.label)):
             return whole
         if not text.strip():
             return Match(-1, EMPTY)
@@ -260,6 +260,12 @@ class AnswerMatcher:
             if alike and abs(len(answer) - len(name)) <= allowed and edit_distance(answer, name) <= allowed:
                 close[number] = spans[0][1]
         return close
+
+    def _goes_on(self, text: str, label: int) -> bool:
+        """Whether another class begins with this name."""
+        key, words = _fold(text.strip(JUNK)), " ".join(_words(text))
+        names = [*self._trimmed.items(), *((" ".join(each), number) for each, number in self._words.items())]
+        return any(number != label and name.startswith((key, words or key)) for name, number in names)
 
     def _beginning(self, text: str) -> Match:
         """The answer was cut off: it may be the beginning of a name."""

@@ -1,6 +1,6 @@
 """The folder of an LLM's answers, and the labels made of them.
 
-request.json       classes, prompt, models …; another request needs another folder
+request.json       classes, prompt, models …, and where the files below ended; another request needs another folder
 answers-1.jsonl    every answer of the first model as it came; append-only
 requests.jsonl     every request with its maximum cost, then with its actual tokens
 servers.json       the optional fields that each server accepts
@@ -33,6 +33,8 @@ from understudy.store.log import HISTORY, LabelHistory, Log
 from understudy.store.settings import as_json, check_same
 
 REQUEST, REQUESTS, SERVERS, BATCH = "request.json", "requests.jsonl", "servers.json", "batch"
+#: The entry of the request for the last line of each log.
+SEALED = "sealed"
 
 
 @dataclass
@@ -58,7 +60,7 @@ class AskFolder:
         files = [*self.path.glob("answers-*.jsonl"), *self.batch.glob("requests-*.jsonl")]
         # Without an answer or a request under way, another request may still replace the first.
         if not any(path.stat().st_size for path in files):
-            ASK.write(self.path, settings)
+            ASK.write(self.path, {**settings, SEALED: self._seals()})
         elif file.exists():
             stored = ASK.read(self.path)
             check_same({name: stored.get(name) for name in settings}, settings, self.path, hints=HINTS)
@@ -68,7 +70,7 @@ class AskFolder:
     def answered(self, number: int) -> dict[str, RowAnswers]:
         """By id, the answers of this model."""
         found: dict[str, RowAnswers] = {}
-        for entry in Log(self.answers(number)).entries():
+        for entry in Log(self.answers(number)).entries(self.sealed(self.answers(number))):
             kept = found.setdefault(str(entry.get("custom_id")), RowAnswers())
             response = entry.get("response") or {}
             body = response.get("body")
@@ -77,6 +79,19 @@ class AskFolder:
             kept.refused |= response.get("status_code") != 200
             kept.pin = str(entry.get("row", ""))
         return found
+
+    def seal(self) -> None:
+        """Write down where each log ends now: lines that are cut off later are missed."""
+        logs = [*sorted(self.path.glob("answers-*.jsonl")), self.requests, self.path / HISTORY]
+        ends = {path.name: Log(path).last() for path in logs if path.exists()}
+        ASK.write(self.path, {**ASK.read(self.path), SEALED: ends})
+
+    def sealed(self, path: Path) -> str:
+        """The checksum of a log's last line at the end of the last run; "" where there was none."""
+        return str(self._seals().get(path.name, ""))
+
+    def _seals(self) -> Manifest:
+        return dict(ASK.read(self.path).get(SEALED, {})) if (self.path / REQUEST).exists() else {}
 
     def features(self, model: LabelModel) -> ServerFeatures | None:
         """The fields that this server accepted last time; None: not known."""
@@ -91,9 +106,11 @@ class AskFolder:
 
 
 def _also(path: Path, manifest: Manifest) -> Iterator[Finding]:
-    for file in [*sorted(path.glob("answers-*.jsonl")), path / REQUESTS]:
-        yield from Log(file).verify()
-    yield from LabelHistory(path / HISTORY).verify()
+    sealed = manifest.get(SEALED, {})
+    for name in sorted({*sealed, *(file.name for file in path.glob("answers-*.jsonl")), REQUESTS}):
+        yield from Log(path / name).verify(sealed.get(name, ""))
+    if HISTORY not in sealed:
+        yield from LabelHistory(path / HISTORY).verify()
 
 
 ASK = FolderKind("ask folder", REQUEST, _also)

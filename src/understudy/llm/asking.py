@@ -103,7 +103,8 @@ class AskRun:
                 del answered[name]
 
     def ledger(self, budget: float | None = None) -> Ledger:
-        return Ledger(self.folder.requests, {model.name: model.price for model in self.plan.models}, budget)
+        prices = {model.name: model.price for model in self.plan.models}
+        return Ledger(self.folder.requests, prices, budget, sealed=self.folder.sealed(self.folder.requests))
 
     def run(self, without: Sequence[set[str]] = ()) -> None:
         """Send requests until every row is done or ``stopped`` gives the reason why not."""
@@ -170,6 +171,7 @@ class AskRun:
         models, rows = range(len(self.plan.models)), range(len(self.ids))
         done = [all(not self.wanted(number, row) for number in models) for row in rows]
         store_labels(self.folder, self.plan, self.ids, labels, done)
+        self.folder.seal()
         ledger = self.ledger()
         return Labelled(
             np.asarray(self.ids), labels, self.plan.prompt.classes, tuple(reports), reports, len(done) - sum(done),

@@ -19,6 +19,9 @@ from typing import Any, Self
 
 from understudy.store.log import Log
 
+#: Of one request: beyond every model's context.
+MOST_TOKENS = 10**8
+
 
 class Journal:
     def __init__(self, path: Path) -> None:
@@ -66,14 +69,17 @@ class Price:
 
 
 class Ledger:
-    def __init__(self, path: Path, prices: Mapping[str, Price], budget: float | None = None) -> None:
+    def __init__(
+        self, path: Path, prices: Mapping[str, Price], budget: float | None = None, *, sealed: str = ""
+    ) -> None:
+        """``sealed``: the checksum of the last line that an earlier run left."""
         self.path, self.prices, self.budget, self.journal = path, prices, budget, Journal(path)
         self._changed = asyncio.Condition()
         #: The maximum cost of each request under way.
         self._open: dict[int, float] = {}
         #: By model: requests, tokens in, tokens out; of answers, and of requests without one.
         self._total: dict[str, tuple[int, int, int]] = dict.fromkeys(prices, (0, 0, 0))
-        begun = {entry["request"]: entry for entry in Log(path).entries()}
+        begun = {entry["request"]: entry for entry in Log(path).entries(sealed)}
         self._number = max(begun, default=0)
         for entry in begun.values():
             self._count(entry["model"], entry["in"], entry["out"])
@@ -123,9 +129,9 @@ def _line(number: int, model: str, tokens_in: int, tokens_out: int) -> dict[str,
 
 
 def usage_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Tokens in and out as counted by the server; None where it reports none."""
+    """Tokens in and out as counted by the server; None where it reports none, or numbers that cannot be."""
     usage = body.get("usage")
     names = ("prompt_tokens", "completion_tokens")
     found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
-    counted = [value for value in found if isinstance(value, int) and not isinstance(value, bool) and value >= 0]
+    counted = [value for value in found if type(value) is int and 0 <= value <= MOST_TOKENS]
     return (counted[0], counted[1]) if len(counted) == 2 else None

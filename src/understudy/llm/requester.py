@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ _CONNECT = 10.0
 NO_CONNECTION = "no connection"
 #: Least length of a real key. Shorter ones ("none", "EMPTY") are for servers without keys, and may occur in answers.
 _SECRET = 8
+#: Of a response; its line in the file of answers then stays readable (``labels/answer_lines.py``).
+MOST_BYTES = 1 << 23
 
 
 @dataclass(eq=False)
@@ -68,6 +71,9 @@ class Endpoint:
     def __init__(self, model: LabelModel, timeout: float) -> None:
         self.model, self.timeout = model, timeout
         self._key = read_key(model.base_url, model.key_env)
+        # Every letter as it is or as JSON may escape it, also in JSON within JSON; "(?!)" matches nothing.
+        letters = [rf"\\*+(?:{re.escape(letter)}|u(?i:{ord(letter):04x}))" for letter in self._key]
+        self._secret = re.compile(r"(?<!\\)" + "".join(letters) if len(letters) >= _SECRET else "(?!)")
         try:
             import openai
         except ImportError as error:
@@ -78,8 +84,9 @@ class Endpoint:
         # A server that is not there is found out in seconds, however long its answers may take.
         timeout = self._openai.Timeout(self.timeout, connect=min(self.timeout, _CONNECT))
         self._client = self._openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=timeout
-        )
+            api_key=self._key or "none", base_url=self.model.base_url, max_retries=0, timeout=timeout,
+            http_client=_limited_client(self._openai.DefaultAsyncHttpxClient),
+        )  # fmt: skip
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -92,10 +99,12 @@ class Endpoint:
             async with asyncio.timeout(self.timeout):  # of the request, and not of each read
                 raw = await self._client.chat.completions.with_raw_response.create(**body)
                 text = raw.http_response.content.decode(errors="replace")  # half a letter loses no answer
-                answer = json.loads(self._clean(text))
+                answer = json.loads(self._clean(text), parse_int=_whole_number)
         except openai.APIStatusError as error:
             raise self._refused(error) from None
         except (TimeoutError, openai.APIConnectionError) as error:
+            if isinstance(error.__cause__, RequestError):
+                raise error.__cause__ from None
             message = self._clean(first_line(error.__cause__ or error))
             if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
                 raise RequestError(NO_CONNECTION, message, paid=False) from None
@@ -109,13 +118,42 @@ class Endpoint:
         return answer
 
     def _refused(self, error: Any) -> RequestError:
-        status, wait, message = error.status_code, _retry_after(error.response.headers), self._clean(_message(error))
+        status, wait, message = (
+            error.status_code,
+            _retry_after(error.response.headers),
+            self._clean(_message(error))[:500],
+        )
         if status < 500 or status in _FREE:
             return RequestError(f"status {status}", message, status, wait, paid=False)
         return RequestError("server error", f"status {status}: {message}", wait=wait)
 
     def _clean(self, text: str) -> str:
-        return text.replace(self._key, "…") if len(self._key) >= _SECRET else text
+        return self._secret.sub("…", text)
+
+
+def _limited_client(client: Any) -> Any:
+    """OpenAI's HTTP client; a response is read up to ``MOST_BYTES``, unpacked, and refused beyond."""
+
+    class LimitedClient(client):  # type: ignore[misc]
+        async def send(self, request: Any, **options: Any) -> Any:
+            response, content = await super().send(request, **{**options, "stream": True}), bytearray()
+            try:
+                async for part in response.aiter_bytes():
+                    content += part
+                    if len(content) > MOST_BYTES:
+                        raise RequestError("broken answer", f"longer than {MOST_BYTES >> 20} MiB")
+            finally:
+                await response.aclose()
+            packed = ("content-encoding", "content-length", "transfer-encoding")
+            headers = [(name, value) for name, value in response.headers.multi_items() if name not in packed]
+            return type(response)(response.status_code, headers=headers, content=bytes(content), request=request)
+
+    return LimitedClient()
+
+
+def _whole_number(digits: str) -> int | float:
+    """Python refuses to read digits by the thousand, which no answer needs."""
+    return int(digits) if len(digits) < 20 else float(digits)
 
 
 def read_key(base_url: str, key_env: str | None) -> str:
@@ -150,7 +188,7 @@ def _message(error: Any) -> str:
             found = error.response.text or error.message
         except Exception:  # a body that was never read
             found = error.message
-    return " ".join(str(found).split())[:500]
+    return " ".join(str(found).split())
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
