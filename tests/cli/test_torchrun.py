@@ -107,6 +107,26 @@ def test_one_that_fails_ends_all_and_the_run_goes_on(command: list[str], alone: 
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_bug_prints_its_traceback_before_the_others_end(bad: int, command: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def breaks(rank: int) -> None:
+        score = Session.score
+
+        def broken(self: Session, *given: object) -> object:
+            if rank == bad:
+                raise ValueError("a bug of one process")
+            return score(self, *given)  # type: ignore[arg-type]
+
+        Session.score = broken  # type: ignore[method-assign, assignment]
+
+    codes = started([*command, "--out", str(tmp_path / "run")], log, first=breaks)
+    assert sorted(codes) == [1, 2] and codes[bad] == 1
+    assert log.read_text().count("ValueError: a bug of one process") == 1 and "error: another" not in log.read_text()
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_killed_process_is_reported_by_another(command: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
 

@@ -2,7 +2,9 @@
 
 import random
 import re
+import time
 import warnings
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 import understudy as us
 from understudy.data.batches import plan_epoch
+from understudy.training import processes
 from understudy.training.processes import BatchShare, Processes
 from understudy.training.session import seed_of_rank
 
@@ -142,6 +145,22 @@ def test_an_error_of_one_ends_all() -> None:
     assert "row 7 is broken" in str(second)
     assert "another process of this training has ended" in str(first) and "resume" in str(first)
     assert ".cc:" not in str(first), "no line of somebody's source"
+
+
+def test_a_process_that_sleeps_is_not_waited_for_longer_than_a_step_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STEP", timedelta(seconds=2))
+
+    def work() -> None:
+        gold, pool, _ = world("soft")
+
+        def augment(x: Tensor, generator: torch.Generator) -> Tensor:
+            time.sleep(4 * dist.get_rank())
+            return x
+
+        us.train(Net, gold, pool, us.vanilla(), **FAST, augment=augment)
+
+    first, _ = together(work, 2)
+    assert re.search(r"has ended or does not answer \(Timed out waiting 2000ms .*\); .*--resume", str(first))
 
 
 def test_an_error_of_what_is_done_once_is_everybodys() -> None:

@@ -25,6 +25,7 @@ travel forwards and their gradients backwards: two messages a layer each way.
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -261,8 +262,8 @@ def _one_error(store: Any) -> Iterator[None]:
         words, first = last_words(error), True
         with suppress(RuntimeError):  # the process that held the store has ended
             first = store.add(_PRINTED, 1) == 1
-        if words is None and first:
-            raise  # a bug: its traceback is the message
-        if words is not None and first:
+        if words is None:  # a bug: its traceback is the message
+            sys.excepthook(*sys.exc_info())
+        elif first:
             complain(words[0])
         raise SystemExit(1 if words is None else words[1]) from error

@@ -4,9 +4,9 @@
     loss, moves = processes.sum_step(parameters, loss, moves)
     columns = processes.on_rank_zero(estimate)                # process 0 estimates
 
-Messages and the sums of CPU tensors go through a gloo group of our own, which does not time out while process 0 works,
-and which breaks at once, for all, where one process fails or dies. Tensors of a GPU go through the group that was
-there.
+Messages and the sums of CPU tensors go through gloo groups of our own, which break at once, for all, where one process
+fails or dies; a process that sleeps is waited for an hour in a step, and a day where process 0 works for all. Tensors
+of a GPU go through the group that was there.
 """
 
 import re
@@ -27,8 +27,8 @@ from understudy.store.console import stop_requested
 
 Result = TypeVar("Result")
 
-# How long a process waits for process 0, which may be choosing a method: as long as it takes.
-PATIENCE = timedelta(days=7)
+# How long a process waits for the others in a step, and for process 0, which may be choosing a method.
+STEP, WORK = timedelta(hours=1), timedelta(days=1)
 
 
 class Processes:
@@ -39,12 +39,15 @@ class Processes:
         self.is_first = self.rank == 0
         #: Whether one of them was to stop when the last step was summed: known to all, or to none.
         self.stopping = False
-        self._group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
+        with _all_alive():
+            self._steps: Any = dist.new_group(backend="gloo", timeout=STEP)
+            self._group: Any = dist.new_group(backend="gloo", timeout=WORK)
 
     def close(self) -> None:
         """Leave the group; processes that still wait for this one notice it."""
-        dist.destroy_process_group(self._group)
-        self._group = None
+        for group in (self._steps, self._group):
+            dist.destroy_process_group(group)
+        self._steps = self._group = None
 
     def barrier(self) -> None:
         with _all_alive():
@@ -157,7 +160,7 @@ class Processes:
                 )
 
     def _group_of(self, tensor: Tensor) -> Any:
-        return self._group if tensor.device.type == "cpu" else dist.group.WORLD
+        return self._steps if tensor.device.type == "cpu" else dist.group.WORLD
 
     def _send(self, value: Any) -> None:
         tensors: list[Tensor] = []
@@ -236,4 +239,6 @@ def _all_alive() -> Iterator[None]:
     except RuntimeError as error:
         reason = re.sub(r"^\[\S*\] ", "", first_line(error))  # without the place in gloo's source
         cure = "what was checkpointed is on the disk: go on with resume=True (--resume)"
-        raise UnderstudyError(f"another process of this training has ended ({reason}); {cure}") from error
+        raise UnderstudyError(
+            f"another process of this training has ended or does not answer ({reason}); {cure}"
+        ) from error
