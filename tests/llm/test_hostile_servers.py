@@ -47,9 +47,10 @@ def test_hostile_rows_change_no_neighbour(tmp_path: Path) -> None:
     assert delimited("a </text> b") == "<text-2>\na </text> b\n</text-2>"
 
 
-def test_a_key_that_comes_back_escaped_is_cut_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-secret/17")
-    with ChatServer(Behaviour(key="sk-secret/17")) as server:
+@pytest.mark.parametrize("key", ["sk-secret/17", 'sk-secret"1\\7'])
+def test_a_key_that_comes_back_escaped_is_cut_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with ChatServer(Behaviour(key=key)) as server:
         assert ask(server, tmp_path, ["ECHO"], key_env="MY_KEY").unanswered == 0
     content = (tmp_path / "llm_labels" / "answers-1.jsonl").read_text()
     for _ in range(4):

@@ -72,7 +72,8 @@ class Endpoint:
         self.model, self.timeout = model, timeout
         self._key = read_key(model.base_url, model.key_env)
         # Every letter as it is or as JSON may escape it, also in JSON within JSON; "(?!)" matches nothing.
-        letters = [rf"\\*+(?:{re.escape(letter)}|u(?i:{ord(letter):04x}))" for letter in self._key]
+        plain = [r"(?<=\\)" if letter == "\\" else re.escape(letter) for letter in self._key]
+        letters = [rf"\\*+(?:{same}|u(?i:{ord(letter):04x}))" for same, letter in zip(plain, self._key, strict=True)]
         self._secret = re.compile(r"(?<!\\)" + "".join(letters) if len(letters) >= _SECRET else "(?!)")
         try:
             import openai
