@@ -153,7 +153,7 @@ class ChatServer:
             return await _respond(writer, 503, {"error": {"message": "overloaded"}})
         if self.behaviour.delay:
             await asyncio.sleep(self.behaviour.delay * self._random.uniform(0.5, 1.5))
-        answer = self._completion(body, text)
+        answer: Any = self._completion(body, text)
         if kind == "500":
             return await _respond(writer, 500, {"error": {"message": "internal error"}})
         if kind == "slow":
