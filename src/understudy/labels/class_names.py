@@ -70,7 +70,7 @@ class ClassNames:
         return name_list(self.names)
 
     def skips(self, answer: str) -> bool:
-        """Whether an answer gives no class: none of these is called so."""
+        """Whether an answer gives no class, and is the name of none."""
         return answer.lower() in SKIPPED and answer not in self.names
 
     def numbers(self, column: Array, where: str, *, missing: bool = False) -> Array:
