@@ -70,7 +70,7 @@ def read_options(
     factory: Callable[..., Any], texts: Sequence[str], name: str | None = None, *, leave_out: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Keyword arguments for ``factory``; ``name``: what to call it in errors; ``leave_out``: those that it has."""
-    name = name or getattr(factory, "__name__", "method")
+    name = str(name or getattr(factory, "__name__", "method"))
     kinds = {key: each for key, each in option_kinds(factory).items() if key not in leave_out}
     values: dict[str, Any] = {}
     for text in texts:
