@@ -111,6 +111,8 @@ def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monk
     rng = np.random.default_rng(1)
     rows = [f"{k},{rng.normal(50, 20)},{rng.normal()},{'cat' if k % 2 else 'dog'}" for k in range(60)]
     Path("animals.csv").write_text("id,weight,age,label\n" + "\n".join(rows) + "\n")
+    others = [f"{k},{rng.normal(50, 20)},{rng.normal()}" for k in range(60, 120)]
+    Path("others.csv").write_text("id,weight,age\n" + "\n".join(others) + "\n")
 
     def die(*rest: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -123,7 +125,7 @@ def test_a_command_killed_once_the_run_is_there_loses_nothing(folder: Path, monk
     monkeypatch.chdir(folder)
     for name in ("whole", "killed"):
         understudy(f"predict {name} animals.csv --out {name}.csv")
-        understudy(f"select {name} animals.csv --strategy s_badge -n 5 --out {name}.parquet")
+        understudy(f"select {name} others.csv --strategy s_badge -n 5 --out {name}.parquet")
     assert Path("killed.csv").read_text() == Path("whole.csv").read_text()
     assert "cat" in Path("killed.csv").read_text()
 

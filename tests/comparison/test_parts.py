@@ -73,7 +73,7 @@ def test_baselines_are_always_there() -> None:
     [
         (["nonsense"], "no method 'nonsense'; use one of bootstrap"),
         (["slam", "slam"], "named twice"),
-        (["slam:lower_bund=1"], "no option 'lower_bund'"),
+        (["slam:lower_bund=1"], "unknown option 'lower_bund' of slam; did you mean 'lower_bound'"),
         ("slam", "pass a list"),
         ({"teacher": us.slam()}, "always compared"),
         ({"mine": 3}, "is a int; pass what a method returns"),

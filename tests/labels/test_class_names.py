@@ -116,7 +116,7 @@ def test_a_given_order_holds_for_bare_numbers() -> None:
         (lambda: us.Gold(X, [0, 1, 2] * 2, classes=("a", "b")), r"gold\.y holds class 2, but classes= names 2"),
         (lambda: us.Pool(X, PROBS, classes=("a", "b", "c")), r"pool\.teacher knows 2 classes, 3 are named"),
         (lambda: us.Pool(X, FRAME.append_column("teacher_x", [X[:, 0]])), r"column 'teacher_x'; .*us\.read_examples"),
-        (lambda: us.Gold(X, ["a"] * 6), r"two classes or more"),
+        (lambda: us.Gold(X, ["a"] * 6), r"two or more are needed"),
         (lambda: us.Gold(X, Y) + us.Gold(X, [0, 1] * 3), r"one gold set has class names, the other class numbers"),
     ],
 )

@@ -163,7 +163,7 @@ class KillAfter(us.Callback):
 
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize(
-    "objective", [us.vanilla(), us.slam(refresh_every=2), us.co_teaching(0.2)], ids=lambda o: o.name
+    "objective", [us.vanilla(), us.slam().replace(refresh_every=2), us.co_teaching(0.2)], ids=lambda o: o.name
 )
 def test_resumed_ends_with_the_same_bits(tmp_path, objective):
     x, y = made_up(4, rows=300, features=150)
