@@ -56,7 +56,7 @@ from understudy.store.settings import as_json, fingerprint
 from understudy.training.automatic_options import builder_options, default_epochs
 from understudy.training.averages import EMA
 from understudy.training.callbacks import Callback
-from understudy.training.evaluation import cross_validate
+from understudy.training.evaluation import cross_validate, is_correct
 from understudy.training.options import AUTO, SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run
@@ -294,7 +294,8 @@ class Loop:
         if self.test is not None:
             correct = predicted(run.student, self.test.rows) == self.test.y
         elif self.options.held_out:
-            correct = cross_validate(partial(fit_resolved, self.student), gold, pool, self.objective, recipe)
+            fit = partial(fit_resolved, self.student)
+            correct = is_correct(cross_validate(fit, gold, pool, self.objective, recipe), gold)
         return None if correct is None else "".join("1" if one else "0" for one in correct.tolist())
 
     def _finished(self) -> tuple[str, str] | None:

@@ -288,6 +288,11 @@ def _refuse_nan(probs: Tensor) -> None:
             )
 
 
+def predict_logits(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
+    """Logits ``(n, C)``, eval mode, on the CPU."""
+    return over_rows(model, x, lambda batch, index: logits_of(model, batch).float(), batch_size=batch_size)[0]
+
+
 def predicted(model: nn.Module, x: Any, *, batch_size: int = BATCH_SIZE) -> Tensor:
     """The best class ``(n,)`` alone: no probabilities of a large pool are kept."""
     return over_rows(model, x, lambda batch, index: logits_of(model, batch).argmax(-1), batch_size=batch_size)[0]

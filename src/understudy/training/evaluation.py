@@ -22,7 +22,7 @@ from understudy.data.examples import Gold, Pool, weighed
 from understudy.data.rows import SubsetRows
 from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
-from understudy.inference.passes import predicted
+from understudy.inference.passes import predict_logits, predicted
 from understudy.maths.proportions import Share, exact
 from understudy.objective import Objective
 from understudy.training.options import TrainingOptions
@@ -92,9 +92,10 @@ def evaluate_training(
     elif gold is not None and refits and pilot is None and objective.relabel is None:
         # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
         chosen = options.replace(weight_decay=weight_decay)
-        correct = cross_validate(fit, gold, pool, objective, chosen)
+        correct = is_correct(cross_validate(fit, gold, pool, objective, chosen), gold)
         if correct is not None and pool is not None and has_pool:
-            gold_only = cross_validate(fit, gold, None, VANILLA, gold_only_options(chosen, gold, pool))
+            plain = gold_only_options(chosen, gold, pool)
+            gold_only = is_correct(cross_validate(fit, gold, None, VANILLA, plain), gold)
     accuracy = on_pilot if correct is None else exact(int(correct.sum()), len(correct))
     if accuracy is None:
         return None
@@ -112,23 +113,35 @@ def evaluate_training(
 def cross_validate(
     fit: Fit, gold: Gold, pool: Pool | None, objective: Objective, options: TrainingOptions
 ) -> Tensor | None:
-    """Whether each gold row (but for chosen ones) is predicted correctly by a student trained without it.
+    """Logits of each gold row (but for chosen ones) by a student trained without it, ``(n, C)``.
 
     None where gold is too small, all rows are too many, or a part of gold is too little for what the method estimates.
     """
-    random = (~gold.chosen).nonzero().squeeze(1)
+    random = random_gold(gold)
     if len(random) < LEAST_ROWS or len(gold) + (0 if pool is None else len(pool)) > MOST_ROWS:
         return None
     options = options.replace(refine=False, **_PLAIN)
-    correct = torch.zeros(len(random), dtype=torch.bool)
+    logits: Tensor | None = None
     for _, fold in fold_rows(gold.y[random], FOLDS, options.seed):
         left_out = random[fold]
         try:
             student = fit(gold.without(left_out), pool, objective, options)
         except UnderstudyError:
             return None
-        correct[fold] = predicted(student, SubsetRows(gold.rows, left_out)) == gold.y[left_out]
-    return correct
+        found = predict_logits(student, SubsetRows(gold.rows, left_out))
+        logits = found.new_empty(len(random), found.shape[1]) if logits is None else logits
+        logits[fold] = found
+    return logits
+
+
+def random_gold(gold: Gold) -> Tensor:
+    """The numbers of the rows that are a random sample: those chosen by active learning are not."""
+    return (~gold.chosen).nonzero().squeeze(1)
+
+
+def is_correct(logits: Tensor | None, gold: Gold) -> Tensor | None:
+    """Whether each row of ``cross_validate`` is predicted correctly."""
+    return None if logits is None else logits.argmax(1) == gold.y[random_gold(gold)]
 
 
 def gold_only_options(options: TrainingOptions, gold: Gold, pool: Pool) -> TrainingOptions:
