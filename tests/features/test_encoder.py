@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.features.encoder import Encoder, Layout, read_layout
+from understudy.features.encoder import Encoded, Encoder, Layout, read_layout
 from understudy.features.featuriser import FeatureOptions, Featuriser
+from understudy.features.tabular import Tfidf
 
 transformers = pytest.importorskip("transformers")
 # The library alone takes seconds to import.
@@ -250,3 +251,25 @@ def test_missing_weights_are_refused(bert: Path, tmp_path: Path) -> None:
     safetensors.torch.save_file({key: value for key, value in state.items() if key != gone}, path)
     with pytest.raises(UnderstudyError, match="lacks the weights"):
         _fit(tmp_path / "bert")
+
+
+def test_auto_takes_what_is_installed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNDERSTUDY_ENCODER")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("understudy.features.installed_encoders.PACKAGE", "no-such-package")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    folder = tmp_path / "hub" / "models--org--tiny" / "snapshots" / "abc"
+    _sentence_folder(bert, folder, {}, "Transformer", "Pooling")
+    fitted = Featuriser.fit(_columns(TEXTS), FeatureOptions(text="text", encoder="auto"), where="t.csv")
+    (part,) = fitted.parts
+    assert isinstance(part, Encoded) and (part.encoder, part.revision) == ("org/tiny", "abc")
+    x = fitted(_columns(TEXTS), where="t.csv")
+    fitted.save(tmp_path / "run")
+    # Known by its content: moved to another place and name, it is still the encoder of the run.
+    shutil.move(tmp_path / "hub" / "models--org--tiny", tmp_path / "hub" / "models--org--other")
+    assert (Featuriser.load(tmp_path / "run")(_columns(TEXTS), where="t.csv") == x).all()
+    shutil.rmtree(tmp_path / "hub")
+    with pytest.raises(UnderstudyError, match=r"needs the encoder org/tiny \(content .*\), which is not here; .*pip"):
+        Featuriser.load(tmp_path / "run")(_columns(TEXTS), where="t.csv")
+    auto = Featuriser.fit(_columns(TEXTS * 3), FeatureOptions(text="text", encoder="auto"), where="t.csv")
+    assert isinstance(auto.parts[0], Tfidf)

@@ -80,7 +80,6 @@ def test_methods_are_compared_and_chosen(folder: Path) -> None:
         (["--student", "hf:nowhere/at/all"], "no such folder"),
         (["--student", "hf:bert,frozen=2"], "unknown option 'frozen' of hf; did you mean 'freeze'?"),
         (["--student", "hf:bert", "--use", "id"], "takes a text and nothing else"),
-        (["--encoder", "none"], "--student hf:FOLDER"),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, arguments: list[str], message: str) -> None:

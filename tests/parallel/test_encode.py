@@ -45,6 +45,6 @@ def test_encoded_shards_are_the_features_of_the_whole(tmp_path: Path) -> None:
 
 def test_texts_that_the_student_reads_are_not_encoded(tmp_path: Path) -> None:
     columns = write_texts(tmp_path / "pool")
-    featuriser = Featuriser.fit(columns, FeatureOptions(text="text", encoder="none"), where="pool")
+    featuriser = Featuriser.fit(columns, FeatureOptions(text="text", encoder="student"), where="pool")
     with pytest.raises(us.UnderstudyError, match="nothing to encode"):
         us.map_shards(Encode(featuriser), tmp_path / "pool", tmp_path / "encoded", progress=False)

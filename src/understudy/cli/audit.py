@@ -1,5 +1,6 @@
 """``understudy audit``: how good the labels of a pool are, before any training."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,8 @@ def audit_command(
     from understudy.auditing.audit import audit
     from understudy.report.audit_text import print_audit
 
-    examples = data.read([str(gold)], pool=pool)
+    # The features are not used here.
+    examples = replace(data, encoder="none").read([str(gold)], pool=pool)
     if examples.gold is None:
         raise UnderstudyError(f"{gold} holds no gold rows; give rows with a trusted label")
     result = audit(

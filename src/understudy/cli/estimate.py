@@ -1,5 +1,6 @@
 """``understudy estimate``: what a pool is made of, with intervals that hold although its labels are imperfect."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,8 @@ def estimate_command(
     from understudy.auditing.pool_estimates import as_records, estimate
     from understudy.report.estimates_text import print_estimates
 
-    examples = data.read([str(gold)], pool=pool)
+    # The features are not used here.
+    examples = replace(data, encoder="none").read([str(gold)], pool=pool)
     if examples.gold is None or examples.pool is None:
         raise UnderstudyError(f"estimate needs gold rows and a pool; {gold} or {pool} has none")
     groups = None

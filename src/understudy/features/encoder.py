@@ -11,37 +11,35 @@ A folder of sentence-transformers lists its steps in ``modules.json``: a transfo
 to one per text, perhaps a normalisation. A plain Hugging Face folder has none: its tokens are averaged. That library
 itself gives the same vectors, but accepts a file that lacks weights and takes seconds to import.
 
-Vectors are kept on disk, so that no text is encoded twice:
-
-    vectors, known = fetch(folder, keys, None) # one folder per encoder; 0 where a key is not known
-    keep(folder, keys, vectors)                # one more shard
-
-A shard is a safetensors file named after the SHA-256 of its content, so that two processes cannot overwrite each
-other's and damage shows in the name. A damaged shard is removed with a warning, and its texts are encoded anew.
+Vectors are kept on disk (``vector_cache.py``), so that no text is encoded twice.
 """
 
 import hashlib
-import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import safetensors.numpy
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from understudy.errors import UnderstudyError, first_line, warn
+from understudy.errors import UnderstudyError, first_line
+from understudy.features.installed_encoders import INSTALL, installed
 from understudy.features.tabular import Part, RawColumns
+from understudy.features.vector_cache import fetch, keep
 from understudy.store.arrow import Array
-from understudy.store.files import cache_path, read_json, read_named, write_named
+from understudy.store.console import ProgressBar
+from understudy.store.files import cache_path, read_json
 
 BATCH = 32
+# Texts per shard of the cache, lost at most when a run is killed: about half a minute of a small encoder on one core.
+SHARD_TEXTS = 2048
+# Texts between two signs of life: some seconds.
+STEP_TEXTS = 256
 # What an encoder is made of; its README and other formats of its weights are not.
 SUFFIXES = (".json", ".txt", ".model", ".safetensors")
 MODES = ("mean", "cls", "max")
@@ -132,11 +130,14 @@ class Encoder:
 
     @classmethod
     def find(cls, name: str, *, revision: str | None = None, max_tokens: int | None = None) -> "Encoder":
+        """A folder, a name of ``installed_encoders``, or one of the hub, which comes last."""
         if Path(name).expanduser().is_dir():
             folder = Path(name).expanduser().resolve()
             return cls(str(folder), folder, max_tokens=max_tokens)
-        folder = _download(name, revision)
-        return cls(name, folder, revision=folder.name, max_tokens=max_tokens)
+        here = installed().get(name)
+        folder = here if here and revision in (None, here.name) else _download(name, revision)
+        commit = folder.name if folder.parent.name == "snapshots" else None
+        return cls(name, folder, revision=commit, max_tokens=max_tokens)
 
     @cached_property
     def layout(self) -> Layout:
@@ -247,12 +248,6 @@ def quiet(transformers: Any) -> Iterator[None]:
             log.enable_progress_bar()
 
 
-# Texts per shard, lost at most when a run is killed: about a minute of a small encoder on one core.
-SHARD_TEXTS = 2048
-KEY_BYTES = 32
-_SHARD = re.compile(r"[0-9a-f]{64}\.safetensors")
-
-
 @dataclass(eq=False)
 class Encoded(Part):
     """Texts by an encoder: one vector per text, from the cache where it has been encoded before.
@@ -283,10 +278,21 @@ class Encoded(Part):
 
     @cached_property
     def loaded(self) -> Encoder:
-        loaded = Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)
-        if loaded.fingerprint != self.fingerprint:
+        """The encoder of the training, known by its content: under its own name, or any other that is installed."""
+        own, missing = [], None
+        try:
+            own = [Encoder.find(self.encoder, revision=self.revision, max_tokens=self.max_tokens)]
+        except UnderstudyError as error:
+            missing = error
+        others = (Encoder.find(name, max_tokens=self.max_tokens) for name in installed())
+        for encoder in chain(own, others):
+            if encoder.fingerprint == self.fingerprint:
+                return encoder
+        if own:
             raise UnderstudyError(f"the encoder {self.encoder} has changed since training; restore it or train again")
-        return loaded
+        needed = f"this run needs the encoder {self.encoder} (content {self.fingerprint[:12]}), which is not here"
+        cure = f"restore it, install it ({INSTALL}), or train again with --encoder none"
+        raise UnderstudyError(f"{needed}; {cure}") from missing
 
     def __call__(self, raw: RawColumns) -> Array:
         return encode(self.loaded, raw.texts(self.name), where=raw.at(self.name), width=self.width)
@@ -294,9 +300,6 @@ class Encoded(Part):
 
 def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None = None) -> Array:
     """A vector per text; the encoder sees each distinct text once, and only if the cache does not know it."""
-    from rich.console import Console
-    from rich.progress import track
-
     try:
         keys = [hashlib.sha256(text.encode()).digest() for text in texts]
     except UnicodeEncodeError as error:
@@ -308,56 +311,18 @@ def encode(encoder: Encoder, texts: list[str], *, where: str, width: int | None 
     todo = [key for key, known in zip(distinct, is_stored, strict=True) if not known]
     todo.sort(key=lambda key: -len(distinct[key]))
     row_of = {key: number for number, key in enumerate(distinct)}
-    starts = range(0, len(todo), SHARD_TEXTS)
-    quiet = len(starts) < 2 or not sys.stderr.isatty()
-    for start in track(starts, f"encoding {len(todo)} texts", console=Console(stderr=True), disable=quiet):
-        new = todo[start : start + SHARD_TEXTS]
-        encoded = encoder.embed([distinct[key] for key in new])
-        keep(cache, new, encoded)
-        if not vectors.shape[1]:
-            vectors = np.zeros((len(distinct), encoded.shape[1]), dtype=np.float32)
-        vectors[[row_of[key] for key in new]] = encoded
+    steps = range(0, len(todo), STEP_TEXTS)
+    with ProgressBar("encoding texts", len(steps), shown=len(steps) > 1) as bar:
+        bar.show(f"{len(todo):,} texts, kept in {cache.parent}")
+        for start in range(0, len(todo), SHARD_TEXTS):
+            new, pieces = todo[start : start + SHARD_TEXTS], []
+            for step in range(0, len(new), STEP_TEXTS):
+                pieces.append(encoder.embed([distinct[key] for key in new[step : step + STEP_TEXTS]]))
+                bar.advance("")
+            encoded = np.concatenate(pieces)
+            keep(cache, new, encoded)
+            if not vectors.shape[1]:
+                vectors = np.zeros((len(distinct), encoded.shape[1]), dtype=np.float32)
+            vectors[[row_of[key] for key in new]] = encoded
     # No copy where every text is there once.
     return vectors if len(distinct) == len(texts) else vectors[[row_of[key] for key in keys]]
-
-
-def fetch(folder: Path, keys: list[bytes], width: int | None) -> tuple[Array, Array]:
-    """``(vectors, known)`` from the cache of an encoder, one shard in memory at a time. ``width``: of a vector, where
-    it is known."""
-    index = {key: number for number, key in enumerate(keys)}
-    known = np.zeros(len(keys), dtype=bool)
-    vectors = np.zeros((len(keys), width or 0), dtype=np.float32)
-    for path in sorted(folder.glob("*.safetensors")):
-        shard = _read_shard(path) if _SHARD.fullmatch(path.name) else None
-        if shard is None or width not in (None, shard[1].shape[1]):
-            continue
-        rows = [row for row, key in enumerate(shard[0]) if key in index]
-        if not rows:
-            continue
-        if width is None:
-            width = shard[1].shape[1]
-            vectors = np.zeros((len(keys), width), dtype=np.float32)
-        wanted = [index[shard[0][row]] for row in rows]
-        vectors[wanted], known[wanted] = shard[1][rows], True
-    return vectors, known
-
-
-def keep(folder: Path, keys: list[bytes], vectors: Array) -> None:
-    """One more shard; shards are never rewritten."""
-    names = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
-    content = safetensors.numpy.save({"keys": names, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)})
-    try:
-        write_named(folder / "{digest}.safetensors", content, digits=64)
-    except UnderstudyError as error:
-        warn(f"embeddings are not kept for next time: {error}")
-
-
-def _read_shard(path: Path) -> tuple[list[bytes], Array] | None:
-    try:
-        shard = safetensors.numpy.load(read_named(path))
-        names, vectors = shard["keys"].tobytes(), shard["vectors"]
-    except (OSError, KeyError, ValueError, SafetensorError) as error:
-        warn(f"{path} is damaged ({error}) and removed; its texts are encoded anew")
-        path.unlink(missing_ok=True)
-        return None
-    return [names[start : start + KEY_BYTES] for start in range(0, len(names), KEY_BYTES)], vectors

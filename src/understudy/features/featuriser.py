@@ -26,6 +26,7 @@ from understudy.data.rows import Rows, SparseRows
 from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import Encoded
 from understudy.features.images import Images
+from understudy.features.installed_encoders import choose_encoder
 from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, Tfidf, column_kind
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind
@@ -33,8 +34,8 @@ from understudy.store.files import write_bytes
 
 MISSING = ("error", "mean")
 IMAGE_MODES = ("L", "RGB")
-#: The student tokenizes the texts itself.
-NO_ENCODER = "none"
+#: Values of ``encoder`` beside names and folders: TF-IDF; one that is installed, else TF-IDF; the student's tokenizer.
+TFIDF, FIND, BY_STUDENT = "none", "auto", "student"
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class FeatureOptions:
     text: str | None = None
     #: The column of images: paths, or the bytes of image files.
     image: str | None = None
-    #: ``tfidf``, or a Hugging Face encoder by name or folder; ``none``: the student reads texts (``us.text``).
-    encoder: str = "tfidf"
+    #: ``none``: TF-IDF; ``auto``: an encoder that is installed, else TF-IDF; a Hugging Face encoder by name or folder;
+    #: ``student``: the student reads texts (``us.text``).
+    encoder: str = TFIDF
     #: Bring columns of numbers to mean 0 and deviation 1 over the training rows.
     scale: bool = True
     #: The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
@@ -74,7 +76,7 @@ class FeatureOptions:
             raise UnderstudyError("features come from a text or from an image, not from both; name one of them")
         if self.image is not None and self.columns:
             raise UnderstudyError("an image is the student's whole input; leave the other columns out")
-        if self.encoder == NO_ENCODER and (self.text is None or self.columns):
+        if self.encoder == BY_STUDENT and (self.text is None or self.columns):
             what = "leave the other columns out" if self.columns else "name the column of texts"
             raise UnderstudyError(f"a student that reads texts takes a text and nothing else; {what}")
         for name, choices in (("missing", MISSING), ("image_mode", (*IMAGE_MODES, None))):
@@ -91,12 +93,8 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if options.image is not None:
         return [Images.fit(raw, options.image, size=options.image_size, mode=options.image_mode)]
     parts: list[Part] = []
-    if options.text is not None and options.encoder == NO_ENCODER:
-        parts.append(Texts.fit(raw, options.text))
-    elif options.text is not None and options.encoder == "tfidf":
-        parts.append(Tfidf.fit(raw, options.text, max_terms=options.max_terms, ngrams=options.ngrams))
-    elif options.text is not None:
-        parts.append(Encoded.fit(raw, options.text, encoder=options.encoder, max_tokens=options.max_tokens))
+    if options.text is not None:
+        parts.append(_fit_text(raw, options.text, options))
     if options.columns is None and (parts or "x" in raw.columns):
         return parts or [Arrays.fit(raw, "x")]
     names = _usable(raw, options) if options.columns is None else _named(raw, options)
@@ -109,6 +107,15 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if categories:
         parts.append(Categories.fit(raw, categories, limit=options.max_categories))
     return parts
+
+
+def _fit_text(raw: RawColumns, name: str, options: FeatureOptions) -> Part:
+    if options.encoder == BY_STUDENT:
+        return Texts.fit(raw, name)
+    encoder = choose_encoder() if options.encoder == FIND else options.encoder
+    if encoder in (None, TFIDF):
+        return Tfidf.fit(raw, name, max_terms=options.max_terms, ngrams=options.ngrams)
+    return Encoded.fit(raw, name, encoder=encoder, max_tokens=options.max_tokens)
 
 
 def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:

@@ -67,8 +67,8 @@ class DataOptions:
     )
     text: str | None = option(None, help="The column of texts.", typed=str | None, panel=FEATURES)
     encoder: str = option(
-        "tfidf", help="For texts: tfidf, or an encoder's name or folder. With --student hf:FOLDER: none.", typed=str,
-        panel=FEATURES,
+        "auto", help="Vectors of texts: an encoder's name or folder; none: TF-IDF; auto: one that is installed.",
+        typed=str, panel=FEATURES,
     )  # fmt: skip
     image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
     image_size: int | None = option(
@@ -90,8 +90,10 @@ class DataOptions:
         flag="scale/--no-scale",
     )  # fmt: skip
 
-    def read(self, gold: Sequence[str], **files: Any) -> "Examples":
-        """The files: ``gold`` as typed (``+FILE``: labels of a chosen batch), and ``pool``, ``test`` and ``select``."""
+    def read(self, gold: Sequence[str], *, both: bool = False, **files: Any) -> "Examples":
+        """The files: ``gold`` as typed (``+FILE``: labels of a chosen batch), and ``pool``, ``test`` and ``select``.
+
+        ``both``: texts by TF-IDF too, beside an encoder's vectors."""
         from understudy.features.featuriser import FeatureOptions
         from understudy.io.read import read_examples
 
@@ -107,7 +109,7 @@ class DataOptions:
         )  # fmt: skip
         examples = read_examples(
             gold=trusted[0] if trusted else None, chosen=chosen, columns=self.columns or {}, classes=self.classes,
-            votes=self.votes, features=features, **files,
+            votes=self.votes, features=features, both=both, **files,
         )  # fmt: skip
         if self.text is None and examples.text is not None:
             print(f"Text: column {examples.text!r}, the only one with words in it")
@@ -117,12 +119,12 @@ class DataOptions:
         """With texts left as they are where the student reads them itself."""
         if not student.startswith("hf:"):
             return self
-        if self.encoder not in ("tfidf", "none"):
+        if self.encoder not in ("auto", "none"):
             both = f"--student {student} reads the texts itself, and so does --encoder {self.encoder}"
             raise UnderstudyError(f"{both}; leave one of them out")
         if self.text is None:
             raise UnderstudyError(f"--student {student} reads texts; name their column by --text")
-        return replace(self, encoder="none")
+        return replace(self, encoder="student")
 
     def count_classes(self, examples: "Examples") -> int:
         """The student's number of classes: as given, else as in the files."""

@@ -24,6 +24,7 @@ such a label is biased towards it, so it trains and never calibrates. Other colu
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -34,7 +35,8 @@ import torch
 
 from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError
-from understudy.features.featuriser import FeatureOptions, Featuriser, text_alone
+from understudy.features.encoder import Encoded
+from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, text_alone
 from understudy.io.columns import declared
 from understudy.io.gold_pool import (
     PoolFile,
@@ -72,6 +74,13 @@ class Examples:
     texts: "Mapping[str, RowSet] | None" = None
     #: The column of texts: the one the user named, or the only candidate.
     text: str | None = None
+    #: The same sets by TF-IDF, where the texts are vectors of an encoder and both were wanted.
+    tfidf: "Examples | None" = None
+
+    @property
+    def encoder(self) -> str | None:
+        """The name or folder of the encoder of the texts."""
+        return next((part.encoder for part in self.featuriser.parts if isinstance(part, Encoded)), None)
 
     def leaks(self) -> "Leaks":
         """Rows that two of the sets share, or nearly share."""
@@ -105,7 +114,7 @@ class Examples:
 def read_examples(
     *, gold: Any = None, pool: Any = None, test: Any = None, select: Any = None, chosen: Sequence[str | Path] = (),
     columns: Mapping[str, str] | None = None, classes: int | Sequence[str] | None = None,
-    features: FeatureOptions | None = None, votes: str = "majority",
+    features: FeatureOptions | None = None, votes: str = "majority", both: bool = False,
 ) -> Examples:  # fmt: skip
     """Every file (or frame, or mapping of columns) that a training needs, joined by id and checked against the others.
 
@@ -113,7 +122,8 @@ def read_examples(
     ``chosen``: answers to batches picked for labelling; these rows train and never estimate.
     ``columns``: our names to theirs. ``classes``: how many there are, or their names in order; without it, the order
     that a ``datasets.Dataset`` declares (``ClassLabel``), else the alphabet's. ``features``: which columns become the
-    student's input. ``votes``: how several annotators' votes are weighed.
+    student's input. ``votes``: how several annotators' votes are weighed. ``both``: beside an encoder's vectors, the
+    same sets by TF-IDF.
     """
     one_file = is_one_file(gold, pool)
     given = {"gold": None if one_file else gold, "pool": pool, "test": test, "select": select}
@@ -129,6 +139,21 @@ def read_examples(
     options = _prepare(tables, features or FeatureOptions())
     pool_table = tables.pop("pool", None)
     labelling = find_labelling(tables, pool_table, classes, votes, answers=named_answers(chosen) if chosen else ())
+    examples = _to_examples(options, tables, pool_table, labelling, chosen, votes)
+    if both and examples.encoder is not None:
+        with suppress(UnderstudyError):  # some languages have no words that TF-IDF could count
+            plain = _to_examples(replace(options, encoder=TFIDF), tables, pool_table, labelling, chosen, votes)
+            examples = replace(examples, tfidf=plain)
+    _check_truth_values(examples, tables.values(), pool_table)
+    return examples
+
+
+def _to_examples(
+    options: FeatureOptions, given: Mapping[str, Table], pool_table: Table | None, labelling: Labelling,
+    chosen: Sequence[str | Path], votes: str,
+) -> Examples:  # fmt: skip
+    """The tables as sets of rows by these features."""
+    tables = dict(given)
     featuriser = fit_featuriser(options, pool_table or tables["gold"], tables)
     source = None if pool_table is None else PoolFile.read(pool_table, featuriser, labelling)
     if source is not None and source.teacher is not None:
@@ -146,12 +171,10 @@ def read_examples(
         if part is not None and order is not None:
             part.class_order = order
     texts = None if options.text is None else _text_sets(options.text, tables, pool_table)
-    examples = Examples(
+    return Examples(
         sets.get("gold"), pool_set, sets.get("test"), sets.get("select"), featuriser,
         class_names=None if names is None else names.names, texts=texts, text=options.text,
     )  # fmt: skip
-    _check_truth_values(examples, tables.values(), pool_table)
-    return examples
 
 
 def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOptions:

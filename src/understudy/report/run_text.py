@@ -78,7 +78,9 @@ def choice_reason(run: Run) -> str | None:
 
 def request_facts(request: TrainRequest, run: Run) -> dict[str, Any]:
     """The options of a training from files, for the facts of its report."""
-    data, text_of = request.data, "read by the student" if reads_texts(request.student) else request.data.encoder
+    data, text_of = request.data, request.data.encoder if request.data.encoder != "none" else "TF-IDF"
+    if reads_texts(request.student):
+        text_of = "read by the student"
     files = {"gold": " ".join(request.gold) or None, **request.files}
     facts = {
         **{f"{role.capitalize()} file": name for role, name in files.items() if name is not None},

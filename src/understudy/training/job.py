@@ -26,8 +26,7 @@ from understudy.active.loop_state import LABELLED
 from understudy.comparison.auto import auto
 from understudy.comparison.comparison_options import AutoOptions
 from understudy.errors import UnderstudyError
-from understudy.features.encoder import Encoded
-from understudy.features.featuriser import VALUES_FILE
+from understudy.features.featuriser import TFIDF, VALUES_FILE
 from understudy.inference.passes import usable_device
 from understudy.io.data_options import DataOptions
 from understudy.io.read import Examples
@@ -137,8 +136,11 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
     device, out = usable_device(request.training["device"]), request.out
     with collected_warnings() as warnings:
         # What an encoder has computed once is found in the cache.
-        with nullcontext() if request.data.encoder in ("tfidf", "none") else first_goes_ahead():
+        with nullcontext() if request.data.encoder == TFIDF else first_goes_ahead():
             examples = request.data.for_student(request.student).read(request.gold, **request.files)
+        if examples.text is not None and not reads_texts(request.student):
+            # A resumed training takes this encoder, whatever is installed by then.
+            request = replace(request, data=replace(request.data, encoder=examples.encoder or TFIDF))
         if first:
             examples.leaks().warn()
         classes = request.data.count_classes(examples)
@@ -258,7 +260,7 @@ def resolve_student(student: str, examples: Examples, options: Mapping[str, Any]
         own = text_student(student, max(examples.classes, 2)).options(options["device"])
         return student, _fill_in(_fill_in(options, own), defaults)
     if student == AUTO:
-        frozen = any(isinstance(part, Encoded) for part in examples.featuriser.parts)
+        frozen = examples.encoder is not None
         first = examples.gold if examples.pool is None else examples.pool
         assert first is not None
         student = LINEAR if prefers_linear(first.rows, frozen=frozen) else NET
