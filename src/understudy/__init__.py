@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 # Nothing is loaded before it is used: PyTorch alone takes seconds, and who asks the command line for help, or for one
 # prediction, should not wait for what others need. Type checkers read ``__init__.pyi``; a test holds the two together.
 _HOMES = {
-    "acquisition.select": "select",
+    "acquisition.select": "select selection_probability",
     "active.label_plan": "plan_labels",
     "auditing.audit": "audit",
     "auditing.pool_estimates": "estimate",

@@ -5,6 +5,7 @@ from typing import Any
 from understudy import maths as maths
 from understudy import models as models
 from understudy.acquisition.select import select as select
+from understudy.acquisition.select import selection_probability as selection_probability
 from understudy.active.label_plan import plan_labels as plan_labels
 from understudy.auditing.audit import audit as audit
 from understudy.auditing.pool_estimates import estimate as estimate

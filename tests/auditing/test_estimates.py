@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import understudy as us
-from understudy.auditing.pool_estimates import Estimate
+from understudy.auditing.pool_estimates import Estimate, draw_weights
 from understudy.maths.proportions import wilson
 
 
@@ -85,7 +86,7 @@ def test_rows_drawn_with_known_probabilities_count_by_them() -> None:
     odds = np.where((gold.y.numpy() == 1) & (gold.teacher.top1().numpy() == 1), 0.3, 0.1)
     found = one(us.estimate(gold, pool, probability=odds), "share", 1).value
     assert found.estimate == pytest.approx(0.3 * 15 / 30 + 0.7 * 4 / 80)
-    with pytest.raises(us.UnderstudyError, match="a number above 0, up to 1"):
+    with pytest.raises(us.UnderstudyError, match="row 15 is 0; a probability is above 0 and at most 1"):
         us.estimate(gold, pool, probability=odds - 0.1)
 
 
@@ -105,3 +106,16 @@ def test_what_it_cannot_estimate_is_refused() -> None:
         us.estimate(gold, pool, by=(["a", "b", "c"], ["a"] * 10_000))
     with pytest.raises(us.UnderstudyError, match="no gold row has a teacher label"):
         us.estimate(us.Gold(np.zeros((4, 1)), np.array([0, 1, 0, 1])), pool)
+
+
+def test_gold_brings_its_probabilities() -> None:
+    gold, pool = by_hand()
+    odds = np.where((gold.y.numpy() == 1) & (gold.teacher.top1().numpy() == 1), 0.3, 0.1)
+    given = one(us.estimate(gold, pool, probability=odds), "share", 1).value
+    gold.mark_drawn(torch.from_numpy(odds))
+    assert bool(gold.chosen.all()) and one(us.estimate(gold, pool), "share", 1).value == given
+
+
+def test_a_random_sample_and_a_drawn_one_are_averaged_by_their_precision() -> None:
+    # Kish's rows of 1/0.5 and 1/0.25, i.e. 2 and 4, are 36/20 = 1.8: weights 0.6 and 1.2, which sum to them.
+    assert draw_weights(np.array([0.5, np.nan, 0.25])).tolist() == pytest.approx([0.6, 1.0, 1.2])

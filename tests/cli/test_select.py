@@ -71,7 +71,8 @@ def test_the_batch_is_that_of_us_select(folder: Path, strategy: str) -> None:
     scores = score(us.Run.load("run").student, x)
     picks = select(strategy, 7, **scores.arrays(), labelled=torch.arange(30), seed=3)
     assert [line["id"] for line in batch] == [f"row{row}" for row in picks.tolist()]
-    assert list(batch[0]) == ["id", "score", "why", "predicted", "confidence", "label"]
+    known = ["probability"] if strategy in ("random", "proportional") else []
+    assert list(batch[0]) == ["id", "score", "why", "predicted", "confidence", "label", *known]
     assert all(line["why"] and line["label"] == "" for line in batch)
     for line, row in zip(batch, picks.tolist(), strict=True):
         assert int(line["predicted"]) == int(scores.probs[row].argmax())
@@ -220,3 +221,21 @@ def test_of_one_file_for_gold_and_pool_labelled_rows_are_left_out_or_reported(
         Path("new.csv").write_text(Path("new.csv").read_text().replace(",\n", ",ham\n"))
         error = call(f"{train} --gold one.csv --gold +new.csv --out second", code=2).stderr
         assert "give its rows ids before understudy select, or put the answers into gold" in error
+
+
+def test_drawn_rows_reach_estimates_with_their_probability(folder: Path) -> None:
+    """select, label by hand, estimate: the labels of rows drawn by uncertainty count by their probabilities."""
+    call("select run pool.parquet --strategy proportional -n 40 --labelled gold.parquet --out batch.csv --seed 3")
+    batch = lines("batch.csv")
+    assert {float(line["probability"]) for line in batch} > {1.0} or min(
+        float(b["probability"]) for b in batch
+    ) >= 1 / 3
+    answers = [f"{line['id']},{int(line['id'][3:]) % 3},{line['probability']}" for line in batch]
+    Path("answers.csv").write_text("\n".join(["id,label,probability", *answers]) + "\n")
+    examples = read_examples(gold="gold.parquet", pool="pool.parquet", chosen=["answers.csv"])
+    assert examples.gold is not None and examples.gold.probability is not None
+    assert examples.gold.chosen.tolist() == [False] * 30 + [True] * 40
+    drawn = examples.gold.probability
+    assert bool(drawn[:30].isnan().all()) and drawn[30:].tolist() == [float(line["probability"]) for line in batch]
+    assert us.estimate(examples.gold, examples.pool)[0].value.rows == 70
+    call("estimate --gold answers.csv --pool pool.parquet --out shares.json")

@@ -138,3 +138,17 @@ def test_the_mark_is_refused_where_it_cannot_hold() -> None:
 
 def test_the_mark_changes_the_fingerprint() -> None:
     assert fingerprint(us.Gold(X, Y, PROBS, estimate_only=True)) != fingerprint(us.Gold(X, Y, PROBS))
+
+
+def test_unequal_probabilities_stay_with_their_rows() -> None:
+    nan = float("nan")
+    one = us.Gold(torch.zeros(3, 1), [0, 1, 0], ids=["a", "b", "c"], probability=[0.5, nan, 0.25])
+    assert one.chosen.tolist() == [True, False, True], "no random sample"
+    both = one + us.Gold(torch.zeros(1, 1), [1], ids=["d"])
+    taken = both.take(torch.tensor([3, 2, 0])).probability
+    assert taken is not None and bool(taken[0].isnan()) and taken[1:].tolist() == [0.25, 0.5]
+    equal = us.Gold(torch.zeros(2, 1), [0, 1], probability=[0.1, 0.1])
+    assert not bool(equal.chosen.any())
+    for bad, why in (([0.5, 0.0], "row 1 is 0"), ([0.5, 1.5], "row 1 is 1.5"), ([0.5], "1"), ([[0.5], [0.5]], "shape")):
+        with pytest.raises(us.UnderstudyError, match=why):
+            us.Gold(torch.zeros(2, 1), [0, 1], probability=bad)

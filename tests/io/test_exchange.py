@@ -122,7 +122,7 @@ def test_round_trip(tool: str, suggest: bool, pool: Path, tmp_path: Path) -> Non
 
 
 def test_a_random_batch_estimates_unless_a_suggestion_was_shown(pool: Path, tmp_path: Path) -> None:
-    (tmp_path / "batch.csv").write_text("id,chosen,label\n8,0,\n007,1,\na b,0,pos\n")
+    (tmp_path / "batch.csv").write_text("id,chosen,label,probability\n8,0,,0.5\n007,1,,\na b,0,pos,1\n")
     for number, flags in enumerate(([], ["--show-suggestion"])):
         tasks, out = tmp_path / f"{number}.json", tmp_path / f"{number}.csv"
         asked = ["--to", "label-studio", "--classes", "neg,pos", "--show", "text", "--batch", tmp_path / "batch.csv"]
@@ -139,6 +139,8 @@ def test_a_random_batch_estimates_unless_a_suggestion_was_shown(pool: Path, tmp_
         run("import", tasks, "--from", "label-studio", "--classes", "neg,pos", "--out", out)
         gold = read_examples(pool=pool, chosen=[out], classes=NAMES, features=SIZE).gold
         assert gold is not None and gold.calibration_rows().tolist() == ([] if flags else [0])
+        assert gold.probability is not None
+        assert [None if p != p else p for p in gold.probability.tolist()] == ([None] * 2 if flags else [0.5, None])
 
 
 def by(row: str, annotator: str, *labels: str, **more: Any) -> Annotation:

@@ -296,6 +296,12 @@ def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> Non
     batch = save("batch.csv", id=["a", "b", "c"], chosen=[0, 0, 1], **marks)
     found = read_examples(pool=pool, chosen=[batch]).gold
     assert found is not None and found.chosen.tolist() == [True, False, True]
+    # Nor does the probability with which such a row was drawn help.
+    for name, role in (("one.csv", "gold"), ("two.parquet", "gold"), ("three.csv", "chosen")):
+        drawn = save(name, id=["a", "b", "c"], probability=[0.5, 0.25, np.nan], **marks)
+        found = read_examples(pool=pool, **{role: drawn if role == "gold" else [drawn]}).gold
+        assert found is not None and found.probability is not None
+        assert found.probability.isnan().tolist() == [True, False, True] and float(found.probability[1]) == 0.25
     batch = save("unsure.csv", id=["a", "b"], label=[0, 1], suggestion_shown=["", "no"])
     with pytest.raises(UnderstudyError, match=r"unsure\.csv: column 'suggestion_shown' row 0 is ''; write true"):
         read_examples(pool=pool, chosen=[batch])

@@ -97,7 +97,7 @@ def test_most_people_decide_and_ties_train_nothing(tmp_path: Path) -> None:
 
 
 def test_the_label_history_has_every_answer_once(tmp_path: Path) -> None:
-    (tmp_path / "batch.csv").write_text("id,label\na,\nb,\n")
+    (tmp_path / "batch.csv").write_text("id,label,probability\na,,0.25\nb,,0.5\n")
     LabelHistory(history_beside(tmp_path / "batch.csv")).add("asked", "badge", {"a": None, "b": None})
     out = tmp_path / "out.csv"
     with AnswerBook(tmp_path / "a.book", ["neg", "pos"], overlap=1.0) as book:
@@ -109,6 +109,7 @@ def test_the_label_history_has_every_answer_once(tmp_path: Path) -> None:
         book.undo(annotator="ann")
         book.answer("b", None, annotator="ann")
         write_answers(book, out, rows=tmp_path / "batch.csv")
+    assert out.read_text().splitlines()[1].endswith(",0.25"), "the probability stays with its row"
     history = list(LabelHistory(history_beside(out)).entries())
     entries = [(entry["what"], entry["who"], entry["answers"]) for entry in history[1:]]
     assert entries == [

@@ -62,28 +62,48 @@ def select(
     `size`: the pool's length, needed only where no array tells it. Arrays that a strategy does not need are
     ignored, except that their shapes must fit.
     """
-    chosen = strategy_named(strategy)
     given = {"probs": probs, "probs_ema": probs_ema, "hidden": hidden, "hidden_ema": hidden_ema}
-    missing = [name for name in chosen.needs if given[name] is None]
-    if missing:
-        raise UnderstudyError(f"strategy {strategy!r} needs {' and '.join(missing)}: pass {missing[0]}=…")
+    return pick_rows(strategy, n, *_given_rows(strategy, given, labelled, size), seed=seed)
 
-    arrays = checked_arrays(given)
-    available = _available_rows(arrays, labelled, size)
-    return pick_rows(strategy, n, ArrayRows(arrays, len(available)), available, seed=seed)
+
+@checked
+def selection_probability(
+    strategy: str, n: int, *, probs: Array | None = None, labelled: Array | None = None, size: int | None = None
+) -> Tensor:
+    """The probability with which ``select`` picks each row, (N,) float64, over all seeds; they sum to n.
+
+    Known of "random" and "proportional", whose labels can therefore estimate: ``us.Gold(…, probability=…)``.
+    """
+    rows, available = _given_rows(strategy, {"probs": probs}, labelled, size)
+    probability = inclusion(strategy, n, rows, available)
+    if probability is None:
+        known = "random and proportional"
+        raise UnderstudyError(f"{strategy} picks rows with probabilities that are not known; use {known}")
+    return probability
 
 
 def pick_rows(strategy: str, n: int, rows: ScoredRows, available: Tensor, *, seed: int) -> Tensor:
     """n of the available rows, (N,) bool, wherever they lie."""
-    chosen, left = strategy_named(strategy), int(available.sum())
-    if not 0 <= n <= left:
-        raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
+    chosen = strategy_named(strategy)
+    _check_size(n, available)
     if "hidden_ema" in chosen.needs and rows.same_features:
         warn(
             f"the student's features are those of its moving average on every row, so {strategy} picks at random (a "
             "linear student has no features of its own); use badge, or a student with a hidden layer"
         )
     return chosen.pick(n, rows, available=available, generator=torch.Generator().manual_seed(seed))
+
+
+def inclusion(strategy: str, n: int, rows: ScoredRows, available: Tensor) -> Tensor | None:
+    """With which probability each row is one of n picks; None where the strategy does not know it."""
+    _check_size(n, available)
+    return strategy_named(strategy).inclusion(n, rows, available=available)
+
+
+def _check_size(n: int, available: Tensor) -> None:
+    left = int(available.sum())
+    if not 0 <= n <= left:
+        raise UnderstudyError(f"n = {n}, but {left} of {len(available)} rows are not labelled yet: ask for 0 to {left}")
 
 
 def explain(
@@ -129,6 +149,18 @@ def _as_matrix(value: Array, name: str) -> Tensor:
             f"{float(matrix[row].min()):.4g}): pass probabilities, e.g. logits.softmax(-1)"
         )
     return matrix
+
+
+def _given_rows(
+    strategy: str, given: Mapping[str, Array | None], labelled: Array | None, size: int | None
+) -> tuple[ArrayRows, Tensor]:
+    """The arrays, checked, and which rows may be picked."""
+    missing = [name for name in strategy_named(strategy).needs if given.get(name) is None]
+    if missing:
+        raise UnderstudyError(f"strategy {strategy!r} needs {' and '.join(missing)}: pass {missing[0]}=…")
+    arrays = checked_arrays(given)
+    available = _available_rows(arrays, labelled, size)
+    return ArrayRows(arrays, len(available)), available
 
 
 def _available_rows(arrays: Mapping[str, Tensor], labelled: Array | None, size: int | None) -> Tensor:

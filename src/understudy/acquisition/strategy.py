@@ -80,6 +80,10 @@ class Strategy(ABC):
     def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
         """n distinct row numbers, in the order picked; only rows that are ``available``, (N,) bool."""
 
+    def inclusion(self, n: int, rows: ScoredRows, *, available: Tensor) -> Tensor | None:
+        """The probability with which each row is picked, (N,) float64; None where it is not known."""
+        return None
+
     @abstractmethod
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         """Why these rows. ``labelled``: row numbers that had labels before; ``names``: what the classes are called."""

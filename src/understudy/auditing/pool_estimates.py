@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from understudy.auditing.measures import AuditData, Floats, Ints, audit_data
-from understudy.data.examples import Gold, Pool, check_sets, weighed
+from understudy.data.examples import Gold, Pool, check_probability, check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
 from understudy.maths.proportions import Share, wilson
@@ -97,26 +96,36 @@ def estimate(
 
     ``what``: any of "share", "accuracy", "precision", "recall", "f1". ``by``: a value per gold row and one per pool
     row; shares and accuracy are then also estimated within each group, and as the difference from all other rows.
-    ``probability``: with which each gold row was drawn, where they differ.
+    ``probability``: with which each gold row was drawn (NaN: one of a random sample); default: ``gold.probability``.
     """
     if unknown := [name for name in what if name not in WHAT]:
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
     check_sets(gold, pool, both_for="estimate")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
-    odds = None
     if probability is not None:
-        odds = np.asarray(probability, dtype=np.float64)
-        if odds.shape != (len(gold),) or not ((odds > 0) & (odds <= 1)).all():
-            raise UnderstudyError(f"probability must hold a number above 0, up to 1, for each of {len(gold)} gold rows")
         gold = copy.copy(gold)
-        gold.chosen = torch.zeros_like(gold.chosen)
+        gold.probability = check_probability(probability, len(gold), "probability")
+    weights = np.ones(len(gold))
+    if gold.probability is not None:
+        gold, weights = copy.copy(gold), draw_weights(gold.probability.numpy())
+        gold.chosen = gold.chosen & gold.probability.isnan()
     named = joint_names(gold.class_order, pool.class_order)
     data = audit_data(gold, pool, class_names or (named.names if named else None))
-    weights = np.ones(len(data.truth)) if odds is None else 1 / odds[data.gold.rows.numpy()]
+    weights = weights[data.gold.rows.numpy()]
     groups: list[Group] = [Group(None, slice(None), slice(None))]
     if by is not None:
         groups += _groups(data, by, len(gold), len(pool))
     return [one for name in what for one in _estimates(data, name, weights, groups if name in ADDITIVE else groups[:1])]
+
+
+def draw_weights(probability: Floats) -> Floats:
+    """1 / probability, with as large a sum as equal weights of the same precision would have (Kish's number of rows);
+    1 where it is NaN: rows of a random sample of their own, with which these are then averaged by their precision."""
+    known = ~np.isnan(probability)
+    inverse = 1 / probability[known]
+    weights = np.ones(len(probability))
+    weights[known] = inverse * (inverse.sum() / (inverse**2).sum() if len(inverse) else 1.0)
+    return weights
 
 
 def _groups(data: AuditData, by: tuple[Any, Any], *sizes: int) -> list[Group]:

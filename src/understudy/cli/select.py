@@ -32,11 +32,12 @@ def select_command(
     """Select the rows of a pool to label next (active learning).
 
     Written are `id` (or `row`), `score` and `why` (the strategy's reason), the student's `predicted` class and its
-    `confidence`, and an empty `label`, in the order selected. Fill in `label` with the class, or `skip`, and train
-    again with this file beside the gold file. The run's own gold, test and select rows (by id) and those in the
-    `--labelled` files are never selected; where these files have a `label`, a warning says if the batch comes from
-    regions where labels look random. Of one file that is gold and pool (`--labelled` names POOL itself), the rows with
-    a label are left out.
+    `confidence`, and an empty `label`, in the order selected; of `random` and `proportional` also the `probability`
+    with which the row was drawn, by which its label can serve `understudy estimate`. Fill in `label` with the class, or
+    `skip`, and train again with this file beside the gold file. The run's own gold, test and select rows (by id) and
+    those in the `--labelled` files are never selected; where these files have a `label`, a warning says if the batch
+    comes from regions where labels look random. Of one file that is gold and pool (`--labelled` names POOL itself), the
+    rows with a label are left out.
 
     A folder of .parquet shards is scored and searched one shard at a time. Until it is done, the scores are in a folder
     beside `--out` (batch.scores), from which the same command resumes.
@@ -72,7 +73,7 @@ def select_command(
     columns = {
         key: values, "score": batch.numbers, "why": batch.reasons,
         "predicted": given.classes.named(predicted.numpy()).tolist(), "confidence": confidence.tolist(),
-        "label": [None] * n,
+        "label": [None] * n, **({} if batch.probability is None else {"probability": batch.probability.tolist()}),
     }  # fmt: skip
     write_columns(out, columns)
     if batch.of_run:

@@ -59,7 +59,7 @@ def to_tensor(values: Any, where: str) -> Tensor:
 
 def is_reserved(column: str) -> bool:
     """Whether a column's name has a meaning of its own, so that it is never a feature."""
-    own = ("id", "label", "estimate_only", "suggestion_shown")
+    own = ("id", "label", "estimate_only", "suggestion_shown", "probability")
     if column in own or column.startswith(("teacher_", "reconciled_")):
         return True
     return column.startswith("source_") and column.endswith(("_label", "_probability"))

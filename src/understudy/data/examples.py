@@ -60,7 +60,8 @@ class Gold(ExampleSet):
 
     ``teacher`` holds the teacher's labels of these rows; give it only where the teacher had not trained on them, as
     such rows *calibrate* the teacher. Rows without it only train. ``chosen=True`` marks rows picked by active learning:
-    they are not a random sample, so they train and never calibrate. ``estimate_only=True`` marks the opposite: rows
+    they are not a random sample, so they train and never calibrate; ``probability``, with which each row was
+    drawn (NaN: not known), lets ``us.estimate`` use them. ``estimate_only=True`` marks the opposite: rows
     that calibrate and validate, but that no student is ever fitted to (Weighted Distillation's S_v). Both take one
     value for all rows or one for each. ``a + b`` concatenates.
     ``y`` and ``teacher`` may hold class names, ``teacher`` also as a frame with a column for each; ``classes`` lists
@@ -73,6 +74,8 @@ class Gold(ExampleSet):
     derived = ("cache", "class_order")
     #: Estimates from these rows that trainings share; None: every training estimates anew.
     cache: dict[Hashable, Any] | None = None
+    #: With which each row was drawn, ``(n,)`` float64, NaN where it is not known; None: of no row.
+    probability: Tensor | None = None
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Gold(ExampleSet):
         chosen: bool | Any = False,
         *,
         estimate_only: bool | Any = False,
+        probability: Any = None,
         classes: Sequence[str] | None = None,
         collate: Collate | None = None,
         name: str = "gold",
@@ -99,6 +103,8 @@ class Gold(ExampleSet):
             check_length(len(labels), len(y), f"{name}.teacher", f"{name}.x")
         self._fill(rows, y, labels, check_ids(ids, len(y), name))
         self.chosen = _which(chosen, len(y), f"{name}.chosen")
+        if probability is not None:
+            self.mark_drawn(check_probability(probability, len(y), f"{name}.probability"))
         self.mark_estimate_only(_which(estimate_only, len(y), f"{name}.estimate_only"), f"{name}.estimate_only")
 
     @classmethod
@@ -123,6 +129,12 @@ class Gold(ExampleSet):
             labelled = teacher.labelled()
             self.teacher_rows = labelled.nonzero().squeeze(1)
             self.teacher = teacher if bool(labelled.all()) else teacher.take(self.teacher_rows)
+
+    def mark_drawn(self, probability: Tensor) -> None:
+        """Keeps with which probability rows were drawn, ``(n,)``; rows with unequal ones are no random sample."""
+        self.probability, known = probability, ~probability.isnan()
+        if len(probability[known].unique()) > 1:
+            self.chosen = self.chosen | known
 
     def mark_estimate_only(self, which: Tensor, where: str) -> None:
         """Marks rows ``(n,)`` that no student may be fitted to; ``where``: their name in errors."""
@@ -179,6 +191,8 @@ class Gold(ExampleSet):
         part = copy.copy(self)
         part.ids, part.rows, part.cache = self._ids_of(index), SubsetRows(self.rows, index), None
         part.y, part.chosen, part.estimate_only = self.y[index], self.chosen[index], self.estimate_only[index]
+        if self.probability is not None:
+            part.probability = self.probability[index]
         position = torch.full((len(self.y),), -1)
         position[self.teacher_rows] = torch.arange(len(self.teacher_rows))
         with_teacher = position[index]
@@ -210,6 +224,10 @@ class Gold(ExampleSet):
         both = Gold.of(concatenate(self.rows, other.rows), torch.cat([self.y, other.y]), ids=ids)
         both.chosen = torch.cat([self.chosen, other.chosen])
         both.estimate_only = torch.cat([self.estimate_only, other.estimate_only])
+        if self.probability is not None or other.probability is not None:
+            unknown = (torch.full((len(each),), torch.nan, dtype=torch.float64) for each in (self, other))
+            parts = (each.probability for each in (self, other))
+            both.probability = torch.cat([b if a is None else a for a, b in zip(parts, unknown, strict=True)])
         both.class_order = joint_names(self.class_order, other.class_order)
         teachers = [labels for labels in (self.teacher, other.teacher) if labels is not None]
         if len({type(labels) for labels in teachers}) > 1:
@@ -287,6 +305,18 @@ def _which(given: Any, rows: int, where: str) -> Tensor:
         raise UnderstudyError(f"{where} has shape {tuple(which.shape)}; it is True, False, or one of them per row")
     check_length(len(which), rows, where, "gold.x")
     return which.bool()
+
+
+def check_probability(given: Any, rows: int, where: str) -> Tensor:
+    """Probabilities of being drawn, ``(rows,)`` float64: above 0 and up to 1, or NaN."""
+    values = to_tensor(given, where).double()
+    if values.dim() != 1:
+        raise UnderstudyError(f"{where} has shape {tuple(values.shape)}; it is one number per row")
+    check_length(len(values), rows, where, "gold.x")
+    if bool((bad := ~(((values > 0) & (values <= 1)) | values.isnan())).any()):
+        row = int(bad.nonzero()[0])
+        raise UnderstudyError(f"{where} row {row} is {float(values[row]):g}; a probability is above 0 and at most 1")
+    return values
 
 
 def check_sets(gold: Any, pool: Any, *, both_for: str = "") -> None:

@@ -27,7 +27,7 @@ from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser
 from understudy.features.tabular import Arrays, Numbers, column_kind
-from understudy.io.label_columns import SAW, SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.label_columns import DRAWN, SAW, SHOWN, Labelling, drawn_with, read_teacher, true_or_false
 from understudy.io.readers import TableSource
 from understudy.io.table import LazyColumns, Table
 from understudy.labels.class_names import EMPTY
@@ -123,7 +123,10 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
     if "id" not in table.names:
         table.columns.add("id", np.arange(len(table)))
     assert table.ids is not None
-    return table.with_columns({"id": table.ids[labelled], "label": labels[labelled]}), table
+    gold = {"id": table.ids[labelled], "label": labels[labelled]}
+    if DRAWN in table.names:
+        gold[DRAWN] = table.columns[DRAWN][labelled]
+    return table.with_columns(gold), table
 
 
 def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:
@@ -174,6 +177,10 @@ def to_gold(
     if SHOWN in table.names:
         gold.chosen = _marks(table, SHOWN, "the annotator saw a suggestion")[order]
     gold.chosen = gold.chosen | seen_by_teacher(table, None if pool is None else pool.table)[order]
+    if DRAWN in table.names:
+        # A label that a suggestion has biased, or that the teacher knew, estimates nothing however it was drawn.
+        drawn = drawn_with(table.columns[DRAWN].tolist(), table.where(DRAWN))[order]
+        gold.mark_drawn(drawn.masked_fill(gold.chosen, torch.nan))
     if "estimate_only" in table.names:
         marked = _marks(table, "estimate_only", "it estimates, never trains")[order]
         gold.mark_estimate_only(marked, table.where("estimate_only"))

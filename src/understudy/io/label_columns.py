@@ -26,8 +26,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+import torch
+from torch import Tensor
 
 from understudy.data.checks import MAX_CLASSES, check_memory
+from understudy.data.examples import check_probability
 from understudy.errors import UnderstudyError, warn
 from understudy.io.table import Table
 from understudy.labels import class_names
@@ -38,6 +41,8 @@ from understudy.store.arrow import Array, text_array
 
 #: Columns of true or false: whether the teacher was shown the row's own label, and the annotator a suggestion.
 SAW, SHOWN = "teacher_saw", "suggestion_shown"
+#: With which probability the row was drawn for labelling.
+DRAWN = "probability"
 TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 
 
@@ -48,6 +53,17 @@ def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:
         if text not in TRUE | FALSE:
             raise UnderstudyError(f"{where} row {row} is {cells[row]!r}; write true ({meaning}) or false")
     return [text in TRUE for text in texts]
+
+
+def drawn_with(cells: Sequence[Any], where: str) -> Tensor:
+    """A column of probabilities, however it is written; NaN where a cell is empty."""
+    numbers = []
+    for row, cell in enumerate(cells):
+        try:
+            numbers.append(float(cell) if str(cell or "").strip() else float("nan"))
+        except ValueError as error:
+            raise UnderstudyError(f"{where} row {row} is {cell!r}; write a number above 0, up to 1") from error
+    return check_probability(torch.tensor(numbers, dtype=torch.float64), len(numbers), where)
 
 
 @dataclass(frozen=True)

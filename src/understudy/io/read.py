@@ -9,6 +9,7 @@ Columns: ``id`` (optional; numbers or text); the features (``x``, numbers, categ
 ``io/label_columns.py``; in gold, ``estimate_only`` (true or false): rows that measure the teacher and never train, and
 ``suggestion_shown``: rows whose label was given with a suggestion in view, which train and never measure. Nor do rows
 that ``teacher_saw`` marks, in gold or in the pool: their label was shown to the teacher, as an example in a prompt.
+``probability`` in gold or in answers: with which the row was drawn for labelling, for estimates (empty: not known).
 Files that call them otherwise are read with ``columns={"label": "their_name"}``.
 
 The steps: files become tables (``table.py``), their columns get their types (``columns.py``), their labels become class
@@ -34,7 +35,7 @@ import numpy as np
 import torch
 
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
 from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, text_alone
 from understudy.io.columns import declared
@@ -48,7 +49,15 @@ from understudy.io.gold_pool import (
     to_gold,
     to_pool,
 )
-from understudy.io.label_columns import SHOWN, Labelling, declared_classes, find_labelling, sources_of, true_or_false
+from understudy.io.label_columns import (
+    DRAWN,
+    SHOWN,
+    Labelling,
+    declared_classes,
+    find_labelling,
+    sources_of,
+    true_or_false,
+)
 from understudy.io.readers import object_column
 from understudy.io.table import Table, read_table, spell_ids_alike, text_columns
 from understudy.labels.class_names import SKIPPED, ClassNames, checked_names
@@ -190,6 +199,8 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
     for table in tables.values():
         table.expect(kinds)
         table.warn_of_lookalikes(options.columns or ())
+    if pool is not None and DRAWN in pool.names and options.columns is None and "label" not in pool.names:
+        warn(f"{pool.where(DRAWN)} is no feature: it is kept for the probability of being drawn; rename it to use it")
     spell_ids_alike(tables.values())
     for one, other in combinations(others.values(), 2):
         _check_apart(one, other)
@@ -216,7 +227,7 @@ def _answers(
         _check_apart(table, other)
     # Their labels are numbers already.
     gold = to_gold(table, pool, featuriser=featuriser, labelling=replace(labelling, names=None))
-    gold.chosen = torch.from_numpy(table.columns["chosen"])
+    gold.chosen = gold.chosen | torch.from_numpy(table.columns["chosen"])
     return table, gold
 
 
@@ -239,6 +250,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
     chosen = given.get("chosen", ["1"] * len(labels))
     shown = given.get(SHOWN, ["false"] * len(labels))
     seen = true_or_false(shown, f"{path}: column {SHOWN!r}", "the annotator saw a suggestion")
+    drawn = {DRAWN: ["" if seen[row] else given[DRAWN][row] for row in answered]} if DRAWN in given else {}
     ids = [given["id"][row] for row in answered]
     # As numbers where the pool's are numbers; whether the pool has them is checked later.
     whole = pool.ids.dtype.kind in "iu" and all(map(_WHOLE.fullmatch, ids))
@@ -247,7 +259,7 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
         "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
         "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
     }
-    return Table(path, columns)
+    return Table(path, columns | {name: object_column(cells) for name, cells in drawn.items()})
 
 
 def column_by_id(

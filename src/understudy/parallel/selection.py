@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.acquisition.select import Scores, explain, pick_rows, strategy_named
+from understudy.acquisition.select import Scores, explain, inclusion, pick_rows, strategy_named
 from understudy.acquisition.strategy import ArrayRows, ScoredRows
 from understudy.active.watch import REFERENCE_ROWS, NoiseWatch, noise_watch, watch_features
 from understudy.errors import UnderstudyError, warn
@@ -43,6 +43,8 @@ class SelectedBatch:
     numbers: list[float]
     reasons: list[str]
     probs: Tensor
+    #: With which each was drawn, float64; None where the strategy does not know it.
+    probability: Tensor | None
     #: Where rows with a label tell which places look random.
     watch: NoiseWatch | None
     #: How many of the picks have a label in the pool itself.
@@ -88,6 +90,8 @@ def select_rows(
     rows, all_known = _scored(function, given, scratch, executor, progress)
     available = torch.ones(rows.parts[-1].stop, dtype=torch.bool).index_fill(0, taken, False)
     picks = pick_rows(strategy, n, rows, available, seed=seed)
+    chances = inclusion(strategy, n, rows, available)
+    drawn = None if chances is None else chances[picks]
     # Core-set measures from the rows that were labelled before.
     before = taken if strategy == "coreset" else taken[:0]
     arrays = rows.take(torch.cat([picks, before]))
@@ -97,7 +101,9 @@ def select_rows(
     numbers, reasons = explain(strategy, places[:n], scores, places[n:], names=given.class_names)
     watch = _watch(rows, with_label, labels, picks, seed) if len(labels) else None
     known = int(arrays["labelled"][:n].sum())
-    return SelectedBatch(picks, _ids(given, picks), numbers, reasons, probs[:n], watch, known, all_known, len(of_run))
+    return SelectedBatch(
+        picks, _ids(given, picks), numbers, reasons, probs[:n], drawn, watch, known, all_known, len(of_run)
+    )
 
 
 def _scored(

@@ -30,7 +30,7 @@ from understudy.data.checks import is_index, is_reserved
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, text_alone
 from understudy.features.images import image_files, open_image
-from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.label_columns import DRAWN, SHOWN, Labelling, read_teacher, true_or_false
 from understudy.io.table import Table, read_table
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
@@ -159,7 +159,7 @@ def read_guideline(path: Path) -> str:
 
 
 # What select writes beside the id: about the row, and not shown.
-_ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", SHOWN}
+_ABOUT = {"row", "score", "why", "predicted", "confidence", "chosen", "highlights", DRAWN, SHOWN}
 # What budget writes as well; a file may have such columns of its own.
 _PLANNED = {"purpose", "gain"}
 #: Characters of a field; a text is shown whole.

@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import UnderstudyError, warn
-from understudy.io.label_columns import SHOWN
+from understudy.io.label_columns import DRAWN, SHOWN
 from understudy.io.readers import object_column
-from understudy.io.table import Stored
+from understudy.io.table import Stored, text_columns
 from understudy.io.write import WRITERS
 from understudy.store.files import appearing_whole, current_user, digest
 from understudy.store.log import LabelHistory, history_beside
@@ -242,6 +242,10 @@ def write_answers(book: AnswerBook, path: Path, *, rows: Path | None = None) -> 
         SHOWN: object_column(["true" if mark else "false" for mark in shown]),
         "answers": np.array([len(people) for people in given.values()]),
     }
+    # As the file of the rows has it, so that estimates may use the labels.
+    if rows is not None and DRAWN in (batch := text_columns(rows)) and "id" in batch:
+        drawn = dict(zip(batch["id"], batch[DRAWN], strict=True))
+        columns[DRAWN] = object_column([drawn.get(id, "") for id in given])
     _replace(book, path, columns, ANSWERS)
     _add_to_history(book, path, rows)
     open_ones = [id for id, label in labels.items() if label is None]

@@ -13,6 +13,9 @@ class Random(Strategy):
     def pick(self, n: int, rows: ScoredRows, *, available: Tensor, generator: torch.Generator) -> Tensor:
         return uniform(rows.parts, n, available=available, key=draw_key(generator))
 
+    def inclusion(self, n: int, rows: ScoredRows, *, available: Tensor) -> Tensor:
+        return available.double() * (n / max(int(available.sum()), 1))
+
     def explain(self, picks: Tensor, arrays: Arrays, *, labelled: Tensor, names: Sequence[str]) -> Reasons:
         return [0.0] * len(picks), ["drawn at random"] * len(picks)
 

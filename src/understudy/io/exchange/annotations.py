@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from understudy.errors import UnderstudyError, shown, warn
 from understudy.io.exchange import FORMS, TOOLS, find_tool
 from understudy.io.exchange.tasks import known_ids, rows_by_id
-from understudy.io.label_columns import SHOWN, TRUE
+from understudy.io.label_columns import DRAWN, SHOWN, TRUE
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, Table, read_table
 from understudy.io.write import write_columns, write_table
@@ -51,6 +51,8 @@ class Annotation:
     shown: bool | None = None
     #: Whether a strategy picked the row; None: the task did not say.
     chosen: bool | None = None
+    #: With which it was drawn, as the task has it; "": it does not say.
+    probability: str = ""
 
     @classmethod
     def read(
@@ -58,7 +60,9 @@ class Annotation:
     ) -> "Annotation":
         """Values as they are in an export; ``marks``: where it keeps the marks of our task."""
         name = "unknown" if annotator is None or annotator == "" else str(annotator)
-        return cls(row, name, () if reason else tuple(map(str, labels)), reason, shown, is_true(marks.get("chosen")))
+        drawn = "" if marks.get(DRAWN) is None else str(marks[DRAWN])
+        given = () if reason else tuple(map(str, labels))
+        return cls(row, name, given, reason, shown, is_true(marks.get("chosen")), drawn)
 
     @property
     def open(self) -> bool:
@@ -103,6 +107,7 @@ class Annotations:
     by_row: dict[str, dict[str, str | None]] = field(default_factory=dict)
     shown: dict[str, bool] = field(default_factory=dict)
     chosen: dict[str, bool | None] = field(default_factory=dict)
+    probability: dict[str, str] = field(default_factory=dict)
     #: How many annotations gave no label, by reason.
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -126,6 +131,8 @@ class Annotations:
         columns: dict[str, list[Any]] = {"id": rows, "label": labels}
         if any(self.chosen[row] is not None for row in rows):
             columns["chosen"] = [int(self.chosen[row] is not False) for row in rows]
+        if any(self.probability[row] for row in rows):
+            columns[DRAWN] = [self.probability[row] for row in rows]
         return columns | {SHOWN: [str(self.shown[row]).lower() for row in rows]}
 
     def votes(self) -> dict[str, list[Any]]:
@@ -166,6 +173,7 @@ def collect_annotations(
                 contradictory.add(key)
         labels[each.annotator] = None if key in contradictory else label
         result.shown[each.row] = result.shown.get(each.row, False) or each.shown is not False
+        result.probability[each.row] = each.probability
         if result.chosen.get(each.row) is not True:
             result.chosen[each.row] = each.chosen
     if not result.by_row:

@@ -164,7 +164,7 @@ class HFDatasets:
         if any(task.suggestion is not None for task in tasks.items):
             columns["suggestion"] = pa.array([task.suggestion for task in tasks.items], pa.string())
         for mark in tasks.items[0].marks:
-            columns[mark] = pa.array([task.marks[mark] for task in tasks.items], pa.bool_())
+            columns[mark] = pa.array([task.marks[mark] for task in tasks.items])
         features: dict[str, Any] = {name: {"dtype": str(each.type), "_type": "Value"} for name, each in columns.items()}
         features[QUESTION] = {"names": list(tasks.classes), "_type": "ClassLabel"}
         metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +15,14 @@ import torch
 from understudy.data.checks import is_reserved
 from understudy.errors import UnderstudyError
 from understudy.io.exchange import QUESTION, ROW
-from understudy.io.label_columns import SHOWN, Labelling, read_teacher, true_or_false
+from understudy.io.label_columns import DRAWN, SHOWN, Labelling, drawn_with, read_teacher, true_or_false
 from understudy.io.readers import object_column
 from understudy.io.table import Table, text_columns
 from understudy.labels.class_names import ClassNames
 from understudy.store.arrow import Array
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OURS = (ROW, QUESTION, SHOWN, "chosen")
+_OURS = (ROW, QUESTION, SHOWN, DRAWN, "chosen")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Task:
     suggestion: str | None
     #: The probability of the suggestion, where the teacher gave one.
     score: float | None
-    #: ``suggestion_shown``; ``chosen``, where it is known whether a strategy picked the row.
-    marks: dict[str, bool]
+    #: ``suggestion_shown``; ``chosen``, where it is known whether a strategy picked the row, and ``probability``.
+    marks: dict[str, bool | float]
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ def make_tasks(
     names = ClassNames(tuple(classes), ordered=True)
     ids = known_ids(table)
     shown = _shown(table, (*images, *show))
-    rows, chosen = (np.arange(len(ids)), None) if batch is None else _batch(batch, table)
+    rows, known = (np.arange(len(ids)), {}) if batch is None else _batch(batch, table)
     columns = {name: _texts(table, name, rows) for name in shown}
     suggestions = _suggestions(table, names, rows) if suggest else [(None, None)] * len(rows)
     items = []
     for number, (row, (suggestion, score)) in enumerate(zip(rows.tolist(), suggestions, strict=True)):
-        marks = {SHOWN: suggestion is not None} | ({} if chosen is None else {"chosen": chosen[number]})
+        marks = {SHOWN: suggestion is not None} | {name: cells[number] for name, cells in known.items()}
         cells = {name: column[number] for name, column in columns.items()}
         items.append(Task(str(ids[row]), cells, suggestion, score, marks))
     return Tasks(names.names, shown, tuple(images), tuple(items))
@@ -107,8 +108,9 @@ def rows_by_id(ids: Sequence[str], path: Path, table: Table) -> Array:
     return index
 
 
-def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
-    """Which rows of the table a batch asks for that have no answer in it yet, and which a strategy picked."""
+def _batch(path: Path, table: Table) -> tuple[Array, dict[str, list[Any]]]:
+    """Which rows of the table a batch asks for that have no answer in it yet; which of them a strategy picked, and with
+    which probability, where it says so."""
     given = text_columns(path)
     if "id" not in given:
         raise UnderstudyError(f"{path} has no column 'id'; name rows by the ids of {table.path}")
@@ -116,9 +118,12 @@ def _batch(path: Path, table: Table) -> tuple[Array, list[bool] | None]:
     open_rows = [row for row, label in enumerate(given.get("label", [""] * len(index))) if not label.strip()]
     if not open_rows:
         raise UnderstudyError(f"{path}: every row has an answer; there is nothing to ask")
-    marks = given.get("chosen")
-    picked = None if marks is None else true_or_false(marks, f"{path}: column 'chosen'", "a strategy picked the row")
-    return index[open_rows], None if picked is None else [picked[row] for row in open_rows]
+    marks: dict[str, list[Any]] = {}
+    if "chosen" in given:
+        marks["chosen"] = true_or_false(given["chosen"], f"{path}: column 'chosen'", "a strategy picked the row")
+    if DRAWN in given:
+        marks[DRAWN] = drawn_with(given[DRAWN], f"{path}: column {DRAWN!r}").tolist()
+    return index[open_rows], {name: [cells[row] for row in open_rows] for name, cells in marks.items()}
 
 
 def _suggestions(table: Table, names: ClassNames, rows: Array) -> list[tuple[str | None, float | None]]:

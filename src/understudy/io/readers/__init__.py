@@ -96,6 +96,7 @@ def reading(path: File) -> Iterator[None]:
 # What an empty cell means in these columns: as a number, and as text.
 NO_NUMBER = {column.name: EMPTY if column.holds == "class" else column.missing for column in COLUMNS.values()}
 EMPTY_NUMBER = {column.name: NO_NUMBER[column.name] for column in COLUMNS.values() if column.may_be_empty}
+EMPTY_NUMBER["probability"] = float("nan")
 EMPTY_TEXT = {column.name: "" for column in COLUMNS.values() if column.holds == "class"}
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 TEXTS = (pa.string(), pa.large_string(), pa.string_view())
