@@ -4,19 +4,34 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 # The place comes first and the cure last; what is too long lies between.
 LONGEST, HEAD = 1_000, 700
 #: What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``).
 SHOWN: list[Callable[[str], str]] = []
+#: The line of a row in files that people edit, by the file's name: messages say it beside the row's number.
+LINES: dict[str, Callable[[int], int]] = {}
+_ROW = re.compile(r" row (\d+)\b")
 # An address that came as a ``Path`` has only one of its slashes left.
 _SLASH_LOST = re.compile(r"\b(s3|gs|memory):/(?!/)")
 
 
 def shown(text: object) -> str:
-    text = _SLASH_LOST.sub(r"\1://", str(text))
+    text = _with_lines(_SLASH_LOST.sub(r"\1://", str(text)))
     for change in SHOWN:
         text = change(text)
+    return text
+
+
+def _with_lines(text: str) -> str:
+    """``gold.csv: column 'label' row 17`` as ``gold.csv line 19: column 'label' row 17``."""
+    for path, line in LINES.items():
+        start = text.find(f"{path}: column ")
+        if start >= 0 and (found := _ROW.search(text, start)) is not None:
+            with suppress(Exception):  # the file may be gone, and the message matters more
+                end = start + len(path)
+                text = f"{text[:end]} line {line(int(found[1]))}{text[end:]}"
     return text
 
 

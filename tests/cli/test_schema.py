@@ -62,7 +62,7 @@ def test_labels_that_are_none_of_the_classes(trained: Path) -> None:
     assert "column 'label' row 0 is 0, which is not one of the classes (007, 7)" in error
     write("other.csv", "f,zip,label", "0.5,01,bird")
     shown = call("predict run other.csv --out p.csv")
-    assert "warning: no accuracy: other.csv: column 'label' row 0 is 'bird'" in shown.stderr and predictions(
+    assert "warning: no accuracy: other.csv line 2: column 'label' row 0 is 'bird'" in shown.stderr and predictions(
         "p.csv"
     ) == ["7"]
 

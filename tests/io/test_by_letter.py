@@ -155,7 +155,9 @@ def test_truth_values_beside_names(save: Save) -> None:
 def test_numbers_are_places_only_where_the_order_was_given(save: Save) -> None:
     gold = save("gold.csv", f=[1.0, 2.0], label=["pos", "neg"])
     test = save("test.csv", f=[1.0, 2.0], label=["0", "1"])
-    with pytest.raises(UnderstudyError, match=r"test.csv: column 'label' row 0 is 0, which is not one of the classes"):
+    with pytest.raises(
+        UnderstudyError, match=r"test.csv line 2: column 'label' row 0 is 0, which is not one of the classes"
+    ):
         read_examples(gold=gold, test=test)
     given = read_examples(gold=gold, test=test, classes=["pos", "neg"])
     assert truth(given, "test") == ["pos", "neg"]

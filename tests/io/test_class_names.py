@@ -184,16 +184,20 @@ def test_gold_with_votes_of_its_own_is_weighed_by_the_pools_model(save: Any, tmp
         (
             {"test.csv": "f,label\n1,pos\n2,angry\n"},
             None,
-            "test.csv: column 'label' row 1 is 'angry', which is not one",
+            "test.csv line 3: column 'label' row 1 is 'angry', which is not one",
         ),
-        ({"test.csv": "f,label\n1,pos\n2,\n"}, None, "test.csv: column 'label' row 1 is empty"),
-        ({"test.csv": "f,label\n1,0\n2,7\n"}, None, "test.csv: column 'label' row 0 is 0, which is not one"),
+        ({"test.csv": "f,label\n1,pos\n2,\n"}, None, "test.csv line 3: column 'label' row 1 is empty"),
+        ({"test.csv": "f,label\n1,0\n2,7\n"}, None, "test.csv line 2: column 'label' row 0 is 0, which is not one"),
         (
             {"gold.csv": "id,label\np0,0\np1,1\n"},
             None,
             "gold.csv: column 'label' holds numbers, other labels are names",
         ),
-        ({"batch.csv": "id,label\np7,posh\n"}, None, "batch.csv: column 'label' row 0 has label 'posh'; write one of"),
+        (
+            {"batch.csv": "id,label\np7,posh\n"},
+            None,
+            "batch.csv line 2: column 'label' row 0 has label 'posh'; write one of",
+        ),
         (
             {"batch.csv": "id,label\np7,1\n"},
             None,

@@ -204,7 +204,7 @@ def test_unreadable_files_are_errors(tmp_path: Path, save: Any) -> None:
     broken = {name: tmp_path / f"broken{name}" for name in SUFFIXES}
     for path in broken.values():
         path.write_bytes(b"not what it says")
-    (tmp_path / "table.xlsx").write_text("a,b\n")
+    (tmp_path / "table.sav").write_text("a,b\n")
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     np.savez(tmp_path / "objects.npz", label=np.array([1, "two"], dtype=object))
@@ -214,7 +214,7 @@ def test_unreadable_files_are_errors(tmp_path: Path, save: Any) -> None:
     for name, said in [
         ("broken.npz", "cannot read .*broken.npz as .npz"),
         ("broken.parquet", "cannot read .*broken.parquet as Parquet"),
-        ("table.xlsx", "files ending in '.xlsx' are not read; use one of .parquet, .csv, .jsonl, .npz, .npy"),
+        ("table.sav", "files ending in '.sav' are not read; use one of .parquet, .csv, .tsv, .jsonl, .xlsx"),
         ("nowhere.npz", "nowhere.npz is not there"),
         ("one.npz", "single array"),
         ("objects.npz", "column 'label' holds Python objects of mixed types"),
@@ -303,13 +303,13 @@ def test_labels_given_with_a_suggestion_in_view_never_estimate(save: Any) -> Non
         assert found is not None and found.probability is not None
         assert found.probability.isnan().tolist() == [True, False, True] and float(found.probability[1]) == 0.25
     batch = save("unsure.csv", id=["a", "b"], label=[0, 1], suggestion_shown=["", "no"])
-    with pytest.raises(UnderstudyError, match=r"unsure\.csv: column 'suggestion_shown' row 0 is ''; write true"):
+    with pytest.raises(UnderstudyError, match=r"unsure\.csv line 2: column 'suggestion_shown' row 0 is ''; write true"):
         read_examples(pool=pool, chosen=[batch])
 
 
 def test_a_mark_is_true_or_false(save: Any) -> None:
     gold = save("gold.csv", id=["a", "b"], label=[0, 1], estimate_only=["true", "maybe"])
-    with pytest.raises(UnderstudyError, match=r"gold\.csv: column 'estimate_only' row 1 is 'maybe'"):
+    with pytest.raises(UnderstudyError, match=r"gold\.csv line 3: column 'estimate_only' row 1 is 'maybe'"):
         read_examples(gold=gold, pool=save("pool.parquet", id=IDS, x=X, teacher_probs=PROBS))
     gold = save("numbers.csv", x0=[0.0, 1.0], label=[0, 1], estimate_only=[1, 0])
     with pytest.raises(UnderstudyError, match="none of them"):

@@ -126,7 +126,7 @@ def split_gold_pool(table: Table, classes: int | Sequence[str] | None = None) ->
     gold = {"id": table.ids[labelled], "label": labels[labelled]}
     if DRAWN in table.names:
         gold[DRAWN] = table.columns[DRAWN][labelled]
-    return table.with_columns(gold), table
+    return table.with_columns(gold, labelled, "rows with a label"), table
 
 
 def own_labels(table: Table, classes: int | Sequence[str] | None = None) -> tuple[Array, Array]:

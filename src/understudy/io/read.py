@@ -234,7 +234,8 @@ def _answers(
 def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
     """Columns ``id`` (of the pool's type), ``label`` (numbers) and ``chosen`` of the rows that were answered."""
     path = local_path(path)
-    given = text_columns(path)
+    table = read_table(path)
+    given = {name: table.texts(name) for name in table.names}
     for name in ("id", "label"):
         if name not in given:
             cure = "give its rows ids before understudy select, or put the answers into gold"
@@ -259,7 +260,8 @@ def read_chosen(path: str | Path, pool: Table, names: ClassNames) -> Table:
         "label": np.array([names.number(labels[row], f"{path}: column 'label' row {row}") for row in answered]),
         "chosen": np.array([seen[row] or chosen[row].strip() not in ("0", "False", "false") for row in answered]),
     }
-    return Table(path, columns | {name: object_column(cells) for name, cells in drawn.items()})
+    columns |= {name: object_column(cells) for name, cells in drawn.items()}
+    return table.with_columns(columns, np.array(answered), "answered rows")
 
 
 def column_by_id(

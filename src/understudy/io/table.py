@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.data.checks import describe, looks_like
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import LINES, UnderstudyError, warn
 from understudy.io.columns import as_kind, as_text, id_array, misspelt, places
 from understudy.io.readers import DAMAGE, TableSource, damaged, object_column
 from understudy.io.readers.arrays import frame_source, mapping_source, npy_folder_source, npy_source, npz_source
 from understudy.io.readers.csv_jsonl import csv_source, jsonl_source
+from understudy.io.readers.excel import excel_source
 from understudy.io.readers.folders import datasets_source, image_folder_source, is_datasets_folder
 from understudy.io.readers.parquet import parquet_source
 from understudy.labels.base import Column
@@ -35,9 +36,12 @@ from understudy.store.arrow import Array, as_frame
 from understudy.store.files import is_remote, local_path
 from understudy.store.remote import RemoteFile, local_file, remote_files
 
-READERS: dict[str, Callable[[Path], TableSource]] = {
-    ".parquet": parquet_source, ".csv": csv_source, ".jsonl": jsonl_source, ".npz": npz_source, ".npy": npy_source,
+READERS: dict[str, Callable[..., TableSource]] = {
+    ".parquet": parquet_source, ".csv": csv_source, ".tsv": csv_source, ".jsonl": jsonl_source, ".xlsx": excel_source,
+    ".xls": excel_source, ".ods": excel_source, ".npz": npz_source, ".npy": npy_source,
 }  # fmt: skip
+#: May be packed: ``.csv.gz``.
+PACKED = (".csv", ".tsv", ".jsonl")
 
 #: A column as an array, or as Arrow has it (``pa.ChunkedArray``).
 Stored = Any
@@ -116,12 +120,16 @@ class Table:
         self.declared = {ours: declared[theirs] for ours, theirs in self.theirs.items() if theirs in declared}
         #: Whether the file holds letters alone, so that what is a number is a guess (CSV).
         self.by_letter = columns.source.letters is not None
+        #: The line where a row begins, as an editor counts, in files that have lines.
+        self.line = columns.source.line
 
-    def with_columns(self, columns: Mapping[str, Array]) -> "Table":
-        """Other rows of columns of the same file."""
-        other = Table(self.path, columns)
+    def with_columns(self, columns: Mapping[str, Array], rows: Array, which: str) -> "Table":
+        """Some rows of columns of the same file; ``which``, for messages."""
+        other = Table(Path(f"{self.path} ({which})"), columns)
+        if (line := self.line) is not None:
+            LINES[str(other.path)] = lambda row: line(int(rows[row]))
         other.declared, other.by_letter = self.declared, self.by_letter
-        other.theirs.update({name: self.theirs[name] for name in columns})
+        other.theirs.update({name: self.theirs.get(name, name) for name in columns})
         return other
 
     def __len__(self) -> int:
@@ -233,7 +241,10 @@ def read_table(given: Any, *, columns: Mapping[str, str] | None = None, name: st
     renamed = {theirs: ours for ours, theirs in columns.items() if theirs in source.names}
     # A column that another one takes the name of is left out.
     names = {renamed.get(each, each): each for each in source.names if each in renamed or each not in renamed.values()}
-    return Table(path, LazyColumns(path, source, names))
+    table = Table(path, LazyColumns(path, source, names))
+    if table.line is not None:
+        LINES[str(path)] = table.line
+    return table
 
 
 def spell_ids_alike(tables: Iterable[Table]) -> None:
@@ -273,14 +284,16 @@ def parquet_at(path: str | Path) -> list[RemoteFile]:
 def _local_source(path: Path, columns: Mapping[str, str]) -> TableSource:
     if path.is_dir():
         return _folder_source(path)
-    reader = READERS.get(path.suffix.lower())
+    kind = path.suffix.lower()
+    packed = Path(path.stem).suffix.lower() if kind == ".gz" else ""
+    reader = READERS.get(packed if packed in PACKED else kind)
     if reader is None:
-        known = ", ".join(READERS)
+        known = ", ".join((*READERS, *(f"{each}.gz" for each in PACKED)))
         raise UnderstudyError(f"{path}: files ending in {path.suffix or 'nothing'!r} are not read; use one of {known}")
     if not path.is_file():
         raise UnderstudyError(f"{path} is not there; check the path" if not path.exists() else f"{path} is not a file")
-    if reader is csv_source:
-        return csv_source(path, {theirs: ours for ours, theirs in columns.items()})
+    if reader in (csv_source, excel_source):
+        return reader(path, {theirs: ours for ours, theirs in columns.items()})
     return reader(path)
 
 

@@ -56,9 +56,13 @@ class TableSource:
     stored: Callable[[str], Any] | None = None
     #: ``letters(name)``: the column as it is written, in files that do not say what type it has (CSV).
     letters: Callable[[str], Array] | None = None
+    #: What was found out about the file, for the user to know.
+    notes: Sequence[str] = ()
+    #: ``line(row)``: the line of the file where a row begins, as an editor counts.
+    line: Callable[[int], int] | None = None
 
 
-KINDS = {".parquet": "Parquet", ".csv": "CSV", ".jsonl": "JSON lines"}
+KINDS = {".parquet": "Parquet", ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON lines", ".gz": "gzip"}
 
 
 def damaged(path: File, error: BaseException) -> UnderstudyError:

@@ -1,6 +1,6 @@
-"""CSV and JSON lines.
+"""CSV (and what else is delimited) and JSON lines, both also packed by gzip.
 
-CSV is read by pyarrow: a header, commas, quotes where a cell holds a comma or a line break, UTF-8 with or without BOM.
+CSV is read by pyarrow: a header, quotes where a cell holds the delimiter or a line break (``delimited.py``).
 Ids and labels are taken as they are written: ``007`` stays text, and only a column of plain whole numbers becomes
 numbers. Other columns are numbers where every cell is one; a run, or the user's --types, can ask for text instead.
 
@@ -9,45 +9,47 @@ of one length in all rows, or an object of numbers (class probabilities by name)
 cell. Nothing is guessed: ``NaN`` is no JSON, a key twice is a mistake, and text that looks like a date stays text.
 """
 
-import csv
+import io
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from understudy.data.checks import SMALL, check_memory
 from understudy.errors import UnderstudyError, first_line
 from understudy.io.readers import TableSource, join_batches
+from understudy.io.readers.delimited import DELIMITERS, Delimited, find_numbers, unpacked
 from understudy.labels.forms import column_of
 from understudy.store.arrow import Array
 
 # No sign but minus, no leading zero, nothing that a 64-bit number cannot hold: what reads back as it was written.
 _WHOLE = {r"^(0|-?[1-9][0-9]{0,17})$": pa.int64()}
 _NUMBERS = _WHOLE | {r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$": pa.float64()}
-# Types are found in a block, and a row must fit into one.
-BLOCK = 1 << 30
 # Lines of JSON per batch: their Python objects live only until they are Arrow arrays.
 BATCH = 1 << 13
 _KINDS = {bool: "truth values", int: "numbers", float: "numbers", str: "text", list: "lists", dict: "records"}
 
 
-def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSource:
-    """``ours``: what the columns serve as, where the file calls them otherwise."""
+def csv_source(path: Path, ours: Mapping[str, str] | None = None, content: bytes | None = None) -> TableSource:
+    """``ours``: what the columns serve as, where it is not their name. ``content``: of a file that is no CSV."""
     # Cells become Arrow values of about their own size; text then becomes Python strings.
     if (size := 2 * path.stat().st_size) > SMALL:
         check_memory(size, f"{path}")
-    as_written = [name for name in _header(path) if _is_label((ours or {}).get(name, name))]
-    table = _read_csv(path, as_written)
+    ours = ours or {}
+    file = Delimited.open(path, ours, content)
+    as_written = [name for name in file.header if _is_label(ours.get(name, name))]
+    table = file.read(as_written)
+    if "\ufffd" in "".join(file.header) or any(map(pa.types.is_binary, table.schema.types)):
+        file.check_letters()
     names, rows = table.column_names, len(table)
     columns = dict(zip(names, table.columns, strict=True))
-    for name, column in columns.items():
-        if pa.types.is_binary(column.type):
-            raise UnderstudyError(f"{path}: column {name!r} holds bytes that are not UTF-8 text; save it as UTF-8")
     del table
+    numbers, notes = find_numbers(file, {name: cells for name, cells in columns.items() if name not in as_written})
+    columns |= numbers
 
     def read(name: str, role: str) -> Array:
         # A column is read once; its Arrow form is not needed afterwards.
@@ -57,38 +59,22 @@ def csv_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSource
         return join_batches(values.chunks, rows, role=role, where=f"{path}: column {name!r}")
 
     def written(name: str) -> Any:
-        return _read_csv(path, [name], alone=True).column(0)
+        return file.read([name], alone=True).column(0)
 
     def letters(name: str) -> Array:
         return join_batches(written(name).chunks, rows, role="", where=f"{path}: column {name!r}")
 
-    return TableSource(names, rows, read, stored=lambda name: _typed(written(name), _NUMBERS), letters=letters)
+    if file.delimiter != "," and ".tsv" not in map(str.lower, path.suffixes):
+        notes = [f"{DELIMITERS[file.delimiter]} between cells", *notes]
+    return TableSource(
+        names, rows, read, stored=lambda name: _typed(written(name), _NUMBERS), letters=letters,
+        notes=notes, line=file.line,
+    )  # fmt: skip
 
 
 def _is_label(role: str) -> bool:
     column = column_of(role) if role.startswith("teacher_") else None
     return role in ("id", "label") or (column is not None and column.holds == "class")
-
-
-def _read_csv(path: Path, as_written: list[str], *, alone: bool = False) -> Any:
-    return pyarrow.csv.read_csv(
-        path,
-        # One thread: only then do messages name the line.
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=min(BLOCK, path.stat().st_size + 1)),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(as_written, pa.string()), include_columns=as_written if alone else None
-        ),
-    )
-
-
-def _header(path: Path) -> list[str]:
-    """The names of the columns; what cannot be read is for pyarrow to complain about."""
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            return next((line for line in csv.reader(file) if line), [])
-    except csv.Error:
-        return []
 
 
 def _typed(values: Any, kinds: Mapping[str, Any], *, gaps: bool = True) -> Any:
@@ -127,22 +113,29 @@ def jsonl_source(path: Path) -> TableSource:
     def read(name: str, role: str) -> Array:
         return join_batches(stored(name).chunks, rows, role=role, where=f"{path}: column {name!r}")
 
-    return TableSource(
-        list(dict.fromkeys(name for _, columns in batches for name in columns)), rows, read, stored=stored
-    )
+    def line(row: int) -> int:
+        return next(islice((number for number, _ in _json_lines(path)), row, None))
+
+    names = list(dict.fromkeys(name for _, columns in batches for name in columns))
+    return TableSource(names, rows, read, stored=stored, line=line)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    with io.BytesIO(unpacked(path)) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if text := line.strip().removeprefix(b"\xef\xbb\xbf" if number == 1 else b""):
+                yield number, text
 
 
 def json_batches(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The objects of some lines; blank lines are passed over."""
+    """The objects of some lines."""
     records = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            text = line.strip().removeprefix(b"\xef\xbb\xbf" if number == 1 else b"")
-            if text:
-                records.append(_record(text, f"{path}: line {number}"))
-            if len(records) == BATCH:
-                yield records
-                records = []
+    for number, text in _json_lines(path):
+        records.append(_record(text, f"{path}: line {number}"))
+        if len(records) == BATCH:
+            yield records
+            records = []
     if records:
         yield records
 
