@@ -11,10 +11,9 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.comparison.auto import (
+from understudy.comparison.auto import Pilot, _choice, best_features, run_pilots
+from understudy.comparison.candidate_scores import (
     Candidate,
-    Pilot,
-    _choice,
     choose,
     mean_and_error,
     score_candidates,
@@ -22,8 +21,10 @@ from understudy.comparison.auto import (
     truth_probability,
 )
 from understudy.comparison.candidates import candidates
+from understudy.comparison.comparison_options import AutoOptions
 from understudy.parallel.executors import InProcess
 from understudy.reconciling.cross_fitting import CrossFit
+from understudy.reconciling.views import View
 from understudy.report.run_text import choice_reason
 from understudy.training.evaluation import gold_only_options
 from understudy.training.options import TrainingOptions
@@ -237,17 +238,22 @@ def test_stopped_anywhere_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not again and finished.history == resumed.history
 
 
+def _pilot(gold: us.Gold, pool: us.Pool, folder: Path | None = None) -> Pilot:
+    own = AutoOptions(folds=4, pilot_rows=300, reconcile=False)
+    return Pilot(View(student, gold, pool, {}), {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), own, folder)
+
+
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     gold, pool, _ = blobs(0.3)
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), 4, 300, False, tmp_path)
-    pilot.run(InProcess())
-    (part, *_) = sorted((tmp_path / "pilot" / "parts").iterdir())
+    pilot = _pilot(gold, pool, tmp_path)
+    pilot.fit(InProcess())
+    (part, *_) = sorted((tmp_path / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-200])
     with pytest.raises(us.UnderstudyError, match=f"{part.name} cannot be read .* remove it"):
-        pilot.run(InProcess())
+        pilot.fit(InProcess())
     np.save(part, np.zeros((2, 3)))
     with pytest.raises(us.UnderstudyError, match="is damaged"):
-        pilot.run(InProcess())
+        pilot.fit(InProcess())
 
 
 def test_the_choice_in_words() -> None:
@@ -319,13 +325,62 @@ def test_good_labels_stay_with_vanilla() -> None:
 def test_the_pilot_asks_about_every_gold_row_once_and_never_about_chosen_ones() -> None:
     gold, pool, _ = blobs(0.3)
     gold.chosen[:12] = True
-    pilot = Pilot(student, gold, pool, {"vanilla": us.vanilla()}, TrainingOptions(epochs=1), 4, 300, False)
-    assert pilot.run(InProcess())[0]["vanilla"].rows == 48
+    pilot = _pilot(gold, pool)
+    predictions, _ = run_pilots({"": pilot}, InProcess())
+    assert score_candidates(predictions[""], gold.y)["vanilla"].rows == 48
     folds = [pilot.base_models.fold(number) for number in range(4)]
     assert sum(len(fold.held_out) for fold in folds) == 48 and (pilot.base_models.gold_fold[:12] == -1).all()
     for fold in folds:
         assert len(fold.gold) + len(fold.held_out) == 60 and int(fold.gold.chosen.sum()) == 12
         assert len(fold.training_rows) == 225
+
+
+def _linear() -> torch.nn.Module:
+    return us.models.linear(4, 3)
+
+
+@pytest.mark.parametrize("sources_only", [False, True])
+def test_sources_may_see_other_features_than_the_student(tmp_path: Path, sources_only: bool) -> None:
+    """The main features are the first of four, which tell little; the others are all four."""
+    gold, pool, test = blobs(0.3)
+    first = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    poor_gold, poor_pool = us.Gold(gold.x * first, gold.y, gold.teacher), us.Pool(pool.x * first, pool.teacher)
+    options = {"epochs": 5, "optimizer": "lbfgs", "weight_decay": 0.01, "seed": 0}
+    view = View(_linear, gold, pool, options, test, None, sources_only)
+    own = {"methods": ["gce"], "folds": 2, "workers": 1, "progress": False}
+    taken: list[str] = []
+
+    def auto(**more: Any) -> us.Run:
+        return us.auto(
+            _linear, poor_gold, poor_pool, test=us.Gold(test.x * first, test.y), features="poor",
+            others={"rich": view}, on_features=taken.append, **own, **options, **more,
+        )  # fmt: skip
+
+    run = auto(out=tmp_path / "run")
+    decision = run.config["auto"]
+    assert taken == ["poor" if sources_only else "rich"] == [decision["features"]]
+    names = {source["name"]: source["weight"] for source in decision["sources"]}
+    assert {"vanilla", "gce", "vanilla (rich)", "gce (rich)", "neighbours (rich)"} <= names.keys()
+    rich = sum(weight for name, weight in names.items() if name.endswith("(rich)"))
+    assert rich > 2 * sum(weight for name, weight in names.items() if name[-1] != ")" and "teacher" not in name)
+    if not sources_only:
+        assert decision["by_features"]["rich"] > decision["by_features"]["poor"] + 0.1
+        assert float((run.predict(test.x).argmax(1) == test.y).float().mean()) > 0.8
+    assert auto(out=tmp_path / "run", resume=True).config["auto"] == decision
+    with pytest.raises(us.UnderstudyError, match=r"another gold \(rich\)"):
+        view = View(_linear, poor_gold, pool, options, None, None, sources_only)
+        auto(out=tmp_path / "run", resume=True)
+
+
+def test_the_best_features_by_hand() -> None:
+    """Both right on 3 of 4 rows; the second is surer, at its best temperature too."""
+    y = torch.tensor([0, 0, 1, 1])
+    flat = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.4, 0.6], [0.6, 0.4]])
+    sure = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.51, 0.49]])
+    found = {"a": {"reconciled": flat}, "b": {"reconciled": sure, "vanilla": flat}}
+    assert best_features(found, y) == "b"
+    assert best_features({"a": found["a"], "c": {"reconciled": flat, "vanilla": sure}}, y) == "a"
+    assert best_features({"a": found["a"], "c": {"vanilla": sure}}, y) == "c"
 
 
 def test_too_little_gold_is_said() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -70,6 +71,24 @@ def test_methods_are_compared_and_chosen(folder: Path) -> None:
     assert "gce" in _run(*compare)
     _run(*TRAIN, *told, "--method", "auto", "--option", "folds=2", "--out", "chosen")
     assert Path("chosen/model/README.md").exists()
+
+
+def test_two_kinds_of_features(folder: Path) -> None:
+    told = ["--encoder", "bert", "--epochs", "1", "--option", "folds=2", "--option", "workers=1"]
+    printed = _run(*TRAIN, *told, "--out", "run")
+    assert "features: TF-IDF (accuracy on gold: encoder" in printed, "a random net knows less than the words"
+    kinds = {name: json.loads(Path(name, "features.json").read_text())["parts"][0]["kind"] for name in ["run"]}
+    assert kinds == {"run": "tfidf"}
+    assert json.loads(Path("run/request.json").read_text())["data"]["encoder"] == str(folder / "bert")
+    _run("predict", "run", "test.csv", "--out", "labels.csv")
+    _run("train", "--resume", "--out", "run")
+    _run(*TRAIN, *told, "--small", "--out", "small")
+    config = json.loads(Path("small/config.json").read_text())["auto"]
+    assert config["features"] == "TF-IDF" and any(one["name"] == "gce (encoder)" for one in config["sources"])
+    _run("verify", "run")
+    assert "for --method auto" in _run(*TRAIN, *told[:2], "--small", "--method", "vanilla", "--out", "no", code=2)
+    _run("reconcile", *TRAIN[1:7], *told[:2], "--quiet", "--folds", "2", "--out", "labels.parquet")
+    assert "source_gce_TF_IDF__label" in pyarrow.parquet.read_schema("labels.parquet").names
 
 
 @pytest.mark.parametrize(

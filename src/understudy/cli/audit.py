@@ -12,7 +12,7 @@ from understudy.io.data_options import DataOptions
 from understudy.store.files import check_new_file, write_json
 
 
-@takes_options("encoder", "image_size", "scale")
+@takes_options("encoder", "small", "image_size", "scale")
 def audit_command(
     gold: Annotated[Path, flag("Trusted labels, of rows the teacher labelled too.")],
     data: DataOptions,

@@ -11,7 +11,7 @@ from understudy.errors import UnderstudyError
 from understudy.io.data_options import DataOptions
 
 
-@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
+@takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
 def campaign_command(options: CampaignOptions, data: DataOptions, **training: Any) -> None:
     """Label rows in rounds, the most useful first, and see the accuracy gained per label.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from understudy.io.read import Examples
 
 
-@takes_options("seed", "ema", "checkpoint_every")
+@takes_options("seed", "small", "ema", "checkpoint_every")
 def compare_command(
     gold: Annotated[list[str], shared.GOLD],
     pool: Annotated[Path, shared.POOL],

@@ -13,7 +13,7 @@ from understudy.io.data_options import DataOptions, read_list
 from understudy.store.files import check_new_file, write_json
 
 
-@takes_options("encoder", "image_size", "scale")
+@takes_options("encoder", "small", "image_size", "scale")
 def estimate_command(
     gold: Annotated[Path, flag("Trusted labels: a random sample, which the teacher labelled too.")],
     pool: Annotated[Path, shared.POOL],

@@ -1,7 +1,7 @@
 """``understudy reconcile``: labels of a pool, combined from several label sources."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,12 @@ from understudy.store.console import collected_warnings
 from understudy.store.files import check_new_file
 from understudy.training.options import AUTO
 
+if TYPE_CHECKING:
+    from understudy.io.read import Examples
+    from understudy.reconciling.views import View
 
-@takes_options("ema", "checkpoint_every", "patience", "finetune", "finetune_lr")
+
+@takes_options("ema", "small", "checkpoint_every", "patience", "finetune", "finetune_lr")
 def reconcile_command(
     gold: Annotated[list[str], shared.GOLD],
     pool: Annotated[Path, shared.POOL],
@@ -46,26 +50,25 @@ def reconcile_command(
     `understudy reconcile --gold gold.npz --pool pool.npz --student mlp:128,128 --epochs 30 --folds 5 --out labels.npz`
     """
     check_new_file(out, "labels are", (".parquet", ".jsonl", ".npz"))
-    from understudy.inference.passes import usable_device
     from understudy.io.gold_pool import is_one_file, split_gold_pool
     from understudy.io.table import read_table
     from understudy.io.write import write_table
     from understudy.reconciling.relabel import reconcile, with_reconciled_labels
     from understudy.report.run_text import print_sources
-    from understudy.training.job import resolve_student, student_builder
+    from understudy.training.job import PLAIN
 
     with collected_warnings():
-        examples = data.for_student(student).read(gold, pool=pool)
+        examples = data.for_student(student).read(gold, both=True, pool=pool)
         if examples.gold is None or examples.pool is None:
             raise UnderstudyError("label sources are weighted on gold; name a gold file and a pool file")
         examples.leaks().warn()
-        classes = data.count_classes(examples)
-        student, recipe = resolve_student(student, examples, training)
-        build = student_builder(student, examples, classes)
+        main, *others = (
+            _view(each, student, data.count_classes(each), training) for each in (examples, examples.tfidf) if each
+        )
         reconciled = reconcile(
-            build, examples.gold, examples.pool, out=parts, progress=not quiet, methods=options.methods,
-            folds=options.folds, rows=options.rows, **shared.where_to_run(options.workers, ray),
-            **recipe | {"device": usable_device(recipe["device"])},
+            main.student, main.gold, main.pool, out=parts, progress=not quiet, methods=options.methods,
+            folds=options.folds, rows=options.rows, others=dict(zip([PLAIN], others, strict=False)),
+            **shared.where_to_run(options.workers, ray), **main.options,
         )  # fmt: skip
     print_sources(reconciled.facts())
     table = read_table(pool, columns=data.columns)
@@ -73,3 +76,15 @@ def reconcile_command(
         _, table = split_gold_pool(table, examples.class_names)
     write_table(out, with_reconciled_labels(table, examples.gold, reconciled, examples.class_names))
     typer.echo(shown(f"{len(reconciled):,} pool rows with reconciled labels: {out}"))
+
+
+def _view(examples: "Examples", student: str, classes: int, training: dict[str, Any]) -> "View":
+    """The files by one kind of features, with a student for them."""
+    from understudy.inference.passes import usable_device
+    from understudy.reconciling.views import View
+    from understudy.training.job import resolve_student, student_builder
+
+    assert examples.gold is not None and examples.pool is not None
+    name, recipe = resolve_student(student, examples, training)
+    build = student_builder(name, examples, classes)
+    return View(build, examples.gold, examples.pool, recipe | {"device": usable_device(recipe["device"])})

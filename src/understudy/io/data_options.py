@@ -70,6 +70,10 @@ class DataOptions:
         "auto", help="Vectors of texts: an encoder's name or folder; none: TF-IDF; auto: one that is installed.",
         typed=str, panel=FEATURES,
     )  # fmt: skip
+    small: bool = option(
+        False, help="The encoder serves the label sources only; the student takes TF-IDF and runs without it.",
+        typed=bool, panel=FEATURES, flag="small",
+    )  # fmt: skip
     image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
     image_size: int | None = option(
         None, help="Pixels per side. Default: as the first image.", typed=int | None, panel=FEATURES, least=1,

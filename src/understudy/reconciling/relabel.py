@@ -12,7 +12,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from understudy.parallel.executors import Executor, InProcess, executor_for
 from understudy.reconciling.base_models import BaseModel, TrainedModel, vector_models
 from understudy.reconciling.cross_fitting import CrossFit
 from understudy.reconciling.label_sources import ReconciledPool, default_c, reconciled_pool
+from understudy.reconciling.views import View, joint_predictions
 from understudy.store.arrow import Array
 from understudy.store.files import locked, work_folder
 from understudy.store.option_fields import checked_plainly, spell_out
@@ -55,20 +56,32 @@ def reconcile(
     out: str | Path | None = None,
     executor: Executor | None = None,
     progress: bool = True,
+    others: Mapping[str, View] | None = None,
     **options: Any,
 ) -> ReconciledPool:
     """A pool of the same rows whose labels are combined from all label sources, with weights fitted on gold.
 
     ``methods``: those that base models are trained with, beside gold only (None: those of ``us.reconciled``), each on
     ``folds`` parts of gold and of ``rows`` labelled pool rows (None: all). Rows without a teacher's label get one too.
-    With ``out``, finished trainings are kept in that folder, and the same call resumes.
+    With ``out``, finished trainings are kept in that folder, and the same call resumes. ``others``: the same rows by
+    other features, by name (``views.py``): they give label sources too.
     """
     check_sets(gold, pool, both_for="reconcile")
-    own, others = take_options(ReconcileOptions, options)
-    seed = others.pop("seed", 0)
+    own, given = take_options(ReconcileOptions, options)
     executor = executor_for(own.workers, executor)
-    recipe, _ = resolve_options(student, gold, pool, others)
-    recipe = recipe.replace(seed=seed)
+    folder = None if out is None else work_folder(out)
+    views = {"": View(student, gold, pool, given), **(others or {})}
+    fitted = {name: _fit_view(view, own, None if folder is None else folder / name) for name, view in views.items()}
+    with nullcontext() if folder is None else locked(folder):
+        found = {name: each.run(executor, progress=progress) for name, each in fitted.items()}
+        return reconciled_pool(fitted[""], joint_predictions(found))
+
+
+def _fit_view(view: View, own: ReconcileOptions, folder: Path | None) -> CrossFit:
+    """Base models by one kind of features."""
+    student, gold, pool = view.student, view.gold, view.pool
+    recipe, _ = resolve_options(student, gold, pool, {k: v for k, v in view.options.items() if k != "seed"})
+    recipe = recipe.replace(seed=view.options.get("seed", 0))
     classes = check_outputs(initial_student(student, recipe.seed), gold, drop_unlabelled(pool)[0])
     base_models: dict[str, BaseModel]
     if own.methods is None:
@@ -77,12 +90,9 @@ def reconcile(
         base_models = gold_only_model(gold)
         base_models |= {name: TrainedModel(objective) for name, objective in named_objectives(own.methods).items()}
         base_models |= vector_models(gold, pool, classes, registry.METHODS[VANILLA](), recipe)
-    folder = None if out is None else work_folder(out)
-    fitted = fit_base_models(
+    return fit_base_models(
         student, gold, pool, base_models, recipe, classes=classes, folds=own.folds, rows=own.rows, folder=folder
     )
-    with nullcontext() if folder is None else locked(folder):
-        return reconciled_pool(fitted, fitted.run(executor, progress=progress))
 
 
 @dataclass

@@ -123,13 +123,20 @@ def source_table(facts: Mapping[str, float]) -> list[tuple[str, str, str, str, s
     return [
         (
             one["name"],
-            NAMES["label_sources"].get(one["name"], f"your student, trained by {one['name']}"),
+            _what(one["name"]),
             f"{one['weight']:.2f}",
             percent_range(exact(one["accuracy"] * one["rows"], one["rows"])),
             f"{one['log_loss']:.3f}",
         )
         for one in sources_in(facts)
     ]
+
+
+def _what(source: str) -> str:
+    """What a label source is; of two kinds of features, those of the second are in brackets after its name."""
+    name, _, features = source.partition(" (")
+    known: str = NAMES["label_sources"].get(name, f"your student, trained by {name}")
+    return f"{known}, on {features.removesuffix(')')}" if features else known
 
 
 def combined_accuracy(facts: Mapping[str, float]) -> str:

@@ -34,6 +34,7 @@ from understudy.io.table import text_columns
 from understudy.method_options import read_options
 from understudy.methods import METHODS
 from understudy.models.registry import initial_student
+from understudy.reconciling.views import View
 from understudy.store.checked_folder import FolderKind
 from understudy.store.console import collected_warnings
 from understudy.store.files import known_as, local_path, locked
@@ -47,6 +48,8 @@ from understudy.training.run import BEFOREHAND, FEATURES, REQUEST, Run, usable_f
 from understudy.training.train import train
 
 PREFIX = "hf:"
+#: The names of features, where there are two kinds.
+ENCODER, PLAIN = "encoder", "TF-IDF"
 _OPTION = re.compile(r",(?=[a-z_]+=)")
 _CURE = "restore it or train again in a new folder"
 TRAIN_REQUEST = FolderKind("training request", REQUEST, cure=_CURE)
@@ -137,36 +140,83 @@ def run_training(request: TrainRequest, report: Report, *, progress: bool = True
     with collected_warnings() as warnings:
         # What an encoder has computed once is found in the cache.
         with nullcontext() if request.data.encoder == TFIDF else first_goes_ahead():
-            examples = request.data.for_student(request.student).read(request.gold, **request.files)
+            data = request.data.for_student(request.student)
+            examples = data.read(request.gold, both=request.method == AUTO, **request.files)
         if examples.text is not None and not reads_texts(request.student):
             # A resumed training takes this encoder, whatever is installed by then.
             request = replace(request, data=replace(request.data, encoder=examples.encoder or TFIDF))
         if first:
             examples.leaks().warn()
-        classes = request.data.count_classes(examples)
-        student, training = resolve_student(request.student, examples, request.training)
-        request = replace(request, student=student, training=training)
-        build = student_builder(request.student, examples, classes)
-        average = initial_student(build, 0) if training["ema"] else None
-        ema = None if average is None else EMA(average if device is None else average.to(device))
+        prepared = _prepare(request, examples, device)
+        main = next(iter(prepared))
+        request = replace(request, student=prepared[main].student, training=prepared[main].training)
+
+        def keep_features(name: str) -> None:
+            if not (out / VALUES_FILE).exists():
+                prepared[name].examples.featuriser.save(out)
+                request.save()
+
         # What a run begins with; a resumed training checks that its data are still the same.
-        if first and not (resume and (out / VALUES_FILE).exists()):
-            examples.featuriser.save(out)
         if first and not resume:
             _record_gold(out / HISTORY, request.gold, examples)
             request.save()
+        if first and len(prepared) == 1:
+            keep_features(main)
         try:
             run = run_method(
-                build, examples.gold, examples.pool, test=examples.test, select=examples.select, out=out,
-                progress=progress, resume=resume, notes=_notes(request, examples, options), evaluate=True,
-                callbacks=trackers, **training | {"device": device, "ema": ema},
+                **_arguments(prepared, keep_features), out=out, progress=progress, resume=resume, evaluate=True,
+                notes=_notes(request, examples, options), callbacks=trackers,
             )  # fmt: skip
         except UnderstudyError:
             if first and not resume:
                 _clear(out)
             raise
     if first:
-        report(TrainedJob(request, run, examples, options, warnings))
+        taken = run.config["auto"]["features"] if len(prepared) > 1 else main
+        if taken == PLAIN:
+            request = replace(request, data=replace(request.data, encoder=TFIDF))
+        report(TrainedJob(request, run, prepared[taken].examples, options, warnings))
+
+
+class StudentOnFeatures(NamedTuple):
+    """A student for one kind of features, with its resolved options."""
+
+    student: str
+    training: dict[str, Any]
+    examples: Examples
+    view: View
+
+
+def _prepare(request: TrainRequest, examples: Examples, device: Any) -> dict[str, StudentOnFeatures]:
+    """By the name of the features, the user's first: texts may be there as vectors and by TF-IDF."""
+    sets = {ENCODER: examples} if examples.tfidf is None else {ENCODER: examples, PLAIN: examples.tfidf}
+    small = request.data.small and examples.encoder is not None
+    if small and request.method != AUTO:
+        cure = "leave it out, or take --encoder none"
+        raise UnderstudyError(f"--small is for --method {AUTO}, whose label sources see other features; {cure}")
+    if small and examples.tfidf is None:
+        raise UnderstudyError("--small takes TF-IDF, which finds no words in these texts; leave it out")
+    names = reversed(sets) if small else sets
+    return {name: _prepare_one(request, sets[name], device, small and name == ENCODER) for name in names}
+
+
+def _prepare_one(request: TrainRequest, examples: Examples, device: Any, sources_only: bool) -> StudentOnFeatures:
+    student, training = resolve_student(request.student, examples, request.training)
+    build = student_builder(student, examples, request.data.count_classes(examples))
+    average = initial_student(build, 0) if training["ema"] else None
+    ema = None if average is None else EMA(average if device is None else average.to(device))
+    options = training | {"device": device, "ema": ema}
+    gold, pool, test, select = (getattr(examples, role) for role in ("gold", "pool", "test", "select"))
+    return StudentOnFeatures(student, training, examples, View(build, gold, pool, options, test, select, sources_only))
+
+
+def _arguments(prepared: Mapping[str, StudentOnFeatures], keep_features: Callable[[str], None]) -> dict[str, Any]:
+    """Of ``us.train``, or of ``us.auto`` where there are other features."""
+    main, *others = prepared
+    view = prepared[main].view
+    sets = {role: getattr(view, role) for role in ("student", "gold", "pool", "test", "select")}
+    more = {"features": main, "others": {name: prepared[name].view for name in others}, "on_features": keep_features}
+    return {**sets, **view.options, **(more if others else {})}
 
 
 def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
@@ -178,7 +228,7 @@ def _method(request: TrainRequest) -> tuple[dict[str, Any], Callable[..., Run]]:
         raise UnderstudyError(f"there is no method {request.method!r}; use one of {', '.join(METHODS)}, or {AUTO}")
     options = read_options(METHODS[request.method], request.method_options)
     objective = METHODS[request.method](**options)
-    return options, lambda student, gold, pool, **more: train(student, gold, pool, objective, **more)
+    return options, partial(train, objective=objective)
 
 
 def _notes(request: TrainRequest, examples: Examples, options: dict[str, Any]) -> dict[str, Any]:
