@@ -26,7 +26,7 @@ LAYERS = [
     "io",
     "inference llm web parallel.executors parallel.ray_tasks",
     "acquisition methods reconciling training comparison.candidates hf.text hf.text_reader",
-    "comparison auditing inference.export hf lightning sklearn",
+    "comparison auditing inference.export inference.export_folder hf lightning sklearn",
     "active parallel training.job",
     "report",
     "cli __main__ __init__",

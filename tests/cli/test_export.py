@@ -75,3 +75,13 @@ def test_onnx(folder: Path) -> None:
     x = torch.randn(3, 4)
     session = onnxruntime.InferenceSession("student.onnx", providers=["CPUExecutionProvider"])
     torch.testing.assert_close(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), us.Run.load("run").predict(x))
+
+
+@pytest.mark.slow
+def test_a_folder_takes_raw_rows(folder: Path) -> None:
+    assert call("export run --out model --rows rows.npz").stdout == "model: model\n"
+    from understudy.inference.standalone import Model
+
+    x = torch.randn(3, 4)
+    found = Model("model").predict_proba([{"x": row.tolist()} for row in x])
+    torch.testing.assert_close(torch.from_numpy(found), us.Run.load("run").predict(x))

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import understudy as us
-from understudy.inference.export import FORMATS, Probabilities, export, reason
+from understudy.inference.export import export
+from understudy.inference.export_formats import FORMATS, Probabilities, difference, reason
 from understudy.inference.passes import predict
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("pt2", "onnx")]
@@ -264,13 +265,11 @@ def test_a_full_disk_is_one_line(format: str, tmp_path: Path) -> None:
 
 
 def test_near_ties_may_fall_either_way_and_clear_ones_may_not() -> None:
-    from understudy.inference.export import _difference
-
     tie = torch.tensor([[0.5, 0.5]])
-    assert not _difference(tie + torch.tensor([[4e-7, -4e-7]]), tie - torch.tensor([[2e-7, -2e-7]]))
+    assert not difference(tie + torch.tensor([[4e-7, -4e-7]]), tie - torch.tensor([[2e-7, -2e-7]]))
     clear = torch.tensor([[0.500004, 0.499996]])
-    assert "other classes" in _difference(clear.flip(1), clear)
-    assert "differ" in _difference(torch.full((1, 2), float("nan")), tie)
+    assert "other classes" in difference(clear.flip(1), clear)
+    assert "differ" in difference(torch.full((1, 2), float("nan")), tie)
 
 
 def test_reasons_are_short() -> None:

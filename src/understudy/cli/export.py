@@ -1,7 +1,7 @@
-"""``understudy export``: a trained student as one file for use elsewhere."""
+"""``understudy export``: a trained student as a folder that takes raw rows, or as one file, for use elsewhere."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,24 +12,28 @@ from understudy.errors import shown
 
 def export_command(
     run: shared.RunFolder,
-    out: Annotated[Path, flag("New file: .safetensors, .pt (TorchScript), .pt2 or .onnx.")],
+    out: Annotated[Path, flag("New folder; or a file: .onnx, .safetensors, .pt (TorchScript), .pt2.")],
     selected: shared.Selected = False,
     rows: Annotated[Path | None, flag("A file whose first rows serve the check.")] = None,
 ) -> None:
-    """Write a trained student as one file that runs without this package.
+    """Write a trained student so that it runs without this package.
 
-    The model in the file takes rows of features, any number at once, and gives class probabilities. Before the file
-    appears it is loaded again, and its predictions are compared with the student's: on made-up rows, or with `--rows`
-    on real ones. The names of classes and features are stored inside. An existing file is not overwritten.
+    `--out FOLDER`: takes rows as they are (texts, columns) and gives class names. Its `predict.py` needs numpy and
+    onnxruntime alone, reads CSV or serves HTTP (`--serve 8000`); a README and a Dockerfile lie beside it.
 
-    `.onnx` needs `pip install "understudy[onnx]"`.
+    `--out FILE.onnx` (or .safetensors, .pt, .pt2): the student alone, which takes rows of features and gives class
+    probabilities. The names of classes and features are stored inside.
 
-    Example: `understudy export runs/first --out student.onnx`
+    Before it appears it is loaded again, and its predictions are compared with the student's: on made-up rows, or with
+    `--rows` on real ones. Nothing is overwritten. Folders and .onnx need `pip install "understudy[onnx]"`.
+
+    Example: `understudy export runs/first --out model`
     """
     import torch
 
     with shared.loading():
-        from understudy.inference.export import ROWS, export
+        from understudy.inference.export import export
+        from understudy.inference.export_formats import ROWS
         from understudy.parallel.run_on_file import RunOnFile
         from understudy.training.run import Run
 
@@ -37,6 +41,10 @@ def export_command(
     loaded = Run.load(run) if given is None else given.run
     if selected:
         loaded.student = loaded.selected()
-    example = None if given is None else given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))
+    example: Any = None
+    if given is not None and out.suffix:
+        example = given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))
+    elif given is not None:
+        example = {name: given.table.columns[name][:ROWS].tolist() for name in given.featuriser.names}
     export(loaded, out, example=example)
-    typer.echo(shown(f"student: {out}"))
+    typer.echo(shown(f"{'student' if out.suffix else 'model'}: {out}"))

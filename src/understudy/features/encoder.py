@@ -165,7 +165,7 @@ class Encoder:
         return vectors
 
     def _embed_batch(self, texts: list[str]) -> Array:
-        tokenizer, model, limit = self._loaded
+        tokenizer, model, limit = self.transformer
         if self.layout.lower:
             texts = [text.lower() for text in texts]
         texts = [self.layout.prompt + text for text in texts]
@@ -181,7 +181,7 @@ class Encoder:
         return np.asarray(vectors.numpy(), dtype=np.float32)
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any, int]:
+    def transformer(self) -> tuple[Any, Any, int]:
         """Tokenizer, model, and how many tokens it reads."""
         transformers = transformers_library()
         safe = {"trust_remote_code": False, "local_files_only": True}

@@ -1,0 +1,369 @@
+"""Predictions of this model for rows as they are: texts, or columns by name. numpy and onnxruntime are all it needs.
+
+    from predict import Model
+    model = Model("model")                                  # the folder that this file lies in
+    model.predict(["How do I reset my pin?"])               # class names
+    model.predict_proba([{"age": 31, "job": "clerk"}])      # (rows, classes), in the order of model.classes
+
+    python predict.py rows.csv > predictions.csv            # label, confidence and the probability of each class
+    python predict.py --serve 8000                          # POST /predict with {"rows": [row, …]}; images as base64
+
+``features.json`` lists the parts of a row's features, in their order, each with what it learned in training.
+"""
+
+import argparse
+import base64
+import csv
+import json
+import math
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+BATCH = 64
+MOST_BYTES = 16_000_000
+# As scikit-learn reads words.
+WORD = re.compile(r"(?u)\b\w\w+\b")
+Columns = Mapping[str, Sequence[Any]]
+
+
+class Model:
+    def __init__(self, folder: str | Path | None = None, *, threads: int = 1) -> None:
+        self.folder, self.threads = Path(folder or Path(__file__).parent), threads
+        settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
+        self.classes: list[str] = settings["classes"]
+        self.parts = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
+        #: The columns that a row must have.
+        self.names = [name for part in self.parts for name in part.names]
+        self.net = self.session("model.onnx")
+
+    def session(self, name: str) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 3, self.threads
+        return onnxruntime.InferenceSession(str(self.folder / name), options, providers=["CPUExecutionProvider"])
+
+    def predict(self, rows: Any) -> list[str]:
+        return [self.classes[best] for best in self.predict_proba(rows).argmax(1)]
+
+    def predict_proba(self, rows: Any) -> Any:
+        """``rows``: texts, mappings of column to value, or one mapping (or frame) of column to values."""
+        columns = self._columns(rows)
+        count = len(columns[self.names[0]])
+        found = [self._batch({name: columns[name][start : start + BATCH] for name in self.names})
+                 for start in range(0, count, BATCH)]  # fmt: skip
+        return np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
+
+    def _batch(self, columns: Columns) -> Any:
+        blocks = [part(columns) for part in self.parts]
+        if isinstance(blocks[0], dict):
+            return first_output(self.net, blocks[0])
+        flat = blocks[0] if len(blocks) == 1 else np.concatenate([each.reshape(len(each), -1) for each in blocks], 1)
+        return first_output(self.net, {"x": flat.astype(np.float32)})
+
+    def _columns(self, rows: Any) -> dict[str, list[Any]]:
+        if isinstance(rows, str):
+            raise ValueError("give a list of rows, also for one: [row]")
+        if isinstance(rows, Mapping) or hasattr(rows, "columns"):
+            missing = [name for name in self.names if name not in rows]
+            columns = {name: list(rows[name]) for name in self.names if name in rows}
+        else:
+            rows = list(rows)
+            if not all(isinstance(row, Mapping) for row in rows):
+                if len(self.names) > 1:
+                    raise ValueError(f"a row has the columns {', '.join(self.names)}; give each as a mapping")
+                return {self.names[0]: rows}
+            missing = [name for name in self.names if any(name not in row for row in rows)]
+            columns = {name: [row[name] for row in rows] for name in self.names if name not in missing}
+        if missing:
+            raise ValueError(f"the rows have no column {missing[0]!r}; they need {', '.join(self.names)}")
+        return columns
+
+
+def first_output(session: Any, inputs: Mapping[str, Any]) -> Any:
+    """The first output. An input that the net ignores is not in the graph."""
+    return session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})[0]
+
+
+class FeaturePart:
+    """``(rows, width)`` numbers of some columns."""
+
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        self.part, self.names = part, [part["name"]] if "name" in part else list(part.get("names", ()))
+
+    def __call__(self, columns: Columns) -> Any:
+        raise NotImplementedError
+
+    def texts(self, columns: Columns) -> list[str]:
+        texts = list(columns[self.names[0]])
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ValueError(f"row {row}: {self.names[0]!r} holds {text!r}, not a text")
+        return texts
+
+
+class ArrayPart(FeaturePart):
+    def __call__(self, columns: Columns) -> Any:
+        return np.array([np.asarray(value, np.float32).reshape(self.part["shape"]) for value in columns[self.names[0]]])
+
+
+class NumberPart(FeaturePart):
+    def __call__(self, columns: Columns) -> Any:
+        part, blocks = self.part, []
+        for name, mean, deviation in zip(self.names, part["mean"], part["deviation"], strict=True):
+            values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name])])
+            empty = np.isnan(values)
+            if empty.any() and part["missing"] == "error":
+                raise ValueError(f"row {int(empty.argmax())}: {name!r} holds no number")
+            values = np.where(empty, mean, values)
+            if part["scale"]:
+                values = (values - mean) / deviation if deviation > 0 else np.zeros(len(values))
+            blocks.append(values)
+        return np.stack(blocks, 1).astype(np.float32)
+
+
+def as_number(value: Any, name: str, row: int) -> float:
+    try:
+        return math.nan if value is None or value == "" else float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"row {row}: {name!r} holds {value!r}, not a number") from None
+
+
+class CategoryPart(FeaturePart):
+    """One-hot; a value that training did not know is all zeros."""
+
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        super().__init__(part | {"names": [name for name, _ in part["known"]]}, model)
+        self.known = {name: {value: place for place, value in enumerate(values)} for name, values in part["known"]}
+
+    def __call__(self, columns: Columns) -> Any:
+        blocks = []
+        for name, known in self.known.items():
+            block = np.zeros((len(columns[name]), len(known)), np.float32)
+            for row, value in enumerate(columns[name]):
+                place = known.get("" if value is None else str(value))
+                if place is not None:
+                    block[row, place] = 1
+            blocks.append(block)
+        return np.concatenate(blocks, 1)
+
+
+class TfidfPart(FeaturePart):
+    """(1 + ln count) · idf of words and runs of neighbouring words, rows of length 1."""
+
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        super().__init__(part, model)
+        self.places = {term: place for place, term in enumerate(part["terms"])}
+        self.idf = np.array(part["idf"], np.float32)
+        self.longest = 1 + max(term.count(" ") for term in part["terms"])
+
+    def __call__(self, columns: Columns) -> Any:
+        texts = self.texts(columns)
+        block = np.zeros((len(texts), len(self.idf)), np.float32)
+        for row, text in enumerate(texts):
+            words = WORD.findall(text.lower())
+            for length in range(1, self.longest + 1):
+                for start in range(len(words) - length + 1):
+                    place = self.places.get(" ".join(words[start : start + length]))
+                    if place is not None:
+                        block[row, place] += 1
+        seen = block > 0
+        block[seen] = 1 + np.log(block[seen])
+        block *= self.idf
+        return block / np.maximum(np.sqrt((block**2).sum(1, keepdims=True)), 1e-30)
+
+
+class ImagePart(FeaturePart):
+    """Paths or bytes of image files; this part needs Pillow."""
+
+    def __call__(self, columns: Columns) -> Any:
+        import io
+
+        from PIL import Image, ImageOps
+
+        height, width = self.part["size"]
+        pixels = []
+        for source in columns[self.names[0]]:
+            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+                upright = ImageOps.exif_transpose(image)
+                grey = "L" if upright.mode in ("1", "L", "LA") else "RGB"
+                upright = upright.convert(grey).convert(self.part["mode"])
+                if upright.size != (width, height):
+                    upright = upright.resize((width, height), Image.Resampling.BILINEAR)
+                pixels.append(np.asarray(upright, np.float32).reshape(height, width, -1).transpose(2, 0, 1) / 255)
+        return np.stack(pixels)
+
+
+class TokenPart(FeaturePart):
+    """Texts as token numbers, padded to the longest of a batch, for a net that reads texts."""
+
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        super().__init__(part, model)
+        self.tokenize = tokenizer(model.folder / "tokenizer.json", part["max_tokens"])
+
+    def __call__(self, columns: Columns) -> Any:
+        texts = [text.lower() if self.part["lower"] else text for text in self.texts(columns)]
+        found = [self.tokenize(self.part["prompt"] + text) or [self.part["pad"]] for text in texts]
+        # A graph with a free length needs two positions at least.
+        mask = np.arange(max(2, *map(len, found))) < np.array(list(map(len, found)))[:, None]
+        ids = np.full(mask.shape, self.part["pad"], np.int64)
+        ids[mask] = np.concatenate(found)
+        return {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+
+
+class EncoderPart(TokenPart):
+    """A vector per text, by the encoder."""
+
+    def __init__(self, part: dict[str, Any], model: Model) -> None:
+        super().__init__(part, model)
+        self.net = model.session("encoder.onnx")
+
+    def __call__(self, columns: Columns) -> Any:
+        return first_output(self.net, super().__call__(columns))
+
+
+PARTS = {
+    "array": ArrayPart, "numbers": NumberPart, "categories": CategoryPart, "tfidf": TfidfPart, "image": ImagePart,
+    "texts": TokenPart, "encoder": EncoderPart,
+}  # fmt: skip
+
+
+def tokenizer(path: Path, most: int) -> Any:
+    """text -> token numbers, at most ``most``. Other tokenizers than BERT's need the package ``tokenizers``."""
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings["model"]["type"] == "WordPiece" and settings["normalizer"]["type"] == "BertNormalizer":
+        return WordPiece(settings, most)
+    import tokenizers
+
+    found = tokenizers.Tokenizer.from_file(str(path))
+    found.no_padding()
+    found.enable_truncation(most)
+    return lambda text: found.encode(text).ids
+
+
+class WordPiece:
+    """BERT's tokenizer: words and signs, each cut greedily into the longest known pieces."""
+
+    def __init__(self, settings: dict[str, Any], most: int) -> None:
+        model, normalizer = settings["model"], settings["normalizer"]
+        self.pieces, self.prefix = model["vocab"], model["continuing_subword_prefix"]
+        self.unknown, self.longest = self.pieces[model["unk_token"]], model["max_input_chars_per_word"]
+        self.lower, strip = normalizer["lowercase"], normalizer["strip_accents"]
+        self.strip = self.lower if strip is None else strip
+        self.first, self.last, self.most = self.pieces["[CLS]"], self.pieces["[SEP]"], most
+        special = [token["content"] for token in settings["added_tokens"] if token["special"]]
+        self.special = re.compile("(" + "|".join(map(re.escape, special or ["[CLS]"])) + ")")
+
+    def __call__(self, text: str) -> list[int]:
+        found: list[int] = []
+        for part in self.special.split(text):
+            if self.special.fullmatch(part):
+                found.append(self.pieces[part])
+            else:
+                found += [piece for word in self.words(part) for piece in self.cut(word)]
+        return [self.first, *found[: self.most - 2], self.last]
+
+    def words(self, text: str) -> Iterable[str]:
+        text = "".join(sign for sign in text if sign in "\t\n\r" or not is_control(sign))
+        if self.strip:
+            text = "".join(sign for sign in unicodedata.normalize("NFD", text) if unicodedata.category(sign) != "Mn")
+        if self.lower:
+            # Sign by sign: the lower case of a whole word may depend on its end (Greek).
+            text = "".join(map(str.lower, text))
+        return "".join(f" {sign} " if stands_alone(sign) else sign for sign in text).split()
+
+    def cut(self, word: str) -> list[int]:
+        if len(word) > self.longest:
+            return [self.unknown]
+        found, start = [], 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece = self.pieces.get((self.prefix if start else "") + word[start:end])
+                if piece is not None:
+                    break
+            else:
+                return [self.unknown]
+            found.append(piece)
+            start = end
+        return found
+
+
+# Chinese characters are words of their own.
+CHINESE = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+           (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
+
+
+def is_control(sign: str) -> bool:
+    return sign == "\ufffd" or unicodedata.category(sign) in ("Cc", "Cf", "Co")
+
+
+def stands_alone(sign: str) -> bool:
+    """Punctuation, every sign of ASCII, and Chinese characters."""
+    if sign.isascii():
+        return not (sign.isalnum() or sign.isspace())
+    return unicodedata.category(sign)[0] == "P" or any(low <= ord(sign) <= high for low, high in CHINESE)
+
+
+def answer(model: Model, rows: Any) -> list[dict[str, Any]]:
+    return [
+        {"label": model.classes[best.argmax()], "confidence": float(best.max()),
+         "probabilities": dict(zip(model.classes, map(float, best), strict=True))}
+        for best in model.predict_proba(rows)
+    ]  # fmt: skip
+
+
+class Handler(BaseHTTPRequestHandler):
+    model: Model
+
+    def do_GET(self) -> None:
+        self.reply(200 if self.path == "/health" else 404, {"classes": self.model.classes})
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        if self.path != "/predict" or length > MOST_BYTES:
+            self.reply(404 if self.path != "/predict" else 413, {"error": f"POST /predict, at most {MOST_BYTES} bytes"})
+            return
+        try:
+            rows = json.loads(self.rfile.read(length))["rows"]
+            if isinstance(self.model.parts[0], ImagePart):
+                # Never a path: who sends requests may not open files here.
+                rows = [base64.b64decode(row, validate=True) for row in rows]
+            self.reply(200, {"predictions": answer(self.model, rows)})
+        except (KeyError, TypeError, ValueError) as error:
+            self.reply(400, {"error": f'{error}; send {{"rows": [...]}}'})
+
+    def reply(self, status: int, content: Any) -> None:
+        body = json.dumps(content, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def command_line() -> None:
+    parser = argparse.ArgumentParser(description="Predict with the model in this folder.")
+    parser.add_argument("file", nargs="?", help="CSV with a header")
+    parser.add_argument("--serve", type=int, metavar="PORT", help="answer POST /predict instead")
+    parser.add_argument("--host", default="127.0.0.1")
+    given = parser.parse_args()
+    Handler.model = model = Model()
+    if given.serve is not None:
+        ThreadingHTTPServer((given.host, given.serve), Handler).serve_forever()
+    if given.file is None:
+        parser.error("name a CSV file, or --serve PORT")
+    with open(given.file, newline="", encoding="utf-8-sig") as file:
+        found = answer(model, list(csv.DictReader(file)))
+    writer = csv.writer(sys.stdout)
+    writer.writerow(["label", "confidence", *model.classes])
+    writer.writerows([one["label"], one["confidence"], *one["probabilities"].values()] for one in found)
+
+
+if __name__ == "__main__":
+    command_line()

@@ -1,0 +1,210 @@
+"""An exported folder predicts raw rows as the run does, in a Python that has neither torch nor this package."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import understudy as us
+from tiny_bert import write_tiny_bert
+from understudy.data.inputs import as_rows
+from understudy.errors import UnderstudyError
+from understudy.features.featuriser import FeatureOptions, Featuriser
+from understudy.inference import standalone
+from understudy.inference.export import export
+from understudy.inference.passes import predict
+
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.slow
+ALONE = """
+import sys
+for name in ("torch", "understudy", "scipy", "sklearn", "transformers", "pyarrow", "safetensors", "tokenizers"):
+    sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+import json
+from predict import Model
+model = Model()
+rows = json.loads(sys.stdin.read())
+print(json.dumps([model.predict(rows), model.predict_proba(rows).tolist()]))
+"""
+ROWS: dict[str, list[Any]] = {
+    "message": ["How do I reset my PIN?", "pin pin reset", "", "Wo ist die Karte über 3 Tage?", "the card the card"],
+    "age": [31.0, 64.0, 18.5, 40.0, 22.0],
+    "job": ["clerk", "cook", "clerk", "", "pilot"],
+}
+
+
+def a_run(folder: Path, rows: dict[str, list[Any]], options: FeatureOptions, **config: Any) -> us.Run:
+    """A run with an untrained student, as files have made it."""
+    arrays = {name: np.array([*values, None], object)[:-1] for name, values in rows.items()}
+    if "age" in arrays:
+        arrays["age"] = np.array(rows["age"])
+    featuriser = Featuriser.fit(arrays, options, where="rows")
+    folder.mkdir()
+    featuriser.save(folder)
+    torch.manual_seed(0)
+    student = us.models.mlp(inputs=int(np.prod(featuriser.shape)), classes=3, hidden=(8,)).eval()
+    run = us.Run(student, [], {}, config={"class_names": ["A", "B b", "Ö"], **config}, path=folder)
+    run.config["expected"] = predict(student, as_rows(featuriser(arrays, where="rows"), "rows"))
+    return run
+
+
+def alone(folder: Path, rows: Any) -> tuple[list[str], np.ndarray[Any, Any]]:
+    command = [sys.executable, "-c", ALONE, str(folder)]
+    done = subprocess.run(command, input=json.dumps(rows), capture_output=True, text=True, check=True)
+    names, probs = json.loads(done.stdout)
+    return names, np.array(probs)
+
+
+def test_texts_numbers_and_categories(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run", ROWS, FeatureOptions(text="message", columns=("age", "job"), max_categories=9))
+    folder = export(run, tmp_path / "model")
+    records = [dict(zip(ROWS, values, strict=True)) for values in zip(*ROWS.values(), strict=True)]
+    expected = run.config["expected"].numpy()
+    for rows in (ROWS, records):
+        names, probs = alone(folder, rows)
+        np.testing.assert_allclose(probs, expected, atol=1e-5)
+        assert names == [run.config["class_names"][best] for best in expected.argmax(1)]
+    with pytest.raises(UnderstudyError, match="already exists"):
+        export(run, tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[us.Run, Path]:
+    folder, texts = tmp_path_factory.mktemp("exported"), {"text": ROWS["message"]}
+    run = a_run(folder / "run", texts, FeatureOptions(text="text"), columns={"text": "message"})
+    return run, export(run, folder / "model")
+
+
+def test_columns_are_named_as_in_the_users_files(exported: tuple[us.Run, Path]) -> None:
+    run, folder = exported
+    model = standalone.Model(folder)
+    assert model.names == ["message"]
+    expected = run.config["expected"].numpy()
+    np.testing.assert_allclose(model.predict_proba(ROWS["message"]), expected, atol=1e-5)
+    assert model.predict_proba([]).shape == (0, 3)
+    with pytest.raises(ValueError, match="no column 'message'"):
+        model.predict([{"text": "a"}])
+    with pytest.raises(ValueError, match="give a list"):
+        model.predict("a text")
+    assert "`message`" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_differs_does_not_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run(tmp_path / "run", {"text": ROWS["message"]}, FeatureOptions(text="text"))
+    wrong = tmp_path / "wrong.py"
+    source = Path(standalone.__file__).read_text(encoding="utf-8")
+    wrong.write_text(source.replace("1 + np.log(block[seen])", "1 + 0 * block[seen]"), encoding="utf-8")
+    monkeypatch.setattr(standalone, "__file__", str(wrong))
+    with pytest.raises(UnderstudyError, match=r"was not written: its predict\.py gives probabilities that differ"):
+        export(run, tmp_path / "model", example={"text": ["pin pin pin reset"] * 3})
+    assert not (tmp_path / "model").exists()
+
+
+def test_it_serves(exported: tuple[us.Run, Path]) -> None:
+    run, folder = exported
+    standalone.Handler.model = standalone.Model(folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), standalone.Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/predict"
+
+        def ask(body: Any) -> Any:
+            try:
+                with urllib.request.urlopen(address, data=json.dumps(body).encode(), timeout=20) as reply:
+                    return reply.status, json.load(reply)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        status, content = ask({"rows": ROWS["message"]})
+        assert status == 200
+        best = [one["confidence"] for one in content["predictions"]]
+        np.testing.assert_allclose(best, run.config["expected"].max(1).values, atol=1e-5)
+        assert ask({"rows": [1, 2]})[0] == 400
+        assert ask([])[0] == 400
+        server.shutdown()
+
+
+def test_images(tmp_path: Path) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        pixels = rng.integers(0, 256, (12, 9, 3)).astype(np.uint8)
+        pillow.fromarray(pixels).save(tmp_path / f"{number}.png")
+    paths = {"photo": [str(tmp_path / f"{number}.png") for number in range(3)]}
+    options = FeatureOptions(image="photo", image_size=(8, 8))
+    arrays = {"photo": np.array(paths["photo"], object)}
+    featuriser = Featuriser.fit(arrays, options, where="rows", folder=tmp_path)
+    (tmp_path / "run").mkdir()
+    featuriser.save(tmp_path / "run")
+    torch.manual_seed(0)
+    student = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2)).eval()
+    model = standalone.Model(export(us.Run(student, [], {}, path=tmp_path / "run"), tmp_path / "model"))
+    expected = predict(student, featuriser(arrays, where="rows", folder=tmp_path))
+    np.testing.assert_allclose(model.predict_proba(paths["photo"]), expected, atol=1e-5)
+    assert model.classes == ["0", "1"]
+
+
+@pytest.mark.torture
+def test_an_encoder(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    texts = {"text": ROWS["message"]}
+    bert = str(write_tiny_bert(tmp_path / "bert"))
+    run = a_run(tmp_path / "run", texts, FeatureOptions(text="text", encoder=bert))
+    _, probs = alone(export(run, tmp_path / "model"), texts["text"])
+    np.testing.assert_allclose(probs, run.config["expected"], atol=1e-5)
+
+
+@pytest.mark.torture
+def test_a_student_that_reads_texts(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    student = us.text(write_tiny_bert(tmp_path / "bert"), classes=2)().eval()
+    _, probs = alone(export(us.Run(student, [], {}), tmp_path / "model"), ROWS["message"])
+    np.testing.assert_allclose(probs, predict(student, as_rows(ROWS["message"], "x")), atol=1e-5)
+
+
+def test_word_pieces_are_those_of_the_tokenizers_library(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    from tokenizers import models, normalizers, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "re", "##set", "a", "##b", "o", "日", "σ", "##σ", "!", "-", "pin"]
+    found = tokenizers.Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    found.normalizer, found.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    found.add_special_tokens(words[:4])
+    found.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    found.save(str(tmp_path / "tokenizer.json"))
+    found.enable_truncation(12)
+    ours = standalone.tokenizer(tmp_path / "tokenizer.json", 12)
+    assert isinstance(ours, standalone.WordPiece)
+    rng = np.random.default_rng(0)
+    pieces = [
+        "reset",
+        "RESET",
+        "ab",
+        "Ö",
+        "日本",
+        "ΣΣ",
+        "!",
+        "re-set",
+        " ",
+        "\n",
+        "\u200b",
+        "\ue000",
+        "[SEP]",
+        "pin",
+        "x" * 120,
+    ]
+    assert ours("x" * 120) == found.encode("x" * 120).ids
+    for _ in range(300):
+        text = "".join(rng.choice(pieces, int(rng.integers(0, 9))))
+        assert ours(text) == found.encode(text).ids, text
