@@ -5,10 +5,10 @@
     python -m experiments.coverage --again train        what is kept of a part is measured anew
     python -m experiments.coverage --minutes 2          stops after that; the same command goes on
 
-For every part of ``coverage_parts``, signal (none, weak, strong) and number of gold rows: simulated data sets, each with
-what a command prints and the truth of it. Kept, as a line for each set, in ``runs/coverage``. Where several intervals of
-one kind are printed of a set (one for each class), their mean counts. Expected: 93 to 97% in every cell, and no bias
-beyond three of its standard errors; cells that fail are marked on the page.
+For every part of ``coverage_parts``, signal (none, weak, strong) and number of gold rows: simulated data sets, each
+with what a command prints and the truth of it. Kept, as a line for each set, in ``runs/coverage``. Where several
+intervals of one kind are printed of a set (one for each class), their mean counts. Expected: 93 to 97% in every cell,
+and no bias beyond three of its standard errors; cells that fail are marked on the page.
 """
 
 import argparse
@@ -151,8 +151,9 @@ def page(table: Table) -> str:
     text = [
         "# Coverage of the intervals",
         __doc__.partition("\n\n")[0] if __doc__ else "",
-        f"{len(every)} cells; in {within} the coverage is between 93 and 97%, in {misses} it is further off than chance "
-        f"explains (**bold**); in {biased} the figure is biased by more than three standard errors (bias in **bold**).",
+        f"{len(every)} cells; in {within} the coverage is between 93 and 97%, in {misses} it is further off than "
+        f"chance explains (**bold**); in {biased} the figure is biased by more than three standard errors (bias in "
+        "**bold**).",
         markdown(["command", "interval", "signal", *(f"{count} gold rows" for count in GOLD_ROWS)], rows).strip(),
     ]
     return "\n\n".join(text) + "\n"

@@ -64,7 +64,7 @@ class World:
         return Draw(x.astype(np.float32), y, odds / odds.sum(1, keepdims=True))
 
     def data(self, gold_rows: int, seed: int, pool_rows: int = POOL_ROWS) -> DataSet:
-        rng = np.random.default_rng([seed, gold_rows])
+        rng = np.random.default_rng([seed, gold_rows, round(10 * self.teacher)])
         gold, pool = self.draw(gold_rows, rng), self.draw(pool_rows, rng)
         return DataSet(us.Gold(gold.x, gold.y, teacher=gold.probs), us.Pool(pool.x, pool.probs), gold, pool)
 

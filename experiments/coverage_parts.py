@@ -138,7 +138,7 @@ def _many_votes(signal: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 def votes(signal: str, gold_rows: int, seed: int) -> Intervals:
     """The audit's table of sources and what ``us.plan_labels`` prints of a source."""
-    given, y = _votes(signal, gold_rows, np.random.default_rng([seed, gold_rows]))
+    given, y = _votes(signal, gold_rows, np.random.default_rng([seed, gold_rows, len(signal)]))
     names = tuple("abcd")
     found = us.audit(us.Gold(torch.zeros(gold_rows, 1), y, teacher=Votes(given, 2, sources=names)), rows_wrong=0)
     assert found.sources is not None
@@ -213,7 +213,7 @@ def train(signal: str, gold_rows: int, seed: int) -> Intervals:
     world = world_of(signal, 2)
     data = world.data(gold_rows, seed)
     result: Intervals = {}
-    tested = us.Gold(*world.draw(gold_rows, np.random.default_rng([seed, gold_rows, 1]))[:2])
+    tested = us.Gold(*world.draw(gold_rows, np.random.default_rng([seed, gold_rows, len(signal), 1]))[:2])
     for name, test in (("cross-validated", None), ("test set", tested)):
         run = us.train(LINEAR, data.gold, data.pool, us.vanilla(), test=test, evaluate=True, seed=seed, progress=False)
         if run.evaluation is not None:

@@ -12,17 +12,31 @@ from understudy.maths.proportions import UNKNOWN, Share, area, exact, holm, stra
 
 
 @pytest.mark.parametrize(("hits", "rows"), [(0, 50), (12, 200), (50, 50), (1, 1), (391, 520)])
-def test_exact_is_clopper_and_pearsons(hits: int, rows: int) -> None:
-    found, wanted = exact(hits, rows), stats.binomtest(hits, rows).proportion_ci(method="exact")
-    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-10)
-    assert found.estimate == hits / rows
+def test_an_end_leaves_a_fortieth_outside_with_the_count_itself_as_half(hits: int, rows: int) -> None:
+    found = exact(hits, rows)
+    for end, beyond in ((found.low, stats.binom.sf), (found.high, lambda k, n, p: stats.binom.cdf(k - 1, n, p))):
+        if 0 < end < 1:
+            assert beyond(hits, rows, end) + stats.binom.pmf(hits, rows, end) / 2 == pytest.approx(0.025, abs=1e-9)
+    wide = stats.binomtest(hits, rows).proportion_ci(method="exact")
+    assert wide.low <= found.low <= found.estimate == hits / rows <= found.high <= wide.high
 
 
 def test_no_error_in_fifty_rows_is_not_certainty() -> None:
-    # By hand: (1 − p)^50 = 0.025.
-    assert exact(0, 50).high == pytest.approx(1 - 0.025 ** (1 / 50))
-    assert 1 - exact(0, 50).high == pytest.approx(0.025 ** (1 / 50))
+    # By hand: (1 − p)^50 / 2 = 0.025.
+    assert exact(0, 50).high == pytest.approx(1 - 0.05 ** (1 / 50))
+    assert exact(50, 50).low == pytest.approx(0.05 ** (1 / 50))
     assert exact(0, 0) == UNKNOWN and not UNKNOWN.known
+
+
+@pytest.mark.parametrize(("rows", "least", "mean"), [(24, 0.925, 0.959), (100, 0.92, 0.952)])
+def test_shares_are_held_as_often_as_said(rows: int, least: float, mean: float) -> None:
+    """Without simulation: the chance of every count times whether its interval holds the share."""
+    counts, shares = np.arange(rows + 1), np.linspace(0.01, 0.99, 197)
+    found = [exact(int(count), rows) for count in counts]
+    low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
+    held = (low <= shares[:, None]) & (shares[:, None] <= high)
+    coverage = (held * stats.binom.pmf(counts, rows, shares[:, None])).sum(1)
+    assert coverage.min() >= least and coverage.mean() == pytest.approx(mean, abs=0.002)
 
 
 def test_strata_by_hand() -> None:

@@ -30,11 +30,11 @@ def text_of(run: us.Run, warnings: list[str] | None = None) -> dict[str, str]:
 
 
 def test_on_a_test_set() -> None:
-    """180 of 200: Clopper and Pearson's interval is 85.0 to 93.8 (R's binom.test)."""
+    """180 of 200: the mid-P interval is 85.2 to 93.6, Clopper and Pearson's 85.0 to 93.8 (R's binom.test)."""
     text = text_of(a_run(on_test(180, 150), 0.9, class_names=["no", "yes"]), ["one", "two"])
-    assert text["Accuracy"] == "Accuracy 90.0% (95% CI 85.0–93.8) on 200 test rows."
+    assert text["Accuracy"] == "Accuracy 90.0% (95% CI 85.2–93.6) on 200 test rows."
     assert "Majority class (yes): 75.0%." in text["Baselines"]
-    assert "Teacher: 75.0% (95% CI 68.4–80.8) on the same rows." in text["Baselines"]
+    assert "Teacher: 75.0% (95% CI 68.6–80.6) on the same rows." in text["Baselines"]
     assert "95% CI ±4 points" in text["Uncertainty"] and "calibration error 4.2 points" in text["Uncertainty"]
     assert "2 warnings below" in text["Uncertainty"]
     # ± 4.40 points to ± 3: 200 · (4.40 / 3)² = 430, 230 more.

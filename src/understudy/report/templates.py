@@ -126,12 +126,12 @@ def _percent_range(share: Share) -> str:
 
 
 def percent_ci(share: Share) -> str:
-    """``90.0% (95% CI 83.2–94.7)``."""
+    """``90.0% (95% CI 83.6–94.5)``."""
     return f"{share.estimate:.1%} (95% CI {_percent_range(share)})" if share.known else UNKNOWN
 
 
 def percent_range(share: Share) -> str:
-    """``90.0% (83.2–94.7)``, for tables whose title says that it is a 95% interval."""
+    """``90.0% (83.6–94.5)``, for tables whose title says that it is a 95% interval."""
     return f"{share.estimate:.1%} ({_percent_range(share)})" if share.known else UNKNOWN
 
 

@@ -1,13 +1,13 @@
 """The accuracy of a finished training, beside its baselines: the teacher, training on gold alone, the majority class.
 
     run = us.train(student, gold, pool, us.slam(), evaluate=True)
-    run.evaluation.accuracy                          # Share(estimate=0.9, low=0.832, high=0.947, rows=120)
+    run.evaluation.accuracy                          # Share(estimate=0.9, low=0.836, high=0.945, rows=120)
     run.evaluation.gold_only, run.evaluation.teacher, run.evaluation.majority
 
 Measured on the test set where there is one, else cross-validated on gold: the student is trained ``FOLDS`` times more,
 each time without a part of gold. Each of these has fewer gold rows than the real one, so that the estimate is slightly
 pessimistic. Rows chosen by active learning are no random sample: they train and are never measured on. ``us.auto``'s
-pilot has cross-validated already, and its figures are taken. Intervals are Clopper and Pearson's.
+pilot has cross-validated already, and its figures are taken.
 """
 
 from collections.abc import Callable, Mapping
