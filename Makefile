@@ -7,7 +7,7 @@ export MKL_NUM_THREADS ?= 1
 # Without compiled files every process of the suite would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ask-torture ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
+.PHONY: ask-torture coverage ray demo test lint types fast docs figures torture distributed meaning bench reproduce results alternatives clean
 PEERS := .peers/bin/python
 .DEFAULT_GOAL := test
 
@@ -95,6 +95,10 @@ results: .venv/.installed
 	$(BIN)/python -m experiments.heteroskedastic --out 'docs/results/active_learning.md#heteroskedastic'
 	$(BIN)/python -m experiments.weighted_page --out 'docs/results/distillation.md#weighted'
 	$(BIN)/python -m experiments.results
+
+# Every printed interval against simulated data whose truth is known: about an hour; goes on where it was stopped.
+coverage: .venv/.installed
+	$(BIN)/python -m experiments.coverage --workers 2 --out docs/results/coverage.md
 
 # Ours beside logistic regression, cleanlab and Snorkel; experiments/frozen.py says how to get the frozen nets.
 alternatives: .venv/.installed .peers/.installed

@@ -67,9 +67,10 @@ def test_gains_by_hand() -> None:
     assert first.accuracy is not None and first.accuracy.estimate == 0.6 and first.gain is None
     assert first.per_point is None and (first.cost, first.spent) == (25, 25)
     assert second.gain is not None and (second.cost, second.spent) == (35, 10)
-    # Two of ten rows turned right: mean 0.2, deviation √(0.2·0.8·10/9), t(9) = 2.262.
+    # Two of ten rows turned right: mean 0.2.
     assert second.gain.mean == pytest.approx(0.2)
-    assert second.gain.high - 0.2 == pytest.approx(2.2622 * (0.2 * 0.8 / 9) ** 0.5, rel=1e-4)
+    # With one more row at −1 and one at 1: mean 1/6, variance 4/12 − 1/36; t(9) = 2.2622.
+    assert second.gain.high - 1 / 6 == pytest.approx(2.2622 * ((4 / 12 - 1 / 36) / 12) ** 0.5, rel=1e-4)
     assert second.per_point == pytest.approx(10 / 20)
     worse = RoundGain.of(records[1], {**records[0], "requested": 80}, 1.0)
     assert worse.per_point is None and worse.spent == 10

@@ -1,5 +1,7 @@
 """Intervals over seeds and test rows at once: against a brute-force sum, special cases, and coverage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,46 +10,78 @@ from understudy.comparison.interval import Interval
 from understudy.comparison.outcome import Comparison, Correct, Outcome
 
 
-def brute_force(values: list[np.ndarray], rows: list[np.ndarray]) -> tuple[float, float]:
-    """(mean, variance of the mean): the double sum over all pairs of observations that share a seed or a row."""
-    seeds = len(values)
+def brute_force(values: list[np.ndarray], rows: list[np.ndarray]) -> tuple[float, float, float]:
+    """(mean, middle of the interval, variance): the double sum over all pairs that share a seed or a row.
+
+    Two more rows, at −1 and at 1, belong to no seed.
+    """
+    seeds, count = len(values), len(set(np.concatenate(rows).tolist()))
     mean = sum(mine.mean() for mine in values) / seeds
-    every = [
-        (s, row, (v - mean) / (seeds * len(values[s])))
-        for s in range(seeds)
-        for row, v in zip(rows[s], values[s], strict=True)
-    ]
-    within_seed = sum(a[2] * b[2] for a in every for b in every if a[0] == b[0])
-    within_row = sum(a[2] * b[2] for a in every for b in every if a[1] == b[1])
+    middle = mean * count / (count + 2)
+
+    def pieces(centre: float) -> list[tuple[int, int, float]]:
+        return [
+            (s, row, (v - centre) / (seeds * len(values[s])))
+            for s in range(seeds)
+            for row, v in zip(rows[s], values[s], strict=True)
+        ]
+
+    within_seed = sum(a[2] * b[2] for a in pieces(mean) for b in pieces(mean) if a[0] == b[0])
+    every = pieces(middle)
+    within_row = sum(a[2] * b[2] for a in every for b in every if a[1] == b[1]) * (count / (count + 2)) ** 2
+    ends = ((1 - middle) ** 2 + (1 + middle) ** 2) / (count + 2) ** 2
     alone = sum(a[2] ** 2 for a in every)
-    count = len({row for _, row, _ in every})
-    return mean, seeds / (seeds - 1) * within_seed + max(count / (count - 1) * within_row - alone, 0)
+    return mean, middle, seeds / (seeds - 1) * within_seed + max(within_row + ends - alone, 0)
 
 
 def test_crossed_agrees_with_the_sum_over_pairs(rng: np.random.Generator) -> None:
     rows = [np.arange(30)] * 4
-    values = [rng.normal(0.1, 1, 30) + rng.normal(size=30) for _ in rows]
-    mean, variance = brute_force(values, rows)
+    hard = rng.normal(0.1, 0.2, 30)
+    values = [hard + rng.normal(0, 0.1, size=30) for _ in rows]
+    mean, middle, variance = brute_force(values, rows)
     found = Interval.crossed(values, rows)
-    assert found.mean == pytest.approx(mean) and found.error == pytest.approx(variance**0.5)
+    assert found.mean == pytest.approx(mean) and found.error * 30 / 32 == pytest.approx(variance**0.5)
+    assert (found.low + found.high) / 2 == pytest.approx(middle)
 
 
-def test_rows_that_are_tested_once_leave_the_seeds_interval(rng: np.random.Generator) -> None:
-    # Folds: every row belongs to one seed, so the spread of the seeds already holds that of the rows.
-    values = [rng.normal(size=20) for _ in range(5)]
-    found = Interval.crossed(values, [np.arange(20 * s, 20 * s + 20) for s in range(5)])
-    plain = Interval.of(mine.mean() for mine in values)
-    # n / (n − 1) for 100 rows is the only difference.
-    assert found.error == pytest.approx(plain.error, rel=0.02) and found.error >= plain.error
+def test_two_methods_that_agree_on_every_row_may_still_differ() -> None:
+    # By hand: two more rows, at −1 and 1, of 26: 0 ± t(23) · √(2/26) / √26, that is 0.0544 · 2.0687 = 0.1125.
+    found = Interval.of_rows(np.zeros(24), lowest=-1.0)
+    assert (found.mean, found.low, found.high) == (0, pytest.approx(-0.1125, abs=1e-4), pytest.approx(0.1125, abs=1e-4))
+    # All of 24 right: 25/26 ± t(23) · √(25/26 · 1/26) / √26 = 0.9615 ± 0.0780.
+    found = Interval.of_rows(np.ones(24), lowest=0.0)
+    assert (found.mean, found.low, found.high) == (1, pytest.approx(0.8835, abs=1e-4), 1)
+
+
+def test_a_difference_is_bonett_and_prices() -> None:
+    # 9 rows only by the one, 4 only by the other, of 100: p12 = 10/102, p21 = 5/102; here t(99) for their z.
+    values = np.repeat([1.0, -1.0, 0.0], [9, 4, 87])
+    found = Interval.of_rows(values, lowest=-1.0)
+    one, other = 10 / 102, 5 / 102
+    half = stats.t.ppf(0.975, 99) * ((one + other - (one - other) ** 2) / 102) ** 0.5
+    assert (found.low, found.high) == (pytest.approx(one - other - half), pytest.approx(one - other + half))
+    assert found.excludes_zero == (found.p_value < 0.05) and found.mean == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("right", "gap", "alike"), [(0.9, 0.01, 0.9), (0.65, 0.1, 0.5)])
+@pytest.mark.parametrize("rows", [24, 100])
+def test_coverage_of_five_folds(right: float, gap: float, alike: float, rows: int) -> None:
+    """Both are right on mostly the same rows: the t-interval over folds held the first difference in 48% at 24 rows."""
+    rng, folds, held = np.random.default_rng(rows), np.array_split(np.arange(rows), 5), np.zeros(2)
+    for _ in range(300):
+        luck, own = rng.random((2, rows))
+        one, other = luck < right, np.where(rng.random(rows) < alike, luck, own) < right - gap
+        accuracy = Interval.crossed([one[fold].astype(float) for fold in folds], folds, lowest=0.0)
+        difference = Interval.crossed([one[fold].astype(float) - other[fold] for fold in folds], folds)
+        held += accuracy.low <= right <= accuracy.high, difference.low <= gap <= difference.high
+    assert (held / 300 > 0.915).all()
 
 
 def test_seeds_that_agree_still_leave_the_rows(rng: np.random.Generator) -> None:
-    # Five seeds with one and the same outcome: what is left is the t-interval over the 40 test rows.
-    values = rng.normal(0.2, 1, 40)
-    found = Interval.crossed([values] * 5, [np.arange(40)] * 5)
-    over_rows = stats.ttest_1samp(values, 0)
-    assert found.error == pytest.approx(stats.sem(values))
-    assert found.p_value == pytest.approx(over_rows.pvalue) and found.freedom == pytest.approx(over_rows.df)
+    # Five seeds with one and the same outcome: what is left is the interval over the 40 test rows.
+    values = (rng.random(40) < 0.7).astype(float)
+    found = Interval.crossed([values] * 5, [np.arange(40)] * 5, lowest=0.0)
+    assert found == replace(Interval.of_rows(values, lowest=0.0), count=5)
 
 
 def test_p_value_agrees_with_scipy(rng: np.random.Generator) -> None:
@@ -63,7 +97,7 @@ def test_coverage_where_the_test_rows_are_a_sample(row_effect: float, rng: np.ra
     crossed = plain = 0
     for _ in range(400):
         of_rows, of_seeds = row_effect * rng.normal(size=50), 0.05 * rng.normal(size=5)
-        values = [of_rows + shift + rng.normal(size=50) for shift in of_seeds]
+        values = [(of_rows + shift + rng.normal(size=50)) / 4 for shift in of_seeds]
         crossed += not Interval.crossed(values, [np.arange(50)] * 5).excludes_zero
         plain += not Interval.of(mine.mean() for mine in values).excludes_zero
     assert crossed / 400 > 0.92

@@ -37,8 +37,8 @@ def test_on_a_test_set() -> None:
     assert "Teacher: 75.0% (95% CI 68.6–80.6) on the same rows." in text["Baselines"]
     assert "95% CI ±4 points" in text["Uncertainty"] and "calibration error 4.2 points" in text["Uncertainty"]
     assert "2 warnings below" in text["Uncertainty"]
-    # ± 4.40 points to ± 3: 200 · (4.40 / 3)² = 430, 230 more.
-    assert "About 230 more test rows" in text["Next steps"] and "understudy predict" in text["Next steps"]
+    # ± 4.18 points to ± 3: 200 · (4.18 / 3)² = 389, 189 more.
+    assert "About 190 more test rows" in text["Next steps"] and "understudy predict" in text["Next steps"]
 
 
 def test_a_student_at_chance_is_not_to_be_deployed() -> None:

@@ -184,7 +184,8 @@ class RoundGain:
         share = None if not correct else exact(correct.count("1"), len(correct))
         gain = None
         if correct and last and len(correct) == len(last) and former.get(TEST_ROWS) == record.get(TEST_ROWS):
-            gain = Interval.of(int(now) - int(then) for now, then in zip(correct, last, strict=True))
+            changes = [int(now) - int(then) for now, then in zip(correct, last, strict=True)]
+            gain = Interval.of_rows(np.array(changes), lowest=-1.0)
         return cls(record["round"], record["requested"], price * record["requested"], share, gain, price * requested)
 
 

@@ -127,7 +127,7 @@ class Comparison(Shown):
         if one.judged is None or theirs.judged is None:
             return Interval.of([one.last - theirs.last])
         # The rows at least are several.
-        return Interval.of(one.judged.right.astype(float) - theirs.judged.right)
+        return Interval.of_rows(one.judged.right.astype(float) - theirs.judged.right, lowest=-1.0)
 
     def rows(self) -> list[ComparisonRow]:
         rows = []
@@ -231,7 +231,8 @@ def _interval(mine: Mapping[int, Outcome], others: Mapping[int, Outcome | None])
             return Interval.of(gaps)
         values.append(one.right[mine_at].astype(float) - their.right[theirs_at])
         rows.append(shared)
-    return Interval.crossed(values, rows) if values else Interval.of(gaps)
+    lowest = 0.0 if all(other is None for other in others.values()) else -1.0
+    return Interval.crossed(values, rows, lowest=lowest) if values else Interval.of(gaps)
 
 
 def _as_dict(interval: Interval | None) -> dict[str, float | None] | None:

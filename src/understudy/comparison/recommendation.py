@@ -223,6 +223,8 @@ def _by_rows(table: list[list[Outcome]], mean: Array) -> tuple[Array, int, bool]
     # Rows that add nothing to what seeds show must not take away from it either.
     values, vectors = np.linalg.eigh(total @ total.T - (of_cells if len(known[0]) > 1 else 0.0))
     beyond = (vectors * values.clip(0)) @ vectors.T
+    # Two more rows for each option, one right and one wrong, as in its interval: all of 24 right is no certainty.
+    beyond += np.diag((mean**2 + (1 - mean) ** 2) / (len(every) + 2) ** 2)
     return beyond, len(every), any(_is_folds(cells) for cells in known)
 
 
