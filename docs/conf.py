@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 project = "Understudy"
 copyright = "the Understudy contributors, Apache-2.0"
-release = version = installed("understudy")
+release = version = installed("understudy-ml")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "site_reference"]
 

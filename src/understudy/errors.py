@@ -5,7 +5,10 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
+#: On the package index, where ``understudy`` is another project.
+NAME = "understudy-ml"
 # The place comes first and the cure last; what is too long lies between.
 LONGEST, HEAD = 1_000, 700
 #: What changes texts before users see them: a local copy goes by the address it is a copy of (``store/copies.py``).
@@ -53,6 +56,13 @@ class UnknownOption(UnderstudyError, TypeError):
 
 class UnderstudyWarning(UserWarning):
     """Something is legal but probably not what the user wants (too little gold, a shifted class prior…)."""
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra: by the name on the index, or from the folder of the sources in use."""
+    root = Path(__file__).parents[2]
+    from_folder = (root / "pyproject.toml").exists()
+    return f'pip install -e "{root}[{extra}]"' if from_folder else f'pip install "{NAME}[{extra}]"'
 
 
 def warn(message: str) -> None:

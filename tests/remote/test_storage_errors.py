@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import understudy as us
 from understudy.cli import app
 from understudy.cli.verify import folder_kinds
+from understudy.errors import install
 from understudy.io.table import read_table
 from understudy.store.copies import OURS
 from understudy.store.files import is_remote, work_folder
@@ -44,7 +45,9 @@ def test_other_kinds_of_addresses() -> None:
         read_table("https://example.org/pool.parquet")
 
 
-@pytest.mark.parametrize(("scheme", "module", "cure"), [("s3", "s3fs", "'understudy[s3]'"), ("gs", "gcsfs", "gcsfs")])
+@pytest.mark.parametrize(
+    ("scheme", "module", "cure"), [("s3", "s3fs", install("s3")), ("gs", "gcsfs", "pip install gcsfs")]
+)
 def test_the_extra_is_named(scheme: str, module: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec  # noqa: F401
 
@@ -53,7 +56,7 @@ def test_the_extra_is_named(scheme: str, module: str, cure: str, monkeypatch: py
     monkeypatch.setattr(sys.modules["fsspec.registry"], "registry", {})
     with pytest.raises(us.UnderstudyError) as caught:
         us.Run.load(f"{scheme}://extra/run")
-    assert str(caught.value) == f"{scheme}:// is reached by {module}, which is not installed: pip install {cure}"
+    assert str(caught.value) == f"{scheme}:// is reached by {module}, which is not installed: {cure}"
 
 
 def test_what_storage_answers(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def export_command(
     probabilities. The names of classes and features are stored inside.
 
     Before it appears it is loaded again, and its predictions are compared with the student's: on made-up rows, or with
-    `--rows` on real ones. Nothing is overwritten. Folders and .onnx need `pip install "understudy[onnx]"`.
+    `--rows` on real ones. Nothing is overwritten. Folders and .onnx need `pip install "understudy-ml[onnx]"`.
 
     Example: `understudy export runs/first --out model`
     """

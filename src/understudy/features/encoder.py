@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, install
 from understudy.features.installed_encoders import INSTALL, installed
 from understudy.features.tabular import Part, RawColumns
 from understudy.features.vector_cache import fetch, keep
@@ -229,7 +229,7 @@ def transformers_library(what: str = "encoders") -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise UnderstudyError(f'{what} need transformers; run: pip install "understudy[hf]"') from error
+        raise UnderstudyError(f"{what} need transformers: {install('hf')}") from error
     return transformers
 
 

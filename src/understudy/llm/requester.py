@@ -23,7 +23,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from understudy.errors import UnderstudyError, first_line, warn
+from understudy.errors import UnderstudyError, first_line, install, warn
 from understudy.llm.answer_folder import AskFolder, answer_line
 from understudy.llm.ledger import Journal, Ledger, usage_of
 from understudy.llm.request import OPENAI, AskPlan, LabelModel, Row, most_tokens, request_body
@@ -78,7 +78,7 @@ class Endpoint:
         try:
             import openai
         except ImportError as error:
-            raise UnderstudyError("asking an LLM needs openai: pip install 'understudy[llm]'") from error
+            raise UnderstudyError(f"asking an LLM needs openai: {install('llm')}") from error
         self._openai: Any = openai
 
     async def __aenter__(self) -> Self:

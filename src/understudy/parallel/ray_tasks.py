@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from understudy.errors import UnderstudyError, first_line, warn
+from understudy.errors import UnderstudyError, first_line, install, warn
 from understudy.parallel.executors import Cell, CellRunner, ErrorsAsResults, Failure, Result, Results, one_thread
 from understudy.store.option_fields import checked
 
@@ -117,7 +117,7 @@ def _ray() -> Any:
     try:
         import ray as engine
     except ImportError as error:
-        raise UnderstudyError("us.ray needs Ray: pip install 'understudy[ray]'") from error
+        raise UnderstudyError(f"us.ray needs Ray: {install('ray')}") from error
     return engine
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, install
 
 Array = np.ndarray[Any, Any]
 
@@ -189,9 +189,7 @@ def _by_narwhals(value: Any, kind: str) -> Any:
     try:
         import narwhals
     except ImportError as error:
-        raise UnderstudyError(
-            f"a {kind} is read by narwhals, which is not installed; pip install 'understudy[frames]'"
-        ) from error
+        raise UnderstudyError(f"a {kind} is read by narwhals, which is not installed: {install('frames')}") from error
     try:
         frame = narwhals.from_native(value)
         return (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).to_arrow()

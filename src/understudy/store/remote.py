@@ -31,11 +31,11 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, install
 
 #: Matches addresses, those of an unknown kind included, and no names of local files.
 ADDRESS = re.compile(r"(?:(s3|gs|memory|file):[/\\]+|[A-Za-z][A-Za-z0-9+.-]+://)(.*)", re.DOTALL)
-_PACKAGES = {"s3": ("s3fs", "'understudy[s3]'"), "gs": ("gcsfs", "gcsfs")}
+_PACKAGES = {"s3": ("s3fs", install("s3")), "gs": ("gcsfs", "pip install gcsfs")}
 _NO_CREDENTIALS = ("NoCredentials", "PartialCredentials", "CredentialRetrieval", "ProfileNotFound", "TokenRetrieval")
 _LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "google", "s3fs")
 # Read at one time of a column: what fetches it holds no more than this and the piece in hand.
@@ -75,16 +75,14 @@ def _parts(path: str | Path) -> tuple[str, str]:
 def connect(address: str) -> tuple[Any, str]:
     """The file system of an address, and where in it."""
     scheme, where = _parts(address)
-    package, extra = _PACKAGES.get(scheme, ("fsspec", "fsspec"))
+    package, extra = _PACKAGES.get(scheme, ("fsspec", "pip install fsspec"))
     try:
         import fsspec
 
         # Others write there too: a listing that was kept would hide it.
         fs = fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError as error:
-        raise UnderstudyError(
-            f"{scheme}:// is reached by {package}, which is not installed: pip install {extra}"
-        ) from error
+        raise UnderstudyError(f"{scheme}:// is reached by {package}, which is not installed: {extra}") from error
     return fs, f"/{where}" if scheme == "memory" else where
 
 

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, install
 from understudy.inference.passes import predict
 from understudy.training.distributed import is_first
 
@@ -271,5 +271,5 @@ def _need(package: str, who: str) -> None:
     try:
         import_module(package)
     except ImportError as error:
-        extra = "pip install wandb" if package == "wandb" else "pip install 'understudy[track]'"
+        extra = "pip install wandb" if package == "wandb" else install("track")
         raise UnderstudyError(f"{who} needs {package}: {extra}") from error

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from understudy.errors import UnderstudyError, warn
+from understudy.errors import UnderstudyError, install, warn
 from understudy.io.label_columns import DRAWN, SHOWN
 from understudy.io.readers import object_column
 from understudy.io.table import Stored, text_columns
@@ -36,7 +36,7 @@ from understudy.web.cards import Cards, read_guideline
 
 PORT = 8420
 ANSWERS, VOTES = (".csv", ".parquet"), (".parquet", ".csv", ".jsonl")
-MISSING = "the label page needs starlette and uvicorn: pip install 'understudy[label]'"
+MISSING = f"the label page needs starlette and uvicorn: {install('label')}"
 
 
 class LabelServer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.data.checks import check_memory
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, install
 from understudy.io.readers import TableSource
 from understudy.io.readers.csv_jsonl import csv_source
 
@@ -25,7 +25,7 @@ def excel_source(path: Path, ours: Mapping[str, str] | None = None) -> TableSour
     try:
         import python_calamine
     except ImportError as error:
-        raise UnderstudyError(f"{path} is read by python-calamine: pip install 'understudy[excel]'") from error
+        raise UnderstudyError(f"{path} is read by python-calamine: {install('excel')}") from error
     try:
         with python_calamine.CalamineWorkbook.from_path(path) as book:
             sheets = {}
