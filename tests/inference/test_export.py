@@ -18,6 +18,8 @@ import understudy as us
 from understudy.inference.export import export
 from understudy.inference.export_formats import FORMATS, Probabilities, difference, reason
 from understudy.inference.passes import predict
+from understudy.maths.proportions import Share, exact
+from understudy.training.evaluation import Evaluation, StudentCalibration
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("pt2", "onnx")]
 EVERY = ["safetensors", "torchscript", *SLOW]
@@ -122,6 +124,22 @@ def test_the_file_predicts_what_the_student_predicts(format: str, net: str, tmp_
     assert path.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("format", EVERY)
+def test_the_file_predicts_at_the_temperature_of_the_run(format: str, tmp_path: Path) -> None:
+    student, x = nets()["mlp"]
+    gap = Share(0.0, -0.1, 0.1, 40)
+    evaluation = Evaluation(exact(30, 40), "gold", 1, 0.5, calibration=StudentCalibration(2.5, gap, gap))
+    run = us.Run(student, history=[], columns={}, evaluation=evaluation)
+    path = export(run, tmp_path / f"student{FORMATS[format].suffix}")
+    if format == "safetensors":  # weights alone: the metadata says what to divide the logits by
+        with safetensors.safe_open(path, "pt") as file:
+            assert json.loads(file.metadata()["temperature"]) == 2.5
+        return
+    torch.testing.assert_close(read(path, student, x), run.predict(x), rtol=0, atol=1e-6)
+    assert float((run.predict(x) - predict(student, x)).abs().max()) > 0.01
+
+
 @pytest.mark.parametrize("format", EVERY)
 def test_a_changed_weight_is_noticed_and_leaves_no_file(
     format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +168,7 @@ def test_names_travel_with_the_file(format: str, tmp_path: Path) -> None:
     student = us.models.linear(inputs=2, classes=2)
     run = us.Run(student, history=[], columns={}, config={"class_names": ["né", "b\n"], "features": ["age", "x"]})
     path = export(run, tmp_path / "file.bin", format=format)
-    wanted = ("class_names", "features", "student", "inputs")
+    wanted = ("class_names", "features", "student", "inputs", "temperature")
     found: dict[str, str] = dict.fromkeys(wanted, "")
     if format == "safetensors":
         with safetensors.safe_open(path, "pt") as file:
@@ -164,7 +182,7 @@ def test_names_travel_with_the_file(format: str, tmp_path: Path) -> None:
 
         found = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     said = {name: json.loads(found[name]) for name in wanted}
-    assert said == {**run.config, "student": us.models.spec_of(student), "inputs": ["x"]}
+    assert said == {**run.config, "student": us.models.spec_of(student), "inputs": ["x"], "temperature": 1.0}
 
 
 @pytest.mark.parametrize("format", EVERY)

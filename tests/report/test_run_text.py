@@ -1,5 +1,6 @@
 """The sentences about a run: its accuracy, baselines, uncertainty and next steps; and its facts by name."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,11 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.maths.proportions import exact
+from understudy.maths.proportions import Share, exact
 from understudy.report.run_page import write_run_report
 from understudy.report.run_text import name_facts, summary
 from understudy.report.templates import sentences
-from understudy.training.evaluation import Evaluation
+from understudy.training.evaluation import Evaluation, StudentCalibration
 
 
 def a_run(evaluation: Evaluation | None = None, accuracy: float | None = None, **config: Any) -> us.Run:
@@ -39,6 +40,16 @@ def test_on_a_test_set() -> None:
     assert "2 warnings below" in text["Uncertainty"]
     # ± 4.18 points to ± 3: 200 · (4.18 / 3)² = 389, 189 more.
     assert "About 190 more test rows" in text["Next steps"] and "understudy predict" in text["Next steps"]
+
+
+def test_confidence_before_and_after_the_temperature() -> None:
+    found = StudentCalibration(2.3125, Share(0.221, 0.15, 0.2911, 200), Share(-0.003, -0.07, 0.068, 200))
+    text = text_of(a_run(replace(on_test(180, 150), calibration=found), 0.9))
+    assert text["Accuracy"].endswith(
+        " on 200 test rows. Mean confidence minus accuracy: +22.1 points (95% CI +15.0 to +29.1); -0.3 points (95% CI "
+        "-7.0 to +6.8) at temperature 2.31, which predictions use."
+    )
+    assert "calibration error" not in text["Uncertainty"]
 
 
 def test_a_student_at_chance_is_not_to_be_deployed() -> None:

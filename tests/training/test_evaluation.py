@@ -1,17 +1,20 @@
 """``run.evaluation``: on the test set, cross-validated on gold, or of a pilot; stored with the run."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import understudy as us
 from understudy.maths.proportions import exact
+from understudy.maths.temperature import PRIOR
 from understudy.objective import Objective
-from understudy.training.evaluation import Evaluation, cross_validate, evaluate_training, is_correct
+from understudy.training.evaluation import Evaluation, StudentCalibration, cross_validate, evaluate_training, is_correct
 from understudy.training.options import TrainingOptions
 from understudy.training.train import fit_resolved
 
@@ -19,14 +22,14 @@ from ..three_blobs import FAST, student, world
 
 
 class Always(nn.Module):
-    """Predicts one class, whatever the rows."""
+    """Predicts one class, whatever the rows, with these log-odds."""
 
-    def __init__(self, label: int) -> None:
+    def __init__(self, label: int, odds: float = 1.0) -> None:
         super().__init__()
-        self.label = label
+        self.label, self.odds = label, odds
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.one_hot(torch.full((len(x),), self.label), 2).float()
+        return self.odds * nn.functional.one_hot(torch.full((len(x),), self.label), 2).float()
 
 
 def rows(count: int, teacher: int | None = None) -> us.Gold:
@@ -36,15 +39,17 @@ def rows(count: int, teacher: int | None = None) -> us.Gold:
     return us.Gold(torch.zeros(count, 1), y, teacher=labels)
 
 
-def evaluated(test: us.Gold | None, gold: us.Gold, *, predicts: int = 1, gold_only: int = 0, **more: Any) -> Any:
+def evaluated(
+    test: us.Gold | None, gold: us.Gold, *, predicts: int = 1, gold_only: int = 0, odds: float = 1.0, **more: Any
+) -> Any:
     """Of a student that always predicts a class, beside one of gold alone that always predicts another."""
     pool = us.Pool(torch.zeros(60, 1), torch.arange(60) % 2)
 
     def fit(gold: us.Gold, pool: us.Pool | None, objective: Objective, options: TrainingOptions) -> nn.Module:
-        return Always(gold_only if pool is None else predicts)
+        return Always(gold_only if pool is None else predicts, odds)
 
-    options = TrainingOptions(epochs=1)
-    return evaluate_training(Always(predicts), gold, pool, test, us.vanilla(), options, fit, weight_decay=0.0, **more)
+    options, student = TrainingOptions(epochs=1), Always(predicts, odds)
+    return evaluate_training(student, gold, pool, test, us.vanilla(), options, fit, weight_decay=0.0, **more)
 
 
 def test_on_a_test_set() -> None:
@@ -75,6 +80,46 @@ def test_a_pilot_has_cross_validated_already() -> None:
     assert found.accuracy == exact(34, 40) and found.gold_only == exact(36, 40) and found.discordant is None
     candidates[1]["rows"] = 10
     assert evaluated(None, rows(40), pilot=pilot).gold_only is None, "it left the race"
+    assert found.calibration is None
+    fitted = StudentCalibration.fit(3 * torch.eye(2)[rows(40).y], rows(40).y)
+    assert evaluated(None, rows(40), pilot={**pilot, "calibration": asdict(fitted)}).calibration == fitted
+
+
+def temperature_by_hand(odds: float, rows: int) -> float:
+    """Of log-odds that are right on three quarters of the rows: a grid over log T."""
+    u = np.linspace(-3, 3, 600_001)
+    scaled = odds * np.exp(-u)
+    loss = rows * (np.log1p(np.exp(-scaled)) + 0.25 * scaled) + np.log(1 + (u / PRIOR) ** 2)
+    return float(np.exp(u[loss.argmin()]))
+
+
+def test_confidence_is_calibrated_on_rows_that_did_not_train() -> None:
+    """Log-odds of 5 are a confidence of 0.993, and three quarters are right: 24.3 points too much."""
+    sure = torch.tensor(5.0).sigmoid().item()
+    found = evaluated(None, rows(200), odds=5.0).calibration
+    assert found.temperature == pytest.approx(temperature_by_hand(5.0, 200), rel=1e-4) and found.temperature > 3
+    assert found.before.estimate == pytest.approx(sure - 0.75) and found.before.rows == 200
+    assert abs(found.after.estimate) < 0.05 < found.before.low
+    tested = evaluated(rows(40), rows(200), odds=5.0).calibration
+    calibrated = torch.tensor(5.0 / found.temperature).sigmoid().item()
+    assert tested.temperature == found.temperature and tested.before.rows == 40
+    assert tested.after.estimate == pytest.approx(calibrated - 0.75, abs=1e-6)
+    chosen = evaluated(rows(40), rows(200), odds=5.0, select=rows(24)).calibration
+    assert chosen.temperature == pytest.approx(temperature_by_hand(5.0, 24), rel=1e-4), "the validation set"
+    assert evaluated(rows(40), rows(19), odds=5.0).calibration is None, "too few gold rows"
+
+
+def test_a_run_predicts_at_its_temperature(tmp_path: Path) -> None:
+    gold, pool, _ = world("soft")
+    plain = us.train(student, gold, pool, us.gce(), **FAST)
+    x = gold.rows.take(torch.arange(len(gold)))
+    logits = plain.student(x)
+    torch.testing.assert_close(plain.predict(x), logits.softmax(1), rtol=0, atol=0)
+    run = us.train(student, gold, pool, us.gce(), out=tmp_path / "run", evaluate=True, **FAST)
+    assert run.temperature != 1 and run.facts["temperature"] == run.temperature
+    torch.testing.assert_close(run.predict(x), (logits / run.temperature).softmax(1))
+    loaded = us.Run.load(tmp_path / "run")
+    torch.testing.assert_close(loaded.predict(x), run.predict(x), rtol=0, atol=0)
 
 
 def test_rows_are_predicted_by_students_trained_without_them() -> None:

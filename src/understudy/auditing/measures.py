@@ -27,13 +27,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from understudy.comparison.interval import Interval
 from understudy.data.examples import Gold, Pool, drop_unlabelled
 from understudy.errors import UnderstudyError
 from understudy.labels.base import Ranking
 from understudy.labels.forms import Labels
 from understudy.maths.confidence import calibration_error
 from understudy.maths.proportions import Share, exact, holm, stratified, two_sided
+from understudy.maths.temperature import calibration_gap
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -376,9 +376,9 @@ def calibration_of(data: AuditData, *, seed: int = 0) -> Calibration | None:
     error = calibration_error(probs, correct)
     rng = np.random.default_rng(seed)
     draws = np.array([calibration_error(probs, torch.from_numpy(rng.random(len(probs))) < probs) for _ in range(DRAWS)])
-    gap = Interval.of((probs - correct).tolist())
+    gap = calibration_gap(probs, correct)
     p_value = float((1 + (draws >= error).sum()) / (1 + DRAWS))
-    return Calibration(error, float(np.median(draws)), p_value, gap.mean, gap.low, gap.high)
+    return Calibration(error, float(np.median(draws)), p_value, gap.estimate, gap.low, gap.high)
 
 
 def _top_probabilities(data: AuditData) -> Tensor | None:

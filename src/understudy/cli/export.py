@@ -1,5 +1,6 @@
 """``understudy export``: a trained student as a folder that takes raw rows, or as one file, for use elsewhere."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ def export_command(
     given = None if rows is None else RunOnFile(run, rows)
     loaded = Run.load(run) if given is None else given.run
     if selected:
-        loaded.student = loaded.selected()
+        loaded = replace(loaded, student=loaded.selected(), evaluation=None)  # nor its temperature
     example: Any = None
     if given is not None and out.suffix:
         example = given.rows(loaded.student).take(torch.arange(min(ROWS, len(given.table))))

@@ -14,7 +14,7 @@ With a folder, finished parts are kept there, and a pilot that was stopped resum
 import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from torch import Tensor
 from understudy.comparison.candidate_scores import (
     CAUTION,
     Candidate,
+    as_logits,
     choose,
     row_scores,
     score_candidates,
@@ -49,6 +50,7 @@ from understudy.store.settings import check_same
 from understudy.training.automatic_options import resolve_options
 from understudy.training.callbacks import Callback
 from understudy.training.distributed import is_first, joined, on_rank_zero, same_data
+from understudy.training.evaluation import StudentCalibration
 from understudy.training.options import SHARED, TrainingOptions, shows_options
 from understudy.training.prepare import check_outputs
 from understudy.training.run import Run, usable_folder
@@ -254,8 +256,12 @@ def _decided(
     scored = score_candidates(predictions, gold.y, _reference(predictions)) if predictions else {}
     labelled = len(drop_unlabelled(pilot.view.pool)[0] or ())
     choice, ruled_out = _choice(scored, gold, all_rows=pilot.own.pilot_rows >= labelled)
+    calibration = None
+    if choice in predictions:
+        rows = (~predictions[choice].isnan().any(1)).nonzero().squeeze(1)
+        calibration = asdict(StudentCalibration.fit(as_logits(predictions[choice][rows]), gold.y[rows]))
     return {
-        "choice": choice, "ruled_out": ruled_out, "folds": pilot.own.folds,
+        "choice": choice, "ruled_out": ruled_out, "folds": pilot.own.folds, "calibration": calibration,
         "pilot_rows": min(pilot.own.pilot_rows, labelled), "features": features,
         "by_features": {
             name: score_candidates(found, gold.y, _reference(found))[_reference(found)].accuracy

@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
+
+from understudy.maths.temperature import fit_temperature
 
 #: How many standard errors a candidate must be ahead of the reference.
 CAUTION = 1.0
@@ -95,15 +96,14 @@ def truth_probability(probs: Tensor, y: Tensor) -> Tensor:
     truth = torch.full((len(y),), math.nan, dtype=torch.float64)
     if not bool(predicted.any()):
         return truth
-    logits = probs[predicted].double().clamp(min=torch.finfo(torch.float32).tiny).log()
-    labels = y[predicted]
-
-    def loss(log_temperature: float) -> float:
-        return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
-
-    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x
-    truth[predicted] = (logits / math.exp(best)).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    logits, labels = as_logits(probs[predicted]), y[predicted]
+    temperature = fit_temperature(logits, labels, prior=math.inf)
+    truth[predicted] = (logits / temperature).softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1)
     return truth
+
+
+def as_logits(probs: Tensor) -> Tensor:
+    return probs.double().clamp(min=torch.finfo(torch.float32).tiny).log()
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:

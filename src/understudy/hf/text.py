@@ -271,6 +271,7 @@ def model_card(
             (role, moment, found)
             for role, moments in metrics.items() for moment, found in moments.items() if "accuracy" in found
         ],
+        temperature=facts.get("temperature"),
         options={name: config[name] for name in ("epochs", "batch_size", "lr", "optimizer", "seed") if name in config},
         trained=[f"{int(facts[n]):,} {n.replace('_', ' ')}" for n in ("gold_rows", "pool_rows") if facts.get(n)],
     )  # fmt: skip

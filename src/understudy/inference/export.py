@@ -56,13 +56,12 @@ def export(
     kind = find_format(path, format)
     if path.exists():
         raise UnderstudyError(f"{path} already exists and is not overwritten; choose another name or remove it")
-    student = run_or_student.student if isinstance(run_or_student, Run) else run_or_student
-    config = run_or_student.config if isinstance(run_or_student, Run) else {}
-    student = copy.deepcopy(student).cpu().eval()
+    run = run_or_student if isinstance(run_or_student, Run) else Run(run_or_student, [], {})
+    student = copy.deepcopy(run.student).cpu().eval()
     names, inputs = example_inputs(student, example, needed=kind.traced)
-    model = Probabilities(student, names).eval()
+    model = Probabilities(student, names, run.temperature).eval()
     try_student(model, inputs)
-    metadata = _metadata(student, config, names)
+    metadata = _metadata(run, names)
     try:
         content = kind.write(model, inputs, metadata)
     except (UnderstudyError, OSError):
@@ -79,12 +78,13 @@ def export(
     return path
 
 
-def _metadata(student: nn.Module, config: dict[str, Any], names: tuple[str, ...] | None) -> dict[str, str]:
+def _metadata(run: Run, names: tuple[str, ...] | None) -> dict[str, str]:
     """What a user of the file needs to know, each value as JSON."""
     known = {
-        "class_names": config.get("class_names"),
-        "features": config.get("features"),
-        "student": models.spec_of(student),
+        "class_names": run.config.get("class_names"),
+        "features": run.config.get("features"),
+        "student": models.spec_of(run.student),
+        "temperature": run.temperature,
         "inputs": ["x"] if names is None else list(names),
     }
     return {name: json.dumps(value, ensure_ascii=False) for name, value in known.items() if value is not None}

@@ -64,7 +64,7 @@ def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] |
             names, inputs = example_inputs(student, _read(featuriser, _made_up(featuriser)), needed=True)
         else:
             names, inputs = TOKENS, _tokens(reader.tokenizer)
-        model = Probabilities(student, names).eval()
+        model = Probabilities(student, names, run.temperature).eval()
         (new / "model.onnx").write_bytes(onnx_bytes(model, inputs, {}, names=names or ("x",)))
         with torch.no_grad():
             count = model(*inputs).shape[1]
@@ -76,7 +76,7 @@ def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] |
         _write_texts(new, run, featuriser, classes)
         rows = rows or _made_up(featuriser)
         named = {theirs.get(name, name): values for name, values in rows.items()}
-        _check(new, folder, named, predict(student, _read(featuriser, rows)))
+        _check(new, folder, named, predict(student, _read(featuriser, rows), temperature=run.temperature))
     return folder
 
 

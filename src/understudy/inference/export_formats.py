@@ -25,24 +25,25 @@ from understudy.data.checks import to_tensor
 from understudy.data.inputs import as_rows, read_by
 from understudy.errors import UnderstudyError, install
 from understudy.inference.passes import logits_of
+from understudy.maths.temperature import tempered
 
 Inputs = tuple[Tensor, ...]
 Loaded = Callable[..., Tensor]
 
 
 class Probabilities(nn.Module):
-    """A student that takes its tensors by position and gives probabilities.
+    """A student that takes its tensors by position and gives probabilities, at the run's temperature.
 
     ``names``: the keywords of a student that takes a mapping, in the order of the positions.
     """
 
-    def __init__(self, student: nn.Module, names: tuple[str, ...] | None = None) -> None:
+    def __init__(self, student: nn.Module, names: tuple[str, ...] | None = None, temperature: float = 1.0) -> None:
         super().__init__()
-        self.student, self.names = student, names
+        self.student, self.names, self.temperature = student, names, temperature
 
     def forward(self, *inputs: Tensor) -> Tensor:
         x = inputs[0] if self.names is None else dict(zip(self.names, inputs, strict=True))
-        return logits_of(self.student, x).float().softmax(-1)
+        return tempered(logits_of(self.student, x).float(), self.temperature).softmax(-1)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _load_safetensors(path: Path, model: Probabilities) -> Loaded:
     for name, value in model.student.state_dict().items():
         if not torch.equal(state[name], value):
             raise UnderstudyError(f"the weights {name!r} in the file differ from the student's")
-    return Probabilities(rebuilt, model.names).eval()
+    return Probabilities(rebuilt, model.names, model.temperature).eval()
 
 
 def _write_torchscript(model: Probabilities, inputs: Inputs, metadata: dict[str, str]) -> bytes:

@@ -43,6 +43,7 @@ class StudentOnTables:
     student: nn.Module
     featuriser: Featuriser
     batch_size: int = BATCH_SIZE
+    temperature: float = 1.0
 
     def rows(self, table: Table) -> Rows:
         return features_of(table, self.featuriser)
@@ -51,7 +52,7 @@ class StudentOnTables:
         return self.probabilities_of(self.rows(table))
 
     def probabilities_of(self, rows: Rows) -> Tensor:
-        return predict(self.student, rows, batch_size=self.batch_size)
+        return predict(self.student, rows, batch_size=self.batch_size, temperature=self.temperature)
 
 
 class RunOnFile:
@@ -89,9 +90,10 @@ class RunOnFile:
 
     def on_tables(self, *, selected: bool = False, batch_size: int = BATCH_SIZE) -> StudentOnTables:
         """The student (``selected``: of the epoch chosen on gold), for this file and others of the same columns."""
-        student = self.run.selected() if selected else self.run.student
+        run = self.run
+        student, temperature = (run.selected(), 1.0) if selected else (run.student, run.temperature)
         self.rows(student)  # raises where it cannot take them
-        return StudentOnTables(student, self.featuriser, batch_size)
+        return StudentOnTables(student, self.featuriser, batch_size, temperature)
 
     def write(
         self, function: ShardFunction, out: Path, *, named: bool = True, title: str = "", progress: bool = False,

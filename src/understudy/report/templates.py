@@ -77,8 +77,8 @@ def _templates(finalize: Callable[[Any], Any] | None = None) -> jinja2.Environme
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize,
     )  # fmt: skip
     filters = (
-        number, counted, two_digits, chance, percent, signed, ci, percent_ci, auc_ci, auc_range, p_text, gain_text,
-        first_names, printable, quote,
+        number, counted, two_digits, chance, percent, signed, ci, percent_ci, points_ci, auc_ci, auc_range, p_text,
+        gain_text, first_names, printable, quote,
     )  # fmt: skip
     templates.filters |= {each.__name__: each for each in filters}
     return templates
@@ -128,6 +128,12 @@ def _percent_range(share: Share) -> str:
 def percent_ci(share: Share) -> str:
     """``90.0% (95% CI 83.6–94.5)``."""
     return f"{share.estimate:.1%} (95% CI {_percent_range(share)})" if share.known else UNKNOWN
+
+
+def points_ci(gap: Share) -> str:
+    """``+22.1 points (95% CI +15.0 to +29.1)``, of a difference of shares."""
+    mean, low, high = (f"{100 * value:+.1f}" for value in (gap.estimate, gap.low, gap.high))
+    return f"{mean} points (95% CI {low} to {high})"
 
 
 def percent_range(share: Share) -> str:

@@ -8,11 +8,16 @@ Measured on the test set where there is one, else cross-validated on gold: the s
 each time without a part of gold. Each of these has fewer gold rows than the real one, so that the estimate is slightly
 pessimistic. Rows chosen by active learning are no random sample: they train and are never measured on. ``us.auto``'s
 pilot has cross-validated already, and its figures are taken.
+
+The student's confidence is calibrated by a temperature (``maths/temperature.py``), fitted to rows that did not train:
+the validation set, else gold by the cross-validated students. These have seen fewer gold rows than the real one, which
+is taken to be as overconfident. Without such rows it is 1. The calibration gap is measured where the accuracy is, each
+row at a temperature that was fitted to others.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +29,7 @@ from understudy.data.splits import fold_rows
 from understudy.errors import UnderstudyError
 from understudy.inference.passes import predict_logits, predicted
 from understudy.maths.proportions import Share, exact
+from understudy.maths.temperature import cross_tempered, fit_temperature, gap_of
 from understudy.objective import Objective
 from understudy.training.options import TrainingOptions
 
@@ -40,6 +46,29 @@ Fit = Callable[[Gold, Pool | None, Objective, TrainingOptions], nn.Module]
 
 
 @dataclass(frozen=True)
+class StudentCalibration:
+    #: Divides the student's logits.
+    temperature: float
+    #: Mean confidence minus accuracy: of the student's own logits, and of those divided by the temperature.
+    before: Share
+    after: Share
+
+    @classmethod
+    def fit(cls, logits: Tensor, y: Tensor) -> "StudentCalibration":
+        """Of logits ``(n, C)`` of rows that did not train."""
+        return cls(fit_temperature(logits, y), gap_of(logits.softmax(1), y), gap_of(cross_tempered(logits, y), y))
+
+    def measured(self, logits: Tensor, y: Tensor) -> "StudentCalibration":
+        """The same temperature on rows that it was not fitted to."""
+        before, after = (gap_of((logits / each).softmax(1), y) for each in (1.0, self.temperature))
+        return replace(self, before=before, after=after)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "StudentCalibration":
+        return cls(stored["temperature"], Share(**stored["before"]), Share(**stored["after"]))
+
+
+@dataclass(frozen=True)
 class Evaluation:
     accuracy: Share
     #: ``"test"``: the test set; ``"gold"``: cross-validated on gold.
@@ -53,6 +82,8 @@ class Evaluation:
     gold_only: Share | None = None
     #: Rows that only the student has right, and that only training on gold alone has (McNemar's test).
     discordant: tuple[int, int] | None = None
+    #: None where no rows are held out to fit a temperature to.
+    calibration: StudentCalibration | None = None
 
     @property
     def beats_majority(self) -> bool:
@@ -60,14 +91,15 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Evaluation":
-        shares = {name: Share(**value) for name, value in stored.items() if isinstance(value, dict)}
-        pair = stored["discordant"]
-        return cls(**{**stored, **shares, "discordant": None if pair is None else tuple(pair)})
+        read = {"calibration": StudentCalibration.from_dict, "discordant": tuple}
+        read |= dict.fromkeys(("accuracy", "teacher", "gold_only"), lambda share: Share(**share))
+        return cls(**{n: v if v is None or n not in read else read[n](v) for n, v in stored.items()})
 
 
 def evaluate_training(
     student: nn.Module, gold: Gold | None, pool: Pool | None, test: Gold | None, objective: Objective,
-    options: TrainingOptions, fit: Fit, *, weight_decay: float, pilot: Mapping[str, Any] | None = None,
+    options: TrainingOptions, fit: Fit, *, weight_decay: float, select: Gold | None = None,
+    pilot: Mapping[str, Any] | None = None,
 ) -> Evaluation | None:  # fmt: skip
     """The evaluation of a student trained with these options; None without a test set and with too little gold.
 
@@ -80,8 +112,14 @@ def evaluate_training(
     # A net that reads texts takes too long to be trained once more.
     refits = gold is not None and not gold.rows.is_text and len(gold.training_rows()) > 0
     has_pool = pool is not None and pool.teacher is not None
+    # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
+    chosen = options.replace(weight_decay=weight_decay)
+    select = None if select is None or len(select) < LEAST_ROWS else select
+    on_gold: Tensor | None = None
     correct: Tensor | None = None
     gold_only: Tensor | None = None
+    if gold is not None and refits and pilot is None and objective.relabel is None and (test is None or select is None):
+        on_gold = cross_validate(fit, gold, pool, objective, chosen)
     if test is not None:
         correct = predicted(student, test.rows) == test.y
         if gold is not None and pool is not None and refits and has_pool:
@@ -89,11 +127,9 @@ def evaluate_training(
             plain = gold_only_options(options.replace(**_PLAIN, pretrain_epochs=0, finetune_epochs=0), gold, few)
             with suppress(UnderstudyError):
                 gold_only = predicted(fit(gold, None, VANILLA, plain), test.rows) == test.y
-    elif gold is not None and refits and pilot is None and objective.relabel is None:
-        # A weight decay chosen on all of gold is one number of many rows: no row has a noticeable part in it.
-        chosen = options.replace(weight_decay=weight_decay)
-        correct = is_correct(cross_validate(fit, gold, pool, objective, chosen), gold)
-        if correct is not None and pool is not None and has_pool:
+    elif gold is not None and on_gold is not None:
+        correct = is_correct(on_gold, gold)
+        if pool is not None and has_pool:
             plain = gold_only_options(chosen, gold, pool)
             gold_only = is_correct(cross_validate(fit, gold, None, VANILLA, plain), gold)
     accuracy = on_pilot if correct is None else exact(int(correct.sum()), len(correct))
@@ -106,8 +142,27 @@ def evaluate_training(
     if correct is not None and gold_only is not None:
         discordant = int((correct & ~gold_only).sum()), int((gold_only & ~correct).sum())
     return Evaluation(
-        accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant
-    )
+        accuracy, rows, int(counts.argmax()), float(counts.max()) / len(measured), teacher, where, baseline, discordant,
+        _calibration(student, gold, test, select, on_gold, (pilot or {}).get("calibration")),
+    )  # fmt: skip
+
+
+def _calibration(
+    student: nn.Module, gold: Gold | None, test: Gold | None, select: Gold | None, on_gold: Tensor | None,
+    on_pilot: Mapping[str, Any] | None,
+) -> StudentCalibration | None:  # fmt: skip
+    """Fitted to the validation set, else to gold; measured on the test set, else on gold, where there are such."""
+    truth = None if gold is None else gold.y[random_gold(gold)]
+    found = None if on_pilot is None else StudentCalibration.from_dict(on_pilot)
+    if select is not None:
+        found = StudentCalibration.fit(predict_logits(student, select.rows), select.y)
+    elif on_gold is not None and truth is not None:
+        found = StudentCalibration.fit(on_gold, truth)
+    if found is not None and test is not None:
+        return found.measured(predict_logits(student, test.rows), test.y)
+    if found is not None and select is not None and on_gold is not None and truth is not None:
+        return found.measured(on_gold, truth)
+    return found
 
 
 def cross_validate(

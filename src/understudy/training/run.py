@@ -125,16 +125,23 @@ class Run(Shown):
         parts += [] if self.path is None else [shown(self.path)]
         return f"Run({', '.join(parts)})"
 
+    @property
+    def temperature(self) -> float:
+        """What the student's logits are divided by in predictions; 1 where ``us.train(evaluate=True)`` fitted none."""
+        found = None if self.evaluation is None else self.evaluation.calibration
+        return 1.0 if found is None else found.temperature
+
     def predict(self, x: Any, *, batch_size: int = 1024) -> Tensor:
-        """Class probabilities ``(n, C)`` of the student. A frame has the columns that it was trained on, in order."""
+        """Class probabilities ``(n, C)`` of the student, at the run's temperature. A frame has the columns that it was
+        trained on, in order."""
         rows, features = as_rows(x, "x"), self.config.get("features")
         if rows.names is not None and isinstance(features, list) and list(rows.names) != features:
             known = f"the student was trained on {', '.join(features[:8])}; pass these, in this order"
             raise UnderstudyError(f"x has the columns {', '.join(rows.names[:8])}, {known}")
-        return predict(self.student, rows, batch_size=batch_size)
+        return predict(self.student, rows, batch_size=batch_size, temperature=self.temperature)
 
     def selected(self) -> nn.Module:
-        """The student as it was at the epoch chosen on the ``select`` rows."""
+        """The student as it was at the epoch chosen on the ``select`` rows; no temperature is fitted for it."""
         if self.selected_state is None:
             raise UnderstudyError("no epoch was selected; pass select=us.Gold(…) to us.train")
         student = copy.deepcopy(self.student)

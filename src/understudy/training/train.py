@@ -55,8 +55,8 @@ def train(
     ``checkpoint_every`` batches; ``resume=True`` goes on from the latest (from the start where there is none; a
     finished run is just loaded). ``notes`` are kept in ``run.config``: ``notes={"class_names": ["neg", "pos"]}`` gives
     ``understudy predict`` names. ``evaluate`` measures ``run.evaluation``: on the test set, else cross-validated
-    on gold, beside a student trained on gold alone, for which up to eight more students are trained
-    (``training/evaluation.py``). ``callbacks``: see ``us.Callback``.
+    on gold, beside a student trained on gold alone, for which up to eight more students are trained, and calibrates the
+    probabilities of ``run.predict`` by these (``training/evaluation.py``). ``callbacks``: see ``us.Callback``.
 
     ``epochs="auto"`` (the default): as many steps as gold rows left out show, at a rate that falls to nothing, or for a
     linear student L-BFGS until converged (``training/automatic_options.py``). ``patience``: stop after so many epochs
@@ -133,9 +133,11 @@ def _train(
                 lambda: evaluate_training(
                     run.student, gold, pool, test, objective, given,
                     lambda *rest: fit_resolved(untrained(), *rest, classes=session.classes),
-                    weight_decay=options.penalty, pilot=config.get("auto"),
+                    weight_decay=options.penalty, select=select, pilot=config.get("auto"),
                 )
             )  # fmt: skip
+            if run.temperature != 1:
+                run.facts["temperature"] = run.temperature
         if folder is not None and is_first():
             labelled = pool if pool is None or session.labelled is None else pool.take(session.labelled)
             sets = {"gold": gold, "pool": labelled}
