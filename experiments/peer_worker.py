@@ -32,7 +32,19 @@ def snorkel(given: Any) -> Array:
     return np.asarray(model.predict_proba(given["votes"]))
 
 
-TASKS = {"cleanlab": cleanlab, "snorkel": snorkel}
+def ppi(given: Any) -> Array:
+    """The 95% intervals of a mean by PPI++, a draw a row: gold's y, f and weights, and how many of the pool are 1."""
+    from ppi_py import ppi_mean_ci
+
+    ends = []
+    for y, f, weight, yes in zip(given["y"], given["f"], given["weight"], given["pool_yes"], strict=True):
+        pool = np.arange(int(given["pool_rows"])) < yes
+        low, high = ppi_mean_ci(y.astype(float), f.astype(float), pool.astype(float), alpha=0.05, w=weight)
+        ends.append([float(low[0]), float(high[0])])
+    return np.array(ends)
+
+
+TASKS = {"cleanlab": cleanlab, "snorkel": snorkel, "ppi": ppi}
 
 
 def main() -> None:

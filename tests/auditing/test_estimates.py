@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import understudy as us
-from understudy.auditing.pool_estimates import Estimate, draw_weights
+from understudy.auditing.pool_estimates import Estimate, Measured, Question, as_records, draw_weights, measure_pool
+from understudy.auditing.pool_strata import Proxy
 from understudy.maths.proportions import wilson
 
 
@@ -37,7 +38,9 @@ def test_values_by_hand() -> None:
     for each in found:
         assert 0 <= each.value.low < each.value.estimate < each.value.high <= 1
     alone = one(found, "share", 1).gold_only
-    assert alone == wilson(19, 100) and alone.estimate == 0.19
+    assert alone is not None and alone.estimate == pytest.approx(0.19)
+    wanted = wilson(19, 100)
+    assert (alone.low, alone.high) == pytest.approx((wanted.low, wanted.high), abs=1e-7)
     worth = one(found, "share", 1).worth
     assert worth is not None and worth > 1.2
 
@@ -61,7 +64,7 @@ def test_the_intervals_hold_the_pools_own_figures() -> None:
         named = np.where(rng.random(3100) < 0.85, truth, 1 - truth)
         side = rng.integers(0, 2, 3100)
         gold, pool = sets(truth[:100], named[:100], named[100:])
-        found = us.estimate(gold, pool, what=["share", "recall"], by=(side[:100], side[100:]))
+        found = us.estimate(gold, pool, by=(side[:100], side[100:])) + us.estimate(gold, pool, what=["recall"])
         own, others = truth[100:], side[100:] == 1
         wanted = {
             "share": (one(found, "share", 1), own.mean()),
@@ -78,16 +81,96 @@ def test_the_intervals_hold_the_pools_own_figures() -> None:
 
 def test_rows_drawn_with_known_probabilities_count_by_them() -> None:
     gold, pool = by_hand()
-    # All rows named 1 were drawn three times as often: within a stratum all weigh alike, so nothing changes.
+    # All rows named 1 were drawn three times as often: within a stratum all weigh alike, so nothing changes but that
+    # gold was taken out of what it was drawn from: 3,020 of 10,100 rows were named 1.
     odds = np.where(gold.teacher.top1().numpy() == 1, 0.3, 0.1)
-    plain, weighted = (one(us.estimate(gold, pool, probability=p), "share", 1).value for p in (None, odds))
-    assert (plain.low, plain.high) == pytest.approx((weighted.low, weighted.high))
+    found = one(us.estimate(gold, pool, probability=odds), "share", 1).value
+    assert found.estimate == pytest.approx(0.302 / 1.01 * 15 / 20 + 0.708 / 1.01 * 4 / 80)
     # Of the rows named 1, those that are 1 were drawn three times as often: 15 · 1 of 15 · 1 + 5 · 3.
     odds = np.where((gold.y.numpy() == 1) & (gold.teacher.top1().numpy() == 1), 0.3, 0.1)
     found = one(us.estimate(gold, pool, probability=odds), "share", 1).value
-    assert found.estimate == pytest.approx(0.3 * 15 / 30 + 0.7 * 4 / 80)
+    assert found.estimate == pytest.approx(0.302 / 1.01 * 15 / 30 + 0.708 / 1.01 * 4 / 80)
     with pytest.raises(us.UnderstudyError, match="row 15 is 0; a probability is above 0 and at most 1"):
         us.estimate(gold, pool, probability=odds - 0.1)
+
+
+def test_the_pools_probabilities_size_the_strata() -> None:
+    """40 of 200 gold rows were drawn at 0.5, 160 at 0.1; of the former half are 1, of the latter a tenth."""
+    odds = np.repeat([0.5, 0.1], [40, 160])
+    truth = np.concatenate([np.repeat([1, 0], [20, 20]), np.repeat([1, 0], [16, 144])])
+    gold, pool = sets(truth, np.zeros(200, int), np.zeros(9800, int))
+    pool_odds = np.repeat([0.5, 0.1], [2960, 6840])
+    both = one(us.estimate(gold, pool, probability=(odds, pool_odds)), "share", 1)
+    assert both.value.estimate == pytest.approx(0.3 * 0.5 + 0.7 * 0.1)
+    # Without them, by 1/probability: 80 and 1,600 rows. Strata of estimated size are less certain.
+    alone = one(us.estimate(gold, pool, probability=odds), "share", 1)
+    assert alone.value.estimate == pytest.approx((80 * 0.5 + 1600 * 0.1) / 1680)
+    assert alone.gold_only is not None and alone.value.width == pytest.approx(alone.gold_only.width, rel=0.02)
+
+
+def test_what_no_gold_row_tells_is_unknown() -> None:
+    gold, pool = by_hand()
+    groups = np.repeat(["a"], 100), np.repeat(["a", "b"], 5000)
+    found = us.estimate(gold, pool, what=["share", "accuracy"], by=groups)
+    values = [each for each in found if each.group == "b"]
+    assert len(values) == 6 and not any(each.value.known or each.worth for each in values)
+    assert all(record["value"]["estimate"] is None for record in as_records(values))
+    assert all(each.value.known for each in found if each.group is None)
+    # No gold row is called 2: its precision and recall are unknown, its share is not.
+    three = us.estimate(gold, pool, what=["share", "precision", "recall", "f1"], class_names="abc")
+    assert [one(three, name, 2).value.known for name in ("share", "precision", "recall", "f1")] == [True, *[False] * 3]
+
+
+def test_f1_and_confusions_of_gold_alone_by_hand() -> None:
+    found = us.estimate(*by_hand(), what=["f1", "confusion", "precision"])
+    # 15 rows have both truth and label 1, 24 have either: r = 15/24, F1 = 2r / (1 + r) = 30/39.
+    alone, wanted = one(found, "f1", 1).gold_only, wilson(15, 24)
+    ends = [2 * end / (1 + end) for end in (15 / 24, wanted.low, wanted.high)]
+    assert alone is not None and [alone.estimate, alone.low, alone.high] == pytest.approx(ends, abs=1e-6)
+    pairs = {each.name: each for each in found if each.what == "confusion"}
+    assert pairs.keys() == {"0→1", "1→0"} and pairs["0→1"].value.estimate == 0.25
+    # In two classes it is what precision leaves, from end to end.
+    precision = one(found, "precision", 1).value
+    assert (pairs["0→1"].value.low, pairs["0→1"].value.high) == pytest.approx((1 - precision.high, 1 - precision.low))
+
+
+def test_how_many_more_gold_rows_reach_a_width() -> None:
+    found = one(us.estimate(*by_hand()), "share", 1)
+    # Half the width takes four times the rows.
+    assert found.more_gold_rows(found.value.width / 2) == pytest.approx(300, abs=1)
+    assert found.more_gold_rows(1) == 0
+
+
+def test_other_labels_are_measured_in_strata_of_the_teachers() -> None:
+    """Labels that are always right: accuracy 1, while the teacher's is 0.89; rows without such a label do not count."""
+    gold, pool = by_hand()
+    own = gold.y.numpy().copy()
+    own[:5] = -1
+    found = us.estimate(gold, pool, what=["accuracy", "share"], labels=(own, np.repeat([0, 1], 5000)))
+    accuracy = one(found, "accuracy", None).value
+    assert accuracy.estimate == 1 and accuracy.rows == 95 and accuracy.low > 0.9
+    # Shares still go by the teacher: 10 of 15 rows named 1.
+    assert one(found, "share", 1).value.estimate == pytest.approx(0.3 * 10 / 15 + 0.7 * 4 / 80)
+    with pytest.raises(us.UnderstudyError, match="labels holds a class above 1"):
+        us.estimate(gold, pool, labels=(own + 1, np.repeat([0, 1], 5000)))
+
+
+def test_classes_with_few_gold_rows_share_a_stratum() -> None:
+    """77 classes, 300 gold rows, the teacher as good at each as chance has it: 120 draws of the accuracy."""
+    rng, questions, truths = np.random.default_rng(0), [], []
+    for _ in range(120):
+        right, named = rng.beta(4, 1.3, 77), rng.integers(0, 77, 2300)
+        hit = rng.random(2300) < right[named]
+        labels = named[:300], named[300:]
+        data = Measured(np.where(hit, named, 99)[:300], labels, (Proxy(labels[0]), Proxy(labels[1])), ["x"] * 77)
+        questions.append(Question("accuracy", None, None, None, data).tally())
+        truths.append(hit[300:].mean())
+    assert min(int(each.rows[each.pool > 0].min()) for each in questions) >= 20
+    held = sum(
+        low <= truth <= high
+        for (_, low, high), truth in zip(measure_pool("accuracy", questions, False), truths, strict=True)
+    )
+    assert held >= 106  # of 120 at 95%: fewer in 4 of 1,000
 
 
 def test_chosen_rows_count_only_with_their_probability() -> None:

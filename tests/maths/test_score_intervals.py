@@ -5,7 +5,13 @@ import pytest
 from scipy import optimize, stats
 
 from understudy.maths.proportions import wilson
-from understudy.maths.score_intervals import constrained_shares, score_intervals, score_statistic
+from understudy.maths.score_intervals import (
+    Strata,
+    constrained_shares,
+    mean_intervals,
+    score_intervals,
+    score_statistic,
+)
 
 HITS, ROWS = np.array([[2.0, 8.0], [1.0, 20.0]]), np.array([[80.0, 20.0], [500.0, 25.0]])
 WEIGHTS = np.array([[0.78, 0.22], [0.96, 0.04]])
@@ -15,16 +21,18 @@ ENDLESS = np.full((2, 2), np.inf)
 @pytest.mark.parametrize(("hits", "rows"), [(0, 30), (3, 100), (7, 10), (50, 50)])
 def test_one_stratum_is_wilsons(hits: int, rows: int) -> None:
     one = np.ones((1, 1))
-    estimate = np.array([hits / rows])
-    low, high = score_intervals(hits * one, rows * one, np.inf * one, lambda theta: (one[:, None], theta), estimate)
+    strata = Strata(hits * one, rows * one, np.inf * one)
     wanted = stats.binomtest(hits, rows).proportion_ci(method="wilson")
-    assert (low[0], high[0]) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
+    estimate, *ends = mean_intervals(strata, one)
+    assert estimate[0] == hits / rows
+    for low, high in (ends, score_intervals(strata, lambda theta: (one, theta), estimate)):
+        assert (low[0], high[0]) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
 
 
 def test_a_population_as_small_as_gold_doubles_the_variance() -> None:
     """Its own share is a draw of as many rows: 1/40 + 1/40 = 1/20, Wilson's interval of half as many rows."""
     one = np.ones((1, 1))
-    low, high = score_intervals(10 * one, 40 * one, 40 * one, lambda theta: (one[:, None], theta), np.array([0.25]))
+    _, low, high = mean_intervals(Strata(10 * one, 40 * one, 40 * one), one)
     wanted = wilson(5, 20)
     assert (low[0], high[0]) == pytest.approx((wanted.low, wanted.high), abs=1e-6)
 
@@ -45,15 +53,15 @@ def test_constrained_shares_are_those_of_a_general_optimiser() -> None:
 
 
 def test_the_ends_are_just_not_rejected() -> None:
-    estimate = (WEIGHTS * HITS / ROWS).sum(1)
-    low, high = score_intervals(HITS, ROWS, ENDLESS, lambda theta: (WEIGHTS[:, None], theta), estimate)
-    for end in (low, high):
-        assert np.abs(score_statistic(HITS, ROWS, ENDLESS, WEIGHTS, end)) == pytest.approx(1.959964, abs=1e-3)
+    strata = Strata(HITS, ROWS, ENDLESS)
+    estimate, low, high = mean_intervals(strata, WEIGHTS)
+    for end in (low, high, *score_intervals(strata, lambda theta: (WEIGHTS, theta), estimate)):
+        assert np.abs(score_statistic(Strata(HITS, ROWS, ENDLESS), WEIGHTS, end)) == pytest.approx(1.959964, abs=1e-3)
     assert (low < estimate).all() and (estimate < high).all()
 
 
 def test_a_target_out_of_reach_is_rejected() -> None:
-    assert np.isinf(score_statistic(HITS, ROWS, ENDLESS, WEIGHTS, np.array([1.5, -0.5]))).all()
+    assert np.isinf(score_statistic(Strata(HITS, ROWS, ENDLESS), WEIGHTS, np.array([1.5, -0.5]))).all()
 
 
 @pytest.mark.parametrize(("share", "rows", "accuracy"), [(0.01, 30, 0.75), (0.1, 300, 0.6), (0.3, 100, 0.95)])
@@ -66,7 +74,18 @@ def test_it_holds_the_share_where_normal_intervals_do_not(share: float, rows: in
     hits = rng.binomial(counts.astype(int), rates).astype(float)
     enough = counts.min(1) >= 2
     hits, counts, weights = hits[enough], counts[enough], np.array([[1 - yes, yes]])
-    estimate = (weights * hits / counts).sum(1)
-    endless = np.full_like(counts, np.inf)
-    low, high = score_intervals(hits, counts, endless, lambda theta: (weights[:, None], theta), estimate)
+    _, low, high = mean_intervals(Strata(hits, counts, np.full_like(counts, np.inf)), weights)
     assert 0.92 <= np.mean((low <= share) & (share <= high)) <= 0.99
+
+
+def test_strata_of_estimated_size_vary_like_their_mean() -> None:
+    """Equal weights: two strata whose sizes are their own counts are one stratum of all rows, at the estimate."""
+    hits, rows = np.array([[2.0, 30.0]]), np.array([[60.0, 40.0]])
+    within, together = rows / 100, np.zeros((1, 2), dtype=np.int64)
+    strata = Strata(hits, rows, np.full_like(hits, np.inf), together, within)
+    # Just above the estimate the constrained shares are the shares seen: 0.32 · 0.68 / 100.
+    found = score_statistic(strata, within, np.array([0.32 + 1e-7]))
+    assert found[0] == pytest.approx(-1e-7 / np.sqrt(0.32 * 0.68 / 100), rel=1e-3)
+    known = score_statistic(strata._replace(together=None, within=None), within, np.array([0.32 + 1e-7]))
+    variance = 0.6**2 * (2 / 60) * (58 / 60) / 60 + 0.4**2 * 0.75 * 0.25 / 40
+    assert known[0] == pytest.approx(-1e-7 / np.sqrt(variance), rel=1e-3)

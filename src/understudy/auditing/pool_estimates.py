@@ -1,85 +1,183 @@
-"""What a pool is made of, with intervals that hold although its labels are imperfect.
+"""What a pool is made of and how good its labels are, with intervals that hold although the labels are imperfect.
 
     found = us.estimate(gold, pool, what=["share", "accuracy"], class_names=["billing", "other"])
     found[0].value                       # Share(estimate=0.212, low=0.189, high=0.237, …): of the pool, class "billing"
     found[0].gold_only, found[0].worth   # from gold alone, and how many times as many gold rows that would take
+    found[0].more_gold_rows(0.02)        # about how many more gold rows narrow the interval to 2 points
     us.estimate(gold, pool, by=(gold_months, pool_months))      # each month, and its difference from the others
+    us.estimate(gold, pool, what=["f1"], labels=(others_on_gold, others_on_pool))               # of other labels
 
 Gold rows must be a random sample of the rows that the pool is, or drawn with a known ``probability`` each; without it,
-rows chosen by active learning are left out. They need the teacher's labels, which sort gold and pool into strata: by
-class and, where gold is large enough, by confidence. Shares within strata are measured on gold and weighted as the pool
-has them (``maths/score_intervals.py``). The worse the teacher, the wider the interval; it is never wrong for it.
+rows chosen by active learning are left out. A *proxy* sorts gold and pool into strata (``pool_strata.py``): the
+teacher's label and confidence, or the reconciled probability, which is cross-fitted, so that no gold row's own truth is
+in it. Shares within strata are measured on gold and weighted as the pool has them (``maths/score_intervals.py``). The
+worse the proxy, the wider the interval. How often intervals hold the truth is simulated in
+``experiments/estimate_coverage.py``.
 """
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.auditing.measures import AuditData, Floats, Ints, audit_data
+from understudy.auditing.pool_strata import (
+    FEWEST,
+    FEWEST_OF_MANY,
+    PER_SCORE,
+    PER_WEIGHT,
+    Bools,
+    Proxy,
+    Tally,
+    merge_cells,
+    stacked,
+    tally,
+)
 from understudy.data.examples import Gold, Pool, check_probability, check_sets, weighed
 from understudy.errors import UnderstudyError
 from understudy.labels.class_names import joint_names
-from understudy.maths.proportions import Share, wilson
-from understudy.maths.score_intervals import score_intervals
+from understudy.maths.proportions import Share
+from understudy.maths.score_intervals import Strata, mean_intervals, score_intervals
 from understudy.store.option_fields import checked_plainly
 
-WHAT = ("share", "accuracy", "precision", "recall", "f1")
-#: Of a class, or of the teacher as a whole.
-BY_CLASS = ("share", "precision", "recall", "f1")
-#: Sums over rows, of which groups have a difference.
-ADDITIVE = ("share", "accuracy")
-# Gold rows of a stratum, and of each of a class's bins of confidence.
-FEWEST, PER_BIN, MOST_BINS = 2, 30, 4
-# Stands for no gold row at all: an interval then ends where the strata's sizes alone end it.
-NO_ROWS = 1e-6
+WHAT = ("share", "accuracy", "precision", "recall", "f1", "confusion")
+#: Means over rows, of which groups have a difference; of all rows, or of those labelled with the class.
+OF_ALL, OF_LABELLED = ("share", "accuracy"), ("precision", "confusion")
+#: An estimate and the ends of its interval.
+Ends = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Estimate:
     what: str
-    #: Class number and name; None: of all classes.
+    #: Class number and name; None: of all classes. Of a confusion, the class of the labels, and "truth→label".
     label: int | None
     name: str | None
     #: The value of ``by``; None: all rows.
     group: str | None
     #: Whether it is the group's difference from all other rows.
     difference: bool
+    #: Unknown (``rows`` is 0) where no gold row tells it.
     value: Share
-    #: From gold alone (Wilson); None where there is no such interval.
+    #: From gold alone (Wilson's); None for differences.
     gold_only: Share | None
 
     @property
     def worth(self) -> float | None:
         """How many times as many gold rows alone would give an interval as narrow."""
-        if self.gold_only is None or self.value.width <= 0:
+        if self.gold_only is None or not self.value.known or self.value.width <= 0:
             return None
         return (self.gold_only.width / self.value.width) ** 2
 
-
-def as_records(found: Sequence[Estimate]) -> list[dict[str, Any]]:
-    """Ready for JSON."""
-    return [asdict(one) | {"worth": one.worth} for one in found]
-
-
-class Group(NamedTuple):
-    """Its value of ``by``, and which of the measured gold rows and of the labelled pool rows are in it."""
-
-    name: str | None
-    gold: Any
-    pool: Any
+    def more_gold_rows(self, width: float) -> int | None:
+        """About how many more gold rows, of the same mix, narrow the interval to so many points from end to end."""
+        return self.value.more_rows_for(width / 2, round(self.value.rows)) if self.value.known else None
 
 
-class Tally(NamedTuple):
-    """Strata of one estimate: hits and rows of gold, rows of the pool, and whether the teacher predicts the class."""
+def as_records(found: Sequence[Estimate], width: float | None = None) -> list[dict[str, Any]]:
+    """Ready for JSON: what is unknown is None."""
+    return [
+        {name: _plain(value) for name, value in asdict(one).items()}
+        | {"worth": one.worth}
+        | ({} if width is None else {"more_gold_rows": one.more_gold_rows(width)})
+        for one in found
+    ]
 
-    hits: Floats
-    rows: Floats
-    pool: Floats
-    predicted: NDArray[np.bool_]
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Gold rows, and the pool rows they stand for."""
+
+    truth: Ints
+    #: The labels whose accuracy is estimated, of gold and pool.
+    labels: tuple[Ints, Ints]
+    proxies: tuple[Proxy, Proxy]
+    names: list[str]
+    #: 1 / the probability with which gold rows were drawn, and those of the pool would have been, where it is known;
+    #: None: all gold rows alike.
+    weights: tuple[Floats, Floats | None] | None = None
+
+    def take(self, gold: Bools | Ints, pool: Bools | Ints) -> "Measured":
+        (mine, theirs), (of_gold, of_pool), weights = self.labels, self.proxies, self.weights
+        if weights is not None:
+            weights = weights[0][gold], None if weights[1] is None else weights[1][pool]
+        return replace(
+            self, truth=self.truth[gold], labels=(mine[gold], theirs[pool]),
+            proxies=(of_gold.take(gold), of_pool.take(pool)), weights=weights,
+        )  # fmt: skip
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the strata's sizes are known by the gold rows' weights alone."""
+        return self.weights is not None and self.weights[1] is None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One number to estimate: of a class or a pair of classes, in a group."""
+
+    what: str
+    label: int | None
+    truth: int | None
+    group: str | None
+    data: Measured
+
+    @property
+    def name(self) -> str | None:
+        if self.label is None or self.truth is None:
+            return None
+        names = self.data.names
+        return names[self.label] if self.what != "confusion" else f"{names[self.truth]}→{names[self.label]}"
+
+    @property
+    def hit(self) -> Bools:
+        wanted = self.data.labels[0] if self.truth is None else self.truth
+        return self.data.truth == wanted
+
+    def cells(self) -> tuple[Ints, Ints]:
+        """Of gold and pool rows. Of a class: 1 where it is predicted, else 0."""
+        labels, proxies = self.data.labels, self.data.proxies
+        if self.what != "accuracy":
+            by = tuple(one.predicted for one in proxies) if self.what == "share" else labels
+            mine, theirs = ((each == self.label).astype(np.int64) for each in by)
+            return merge_cells(mine, theirs, 2, FEWEST) if self.what == "share" else (mine, theirs)
+        agree = [one.predicted == each for one, each in zip(proxies, labels, strict=True)]
+        if proxies[0].has_score:
+            mine, theirs = (each.astype(np.int64) for each in agree)
+            return merge_cells(mine, theirs, 2, FEWEST_OF_MANY)
+        count = len(self.data.names)
+        mine, theirs = (np.where(same, each, count) for same, each in zip(agree, labels, strict=True))
+        return merge_cells(mine, theirs, count + 1, FEWEST_OF_MANY)
+
+    def tally(self) -> Tally:
+        cells = self.cells()
+        if self.data.weights is not None:
+            return tally(self.hit, cells, self.data.weights, PER_WEIGHT, self.data.weights[0])
+        proxies, wanted = self.data.proxies, self.data.labels if self.truth is None else (self.truth, self.truth)
+        mine, theirs = (one.score(each) for one, each in zip(proxies, wanted, strict=True))
+        return tally(self.hit, cells, (mine, theirs), PER_SCORE, None)
+
+    def gold_tally(self) -> Tally:
+        """The gold rows that count where there is no pool, and the hits among them. F1 is 2r / (1 + r), where r is the
+        share of both truth and label among the rows that have either."""
+        hit, labelled = self.hit, self.data.labels[0] == self.label
+        counts = {
+            "precision": (labelled, hit), "confusion": (labelled, hit), "recall": (hit, labelled),
+            "f1": (hit | labelled, hit & labelled),
+        }  # fmt: skip
+        rows, right = counts.get(self.what, (np.ones_like(hit), hit))
+        weights = None if self.data.weights is None else self.data.weights[0][rows]
+        cells = np.zeros(rows.sum(), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return tally(right[rows], cells, (weights, None), PER_WEIGHT, weights)
 
 
 @checked_plainly
@@ -89,33 +187,50 @@ def estimate(
     *,
     what: Sequence[str] = ("share",),
     by: tuple[Any, Any] | None = None,
+    labels: tuple[Any, Any] | None = None,
     probability: Any = None,
     class_names: Sequence[Any] | None = None,
 ) -> list[Estimate]:
-    """Estimate class shares of the pool, and the teacher's accuracy, precision, recall and F1 on it.
+    """Estimate class shares of the pool, and accuracy, precision, recall, F1 and confusions of its labels.
 
-    ``what``: any of "share", "accuracy", "precision", "recall", "f1". ``by``: a value per gold row and one per pool
-    row; shares and accuracy are then also estimated within each group, and as the difference from all other rows.
-    ``probability``: with which each gold row was drawn (NaN: one of a random sample); default: ``gold.probability``.
+    ``what``: any of "share", "accuracy", "precision", "recall", "f1", "confusion" (of each pair of classes that gold
+    shows: the share of the true class among the rows labelled otherwise). ``by``: a value per gold row and one per pool
+    row; everything is then also estimated within each group and, but for recall and F1, as the difference from all
+    other rows. ``labels``: class numbers per gold and per pool row (−1: none), whose accuracy is estimated instead of
+    the teacher's. ``probability``: with which each gold row was drawn (NaN: one of a random sample); default:
+    ``gold.probability``; a pair of arrays where those of the pool rows are known too, which narrows the intervals.
     """
     if unknown := [name for name in what if name not in WHAT]:
         raise UnderstudyError(f"estimate(what={unknown[0]!r}) is not known; choose from {', '.join(WHAT)}")
     check_sets(gold, pool, both_for="estimate")
     gold, pool = weighed(gold, gold), weighed(pool, gold)
+    sizes, drawn = (len(gold), len(pool)), gold.probability
+    on_pool = None
     if probability is not None:
-        gold = copy.copy(gold)
-        gold.probability = check_probability(probability, len(gold), "probability")
-    weights = np.ones(len(gold))
-    if gold.probability is not None:
-        gold, weights = copy.copy(gold), draw_weights(gold.probability.numpy())
-        gold.chosen = gold.chosen & gold.probability.isnan()
+        mine, on_pool = probability if isinstance(probability, tuple) else (probability, None)
+        drawn = check_probability(mine, len(gold), "probability")
+    weights = None
+    if drawn is not None:
+        gold, weights = copy.copy(gold), (draw_weights(drawn.numpy()), None)
+        gold.chosen = gold.chosen & drawn.isnan()
+        if on_pool is not None and not bool(drawn.isnan().any()):
+            weights = 1 / drawn.numpy(), 1 / check_probability(on_pool, len(pool), "probability of the pool").numpy()
     named = joint_names(gold.class_order, pool.class_order)
-    data = audit_data(gold, pool, class_names or (named.names if named else None))
-    weights = weights[data.gold.rows.numpy()]
-    groups: list[Group] = [Group(None, slice(None), slice(None))]
-    if by is not None:
-        groups += _groups(data, by, len(gold), len(pool))
-    return [one for name in what for one in _estimates(data, name, weights, groups if name in ADDITIVE else groups[:1])]
+    audited = audit_data(gold, pool, class_names or (named.names if named else None))
+    data, rows = _measured(audited, weights)
+    groups = None if by is None else _per_row(by, sizes, rows, "by")
+    if labels is not None:
+        mine, theirs = (each.astype(np.int64) for each in _per_row(labels, sizes, rows, "labels"))
+        if max(mine.max(), theirs.max()) >= len(data.names):
+            raise UnderstudyError(
+                f"labels holds a class above {len(data.names) - 1}, the last; name all in class_names"
+            )
+        kept = mine >= 0, theirs >= 0
+        data = replace(data, labels=(mine, theirs)).take(*kept)
+        groups = groups and [each[rows] for each, rows in zip(groups, kept, strict=True)]
+    texts = [each.astype(str) for each in groups or ()]
+    parts = {name: (texts[0] == name, texts[1] == name) for name in (np.unique(texts[1]).tolist() if texts else ())}
+    return [one for name in what for one in _estimates(name, data, parts)]
 
 
 def draw_weights(probability: Floats) -> Floats:
@@ -128,149 +243,121 @@ def draw_weights(probability: Floats) -> Floats:
     return weights
 
 
-def _groups(data: AuditData, by: tuple[Any, Any], *sizes: int) -> list[Group]:
-    """The groups that the pool has, in the order of their names."""
-    assert data.pool is not None
+def _per_row(given: tuple[Any, Any], sizes: tuple[int, int], rows: list[Ints], what: str) -> list[Any]:
+    """Values of the measured gold rows and of the labelled pool rows."""
     values = []
-    for given, labels, size, where in zip(by, (data.gold, data.pool), sizes, ("gold", "pool"), strict=True):
-        texts = np.asarray(given).astype(str)
-        if texts.shape != (size,):
-            raise UnderstudyError(f"by holds {len(texts)} values for {size} {where} rows; give one per row")
-        values.append(texts[labels.rows.numpy()])
-    return [Group(name, values[0] == name, values[1] == name) for name in np.unique(values[1]).tolist()]
+    for each, size, kept, where in zip(given, sizes, rows, ("gold", "pool"), strict=True):
+        array = np.asarray(each)
+        if array.shape != (size,):
+            raise UnderstudyError(f"{what} holds {len(array)} values for {size} {where} rows; give one per row")
+        values.append(array[kept])
+    return values
 
 
-def _estimates(data: AuditData, what: str, weights: Floats, groups: list[Group]) -> list[Estimate]:
+def _measured(found: AuditData, weights: tuple[Floats, Floats | None] | None) -> tuple[Measured, list[Ints]]:
+    """The gold and pool rows that have the teacher's label, and where they lie."""
+    assert found.pool is not None
+    sides = found.gold, found.pool
+    gold, pool = rows = [side.rows.numpy() for side in sides]
+    if weights is not None:
+        weights = weights[0][gold], None if weights[1] is None else weights[1][pool]
+    has_confidence = found.gold.confidence is not None and found.pool.confidence is not None
+    of_gold, of_pool = (Proxy(side.predicted, side.confidence if has_confidence else None) for side in sides)
+    labels = found.gold.predicted, found.pool.predicted
+    return Measured(found.truth, labels, (of_gold, of_pool), found.names, weights), rows
+
+
+def _estimates(what: str, data: Measured, parts: dict[str, tuple[Bools, Bools]]) -> list[Estimate]:
     """Of every class, or of all, in each group; then the groups' differences from the rows outside them."""
-    labels: list[int | None] = list(range(data.classes)) if what in BY_CLASS else [None]
-    keys = [(label, group) for group in groups for label in labels]
-    tallies = [_tally(data, what, label, weights, group.gold, group.pool) for label, group in keys]
-    values, low, high = _measure(what, tallies)
-    alone = [_of_gold(what, tally) for tally in tallies]
+    groups = {None: data} | {name: data.take(*rows) for name, rows in parts.items()}
+    classes = _classes(what, data)
+    asked = [Question(what, *each, group, part) for group, part in groups.items() for each in classes]
+    tallies, alone = [each.tally() for each in asked], [each.gold_tally() for each in asked]
+    rows = [len(each.data.truth) if one.rows.sum() > 0 else 0 for each, one in zip(asked, alone, strict=True)]
+    values, of_gold = measure_pool(what, tallies, data.estimated), measure_gold(what, alone)
     found = [
-        _estimate(data, what, key, False, ends, one)
-        for key, one, *ends in zip(keys, alone, values, low, high, strict=True)
+        Estimate(what, each.label, each.name, each.group, False, _share(ends, n), _share(gold_ends, n))
+        for each, n, ends, gold_ends in zip(asked, rows, values, of_gold, strict=True)
     ]
-    others = [place for place, (_, group) in enumerate(keys) if group.name is not None and not group.pool.all()]
-    if others:
-        outside = [
-            _tally(data, what, label, weights, ~group.gold, ~group.pool) for label, group in (keys[i] for i in others)
-        ]
-        differences = _differences([tallies[place] for place in others], outside)
-        found += [
-            _estimate(data, what, keys[place], True, ends, None)
-            for place, *ends in zip(others, *differences, strict=True)
-        ]
-    return found
+    compared = [place for place, each in enumerate(asked) if each.group and not parts[each.group][1].all()]
+    if not compared or what not in OF_ALL + OF_LABELLED:
+        return found
+    outside = [
+        replace(asked[place], data=data.take(*(~kept for kept in parts[asked[place].group or ""])))
+        for place in compared
+    ]
+    others = [each.tally() for each in outside]
+    differences = _differences(what, [tallies[place] for place in compared], others, data.estimated)
+    told = [
+        rows[place] if each.gold_tally().rows.sum() > 0 else 0 for place, each in zip(compared, outside, strict=True)
+    ]
+    return found + [
+        Estimate(what, each.label, each.name, each.group, True, _share(ends, n), None)
+        for each, n, ends in zip(outside, told, differences, strict=True)
+    ]
 
 
-def _tally(data: AuditData, what: str, label: int | None, weights: Floats, mine: Any, theirs: Any) -> Tally:
-    assert data.pool is not None
-    truth, predicted, on_pool = data.truth[mine], data.gold.predicted[mine], data.pool.predicted[theirs]
-    if label is None:
-        hit = truth == predicted
-        counts = np.bincount(predicted, minlength=data.classes)
-        # Classes that are predicted on few gold rows share a stratum.
-        place = np.where(counts < FEWEST, 0, 1 + np.arange(data.classes))
-        strata, pool_strata, size = place[predicted], place[on_pool], data.classes + 1
-        if (np.bincount(strata, minlength=size) < FEWEST)[np.unique(pool_strata)].any():
-            strata, pool_strata, size = np.zeros_like(strata), np.zeros_like(pool_strata), 1
-        of_class = np.ones(size, dtype=bool)
-    else:
-        hit = truth == label
-        edges = _confidence_bins(data, label, predicted, mine)
-        strata = _strata(predicted == label, data.gold.confidence, mine, edges)
-        pool_strata = _strata(on_pool == label, data.pool.confidence, theirs, edges)
-        size = 2 + len(edges)
-        of_class = np.arange(size) > 0
-        if what == "share" and (np.bincount(strata, minlength=size) < FEWEST)[np.unique(pool_strata)].any():
-            strata, pool_strata, size, of_class = np.zeros_like(strata), np.zeros_like(pool_strata), 1, of_class[:1]
-    weight = weights[mine]
-    total, squares, right = (np.bincount(strata, each, size) for each in (weight, weight**2, weight * hit))
-    # Kish's effective number of rows; with equal weights, their number.
-    rows = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
-    hits = rows * np.divide(right, total, out=np.zeros(size), where=total > 0)
-    return Tally(hits, rows, np.bincount(pool_strata, minlength=size).astype(np.float64), of_class)
+def _classes(what: str, data: Measured) -> list[tuple[int | None, int | None]]:
+    """Label and truth of each question; of confusions, those that gold shows."""
+    if what == "accuracy":
+        return [(None, None)]
+    if what == "confusion":
+        seen = np.stack([data.labels[0], data.truth], 1)
+        return [(int(label), int(truth)) for label, truth in np.unique(seen[seen[:, 0] != seen[:, 1]], axis=0)]
+    return [(label, label) for label in range(len(data.names))]
 
 
-def _confidence_bins(data: AuditData, label: int, predicted: Ints, mine: Any) -> Floats:
-    """Where the bins of a predicted class begin, each with at least ``PER_BIN`` gold rows."""
-    if data.gold.confidence is None or data.pool is None or data.pool.confidence is None:
-        return np.empty(0)
-    sure = data.gold.confidence[mine][predicted == label]
-    bins = min(MOST_BINS, len(sure) // PER_BIN)
-    edges = np.unique(np.quantile(sure, np.arange(1, bins) / bins)) if bins > 1 else np.empty(0)
-    filled = np.diff(np.searchsorted(np.sort(sure), [-np.inf, *edges, np.inf]))
-    return edges if (filled >= FEWEST).all() else np.empty(0)
+def _share(ends: Ends, rows: int) -> Share:
+    """``rows``: 0 where nothing is known."""
+    return Share(*map(float, ends), rows) if rows else Share(math.nan, *map(float, ends[1:]), 0)
 
 
-def _strata(is_label: NDArray[np.bool_], confidence: Floats | None, rows: Any, edges: Floats) -> Ints:
-    """0: another class is predicted; from 1 on the bins of confidence."""
-    place = np.zeros(len(is_label), dtype=np.int64)
-    if len(edges) and confidence is not None:
-        place = np.searchsorted(edges, confidence[rows], side="right")
-    return np.where(is_label, 1 + place, 0)
-
-
-def _measure(what: str, tallies: list[Tally]) -> tuple[Floats, Floats, Floats]:
+def measure_pool(what: str, tallies: list[Tally], estimated: bool) -> list[Ends]:
     """Estimates, and the ends of their intervals."""
-    hits, rows, pool, predicted = _stacked(tallies)
-    weights = pool / pool.sum(1, keepdims=True)
-    true, ours = weights * hits / rows, weights * predicted
-    both, named = (true * predicted).sum(1), ours.sum(1)
-    equation: Callable[[Floats], tuple[Floats, Floats]]
-    if what in ADDITIVE:
-        values, equation = true.sum(1), lambda theta: (weights[:, None], theta)
-    elif what == "precision":
-        share = np.maximum(named[:, None], 1e-300)
-        values, equation = both / share[:, 0], lambda theta: ((ours / share)[:, None], theta)
-    elif what == "recall":
-        values = _ratio(both, true.sum(1))
-        equation = lambda theta: (ours[:, None] - theta[..., None] * weights[:, None], np.zeros_like(theta))  # noqa: E731
-    else:
-        values = _ratio(2 * both, named + true.sum(1))
-        equation = lambda theta: (2 * ours[:, None] - theta[..., None] * weights[:, None], theta * named[:, None])  # noqa: E731
-    return values, *score_intervals(hits, rows, pool, equation, values)
+    if not tallies:
+        return []
+    strata, cell = stacked(tallies, estimated=estimated)
+    c, weights, ours = _coefficients(what, strata, cell)
+    if what in OF_ALL + OF_LABELLED:
+        return list(zip(*mean_intervals(strata, c), strict=True))
+    p, named = strata.hits / strata.rows, ours.sum(1)
+    both, true = (ours * p).sum(1), (weights * p).sum(1)
+
+    def equation(theta: Floats) -> tuple[Floats, Floats]:
+        """Recall: Σ_labelled w p = θ Σ w p. F1: 2 Σ_labelled w p = θ (Σ_labelled w + Σ w p)."""
+        if what == "recall":
+            return ours - theta[:, None] * weights, np.zeros_like(theta)
+        return 2 * ours - theta[:, None] * weights, theta * named
+
+    values = _ratio(both, true) if what == "recall" else _ratio(2 * both, named + true)
+    return list(zip(values, *score_intervals(strata, equation, values), strict=True))
 
 
-def _differences(ours: list[Tally], others: list[Tally]) -> tuple[Floats, Floats, Floats]:
-    sides = [_stacked(each) for each in (ours, others)]
-    hits, rows, pool = (np.concatenate([side[place] for side in sides], axis=1) for place in range(3))
-    weights = [side[2] / side[2].sum(1, keepdims=True) for side in sides]
-    c = np.concatenate([weights[0], -weights[1]], axis=1)
-    values = (c * hits / rows).sum(1)
-    return values, *score_intervals(hits, rows, pool, lambda theta: (c[:, None], theta), values, lowest=-1.0)
+def _coefficients(what: str, strata: Strata, cell: Ints) -> tuple[Floats, Floats, Floats]:
+    """Of a mean over rows; the strata's shares of the pool; and those of the rows with the class."""
+    weights = strata.population / strata.population.sum(1, keepdims=True)
+    ours = weights * (cell == 1)
+    return (ours / np.maximum(ours.sum(1, keepdims=True), 1e-300) if what in OF_LABELLED else weights), weights, ours
 
 
-def _estimate(
-    data: AuditData, what: str, key: tuple[int | None, Group], difference: bool, ends: list[float], alone: Share | None
-) -> Estimate:
-    """``ends``: the estimate and the ends of its interval."""
-    label, group = key
-    name = None if label is None else data.names[label]
-    value, low, high = map(float, ends)
-    return Estimate(what, label, name, group.name, difference, Share(value, low, high, len(data.truth)), alone)
+def _differences(what: str, mine: list[Tally], others: list[Tally], estimated: bool) -> list[Ends]:
+    (one, cell), (other, other_cell) = (stacked(each, estimated=estimated) for each in (mine, others))
+    c = np.concatenate([_coefficients(what, one, cell)[0], -_coefficients(what, other, other_cell)[0]], axis=1)
+    if one.together is not None and other.together is not None:
+        other = other._replace(together=1 + one.together.max() + other.together)
+    both = (None if a is None or b is None else np.concatenate([a, b], axis=1) for a, b in zip(one, other, strict=True))
+    return list(zip(*mean_intervals(Strata(*both), c), strict=True))
 
 
-def _of_gold(what: str, tally: Tally) -> Share | None:
-    """Wilson's interval on the gold rows that count; None for F1, which is no share of rows."""
-    hits, rows = tally.hits.sum(), tally.rows.sum()
-    if what == "precision":
-        hits, rows = tally.hits[tally.predicted].sum(), tally.rows[tally.predicted].sum()
-    elif what == "recall":
-        hits, rows = tally.hits[tally.predicted].sum(), hits
-    elif what == "f1":
-        return None
-    return wilson(float(hits), float(rows))
-
-
-def _stacked(tallies: list[Tally]) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-    """``(Q, S)`` each; shorter ones are filled up with strata that the pool has no row in."""
-    most = max(len(tally.hits) for tally in tallies)
-    hits, rows, pool, predicted = (
-        np.stack([np.pad(part, (0, most - len(part))) for part in parts]) for parts in zip(*tallies, strict=True)
-    )
-    return hits, np.maximum(rows, NO_ROWS), np.maximum(pool, NO_ROWS * 1e-3), predicted.astype(bool)
+def measure_gold(what: str, tallies: list[Tally]) -> list[Ends]:
+    """The same from gold alone; where its rows weigh alike, Wilson's interval."""
+    if not tallies:
+        return []
+    strata, _ = stacked(tallies, estimated=True)
+    assert strata.within is not None
+    endless = strata._replace(population=np.full_like(strata.within, np.inf))
+    ends = np.stack(mean_intervals(endless, strata.within), 1)
+    return [tuple(each) for each in (2 * ends / (1 + ends) if what == "f1" else ends)]
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

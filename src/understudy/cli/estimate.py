@@ -12,13 +12,15 @@ from understudy.errors import UnderstudyError, shown
 from understudy.io.data_options import DataOptions, read_list
 from understudy.store.files import check_new_file, write_json
 
+WHAT = "share, accuracy, precision, recall, f1, confusion"
+
 
 @takes_options("encoder", "small", "image_size", "scale")
 def estimate_command(
     gold: Annotated[Path, flag("Trusted labels: a random sample, which the teacher labelled too.")],
     pool: Annotated[Path, shared.POOL],
     data: DataOptions,
-    what: Annotated[str, typer.Option(help="share, accuracy, precision, recall, f1; separated by commas.")] = "share",
+    what: Annotated[str, typer.Option(help=f"{WHAT}; separated by commas.")] = "share",
     by: Annotated[str | None, flag("A column of the files: also by group, and each group beside the others.")] = None,
     out: Annotated[Path | None, flag("New .json file.")] = None,
 ) -> None:
@@ -26,7 +28,7 @@ def estimate_command(
 
     Gold rows must be a random sample of the rows the pool is about. Counting the teacher's labels would be biased by
     its errors; gold alone is unbiased and wide. This takes both: the shares are measured on gold within the rows that
-    the teacher labels alike, and weighted as the pool has them. A poor teacher makes the interval wider, never wrong.
+    the teacher labels alike, and weighted as the pool has them. A poor teacher makes the interval wider.
 
     Examples:
 

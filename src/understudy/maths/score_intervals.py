@@ -14,10 +14,11 @@ rare classes get intervals that hold the truth far too seldom (``experiments/est
 
 Constrained shares: x/p − (n − x)/(1 − p) = μ c, a quadratic in p for each stratum, with one multiplier μ for all.
 
-    low, high = score_intervals(hits, rows, strata, …)     # (Q, S) each; ends (Q,)
+    estimate, low, high = mean_intervals(Strata(hits, rows, population), weights)
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,51 +26,87 @@ from numpy.typing import NDArray
 from understudy.maths.proportions import LEVEL
 
 Floats = NDArray[np.float64]
-#: θ ``(Q, K)`` -> c ``(Q, K, S)`` or ``(Q, 1, S)``, t ``(Q, K)``. Σ c p̂ − t must fall in θ.
+Ints = NDArray[np.int64]
+#: θ ``(Q,)`` -> c ``(Q, S)``, t ``(Q,)``. Σ c p̂ − t must fall in θ.
 Equation = Callable[[Floats], tuple[Floats, Floats]]
-# An end is sought on a grid, then within the step of it: (1/POINTS)^ROUNDS is 3e-8.
-POINTS, ROUNDS = 32, 5
+# An end is halved to 6e-8 of the way from the estimate to the border.
+STEPS = 24
 # The multiplier lies within ± sinh(35), 8e14, and is halved to 1e-12 of that scale.
 SPAN, HALVINGS = 35.0, 46
 
 
-def score_intervals(
-    hits: Floats, rows: Floats, population: Floats, equation: Equation, estimate: Floats, *,
-    lowest: float = 0.0, level: float = LEVEL,
-) -> tuple[Floats, Floats]:  # fmt: skip
-    """The lower and upper ends ``(Q,)`` of Q intervals within [lowest, 1].
+class Strata(NamedTuple):
+    """``(Q, S)`` each, of Q intervals."""
 
-    ``hits``, ``rows`` (above 0; fractions are allowed): of the trusted rows, per stratum ``(Q, S)``. ``population``:
-    how many rows each stratum stands for; their own share is a draw too, and the interval holds that draw. A stratum
-    that an equation does not use has c = 0.
-    """
-    from scipy.special import ndtri  # as in proportions.py: not needed to load a run
+    #: Of the trusted rows; ``rows`` above 0, fractions are allowed.
+    hits: Floats
+    rows: Floats
+    #: How many rows each stratum stands for; their own share is a draw too, and the interval holds that draw.
+    population: Floats
+    #: Where only the size of some strata together is known: their number, and the stratum's share of it, which was
+    #: estimated from the rows drawn. Such a share is off as well, by as much as its stratum differs from the others.
+    together: Ints | None = None
+    within: Floats | None = None
 
-    critical = float(ndtri((1 + level) / 2))
-    hits, rows, population = hits[:, None], rows[:, None], population[:, None]
-    steps = np.arange(1, POINTS + 1) / POINTS
+
+def mean_intervals(strata: Strata, c: Floats, *, level: float = LEVEL) -> tuple[Floats, Floats, Floats]:
+    """Σ c p̂ and the ends of its interval ``(Q,)``: c ``(Q, S)`` does not depend on θ, and t = θ. Every multiplier then
+    belongs to one θ, so that ends are found by halving it once."""
+    critical, estimate = _critical(level), (c * strata.hits / strata.rows).sum(-1)
     ends = []
-    for border in (lowest, 1.0):
+    for sign in (1.0, -1.0):
+        low, high = np.zeros_like(estimate), np.full_like(estimate, SPAN)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            p = _shares(strata.hits, strata.rows, c * sign * np.sinh(middle)[:, None])
+            held = (estimate - (c * p).sum(-1)) ** 2 <= critical**2 * _variance(strata, c, p)
+            low, high = np.where(held, middle, low), np.where(held, high, middle)
+        ends.append((c * _shares(strata.hits, strata.rows, c * sign * np.sinh(low)[:, None])).sum(-1))
+    return estimate, ends[0], ends[1]
+
+
+def score_intervals(
+    strata: Strata, equation: Equation, estimate: Floats, *, level: float = LEVEL
+) -> tuple[Floats, Floats]:
+    """The lower and upper ends ``(Q,)`` of Q intervals within [0, 1]."""
+    critical, ends = _critical(level), []
+    for border in (0.0, 1.0):
         inside, outside = estimate, np.full_like(estimate, border)
-        for _ in range(ROUNDS):
-            grid = inside[:, None] + (outside - inside)[:, None] * steps
-            accepted = np.abs(score_statistic(hits, rows, population, *equation(grid))) <= critical
-            held = np.logical_and.accumulate(accepted, axis=1).sum(1)
-            inside, outside = (
-                inside + (outside - inside) * np.minimum(held + more, POINTS) / POINTS for more in (0, 1)
-            )
+        inside = np.where(np.abs(score_statistic(strata, *equation(outside))) <= critical, outside, inside)
+        for _ in range(STEPS):
+            middle = (inside + outside) / 2
+            held = np.abs(score_statistic(strata, *equation(middle))) <= critical
+            inside, outside = np.where(held, middle, inside), np.where(held, outside, middle)
         ends.append(inside)
     return ends[0], ends[1]
 
 
-def score_statistic(hits: Floats, rows: Floats, population: Floats, c: Floats, t: Floats) -> Floats:
-    """(Σ c p̂ − t) over its standard error under the hypothesis, shaped like t; infinite where it is impossible."""
+def _critical(level: float) -> float:
+    from scipy.special import ndtri  # as in proportions.py: not needed to load a run
+
+    return float(ndtri((1 + level) / 2))
+
+
+def score_statistic(strata: Strata, c: Floats, t: Floats) -> Floats:
+    """(Σ c p̂ − t) over its standard error under the hypothesis, ``(Q,)``; infinite where it is impossible."""
+    hits, rows = strata.hits, strata.rows
     p = constrained_shares(hits, rows, c, t)
-    variance = (c**2 * p * (1 - p) * (1 / rows + 1 / population)).sum(-1)
     gap = (c * hits / rows).sum(-1) - t
     impossible = np.abs((c * p).sum(-1) - t) > 1e-6 * np.abs(c).sum(-1)
-    error = np.sqrt(np.maximum(variance, 1e-300))
+    error = np.sqrt(np.maximum(_variance(strata, c, p), 1e-300))
     return np.where(impossible, np.copysign(np.inf, gap), np.where(np.abs(gap) < 1e-12, 0.0, gap / error))
+
+
+def _variance(strata: Strata, c: Floats, p: Floats) -> Floats:
+    """Of Σ c p̂, and of the population's own draw."""
+    _, rows, population, together, within = strata
+    parts = c**2 * p * (1 - p) * (1 / rows + 1 / population)
+    if together is not None and within is not None:
+        for number in range(int(together.max()) + 1):
+            these = together == number
+            mean = (p * within * these).sum(-1, keepdims=True)
+            parts += np.where(these, c**2 * (p - mean) ** 2 / rows, 0)
+    return parts.sum(-1)
 
 
 def constrained_shares(hits: Floats, rows: Floats, c: Floats, t: Floats) -> Floats:

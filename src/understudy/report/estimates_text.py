@@ -18,13 +18,15 @@ def print_estimates(found: Sequence[Estimate]) -> None:
     grouped = any(one.group for one in found)
     headings = ["what", "class", *(["group"] if grouped else []), "estimate", "95% CI", "gold alone", "worth"]
     rows = [
-        [*_names(one, grouped), f"{100 * one.value.estimate:.1f}%", ci(one.value), _alone(one.gold_only), _worth(one)]
+        [*_names(one, grouped), _percent(one.value), ci(one.value), _alone(one.gold_only), _worth(one)]
         for one in values
     ]
     print_table(out, "[bold]Of the pool (worth: times as many gold rows alone)[/]", rows, headings, left=2 + grouped)
     if differences:
         rows = [
             [*_names(one, grouped), signed(one.value.estimate), f"{signed(one.value.low)} to {signed(one.value.high)}"]
+            if one.value.known
+            else [*_names(one, grouped), UNKNOWN, UNKNOWN]
             for one in differences
         ]
         title = "[bold]Each group minus all other rows, points[/]"
@@ -34,6 +36,10 @@ def print_estimates(found: Sequence[Estimate]) -> None:
 def _names(one: Estimate, grouped: bool) -> list[str]:
     named = [one.what, escape(one.name or "all")]
     return [*named, escape(one.group or "all")] if grouped else named
+
+
+def _percent(share: Share) -> str:
+    return f"{share.estimate:.1%}" if share.known else UNKNOWN
 
 
 def _alone(share: Share | None) -> str:

@@ -1,0 +1,128 @@
+"""Strata of gold and pool rows that are likely right or wrong together, for ``pool_estimates.py``.
+
+Rows are sorted into *cells* by what is known without their truth, e.g. whether a class is predicted, and a cell is cut
+further, by how sure the proxy is, or by the probability with which its gold rows were drawn, wherever gold is large
+enough. How many gold rows a stratum has depends on the proxy alone, never on the truths: merging and cutting by such
+counts does not bias what is measured within the strata.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.auditing.measures import Floats, Ints
+from understudy.maths.score_intervals import Strata
+
+Bools = NDArray[np.bool_]
+#: Gold rows of a cell of two; of each of many, whose variances are all estimated; of a part of a cell, by what cuts it.
+FEWEST, FEWEST_OF_MANY, PER_SCORE, PER_WEIGHT = 2, 20, 30, 10
+MOST_CUTS = 4
+# Stands for no gold row at all: an interval then ends where the strata's sizes alone end it.
+NO_ROWS = 1e-6
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """What is known of some rows without their truth."""
+
+    predicted: Ints
+    confidence: Floats | None = None
+    #: ``(n, C)``; more telling than a confidence.
+    probs: Floats | None = None
+
+    @property
+    def has_score(self) -> bool:
+        return self.confidence is not None or self.probs is not None
+
+    def score(self, label: int | Ints) -> Floats:
+        """The larger, the likelier is the class (one for all rows, or one for each), among rows of one prediction."""
+        if self.probs is not None:
+            return self.probs[np.arange(len(self.predicted)), label]
+        sure = np.ones(len(self.predicted)) if self.confidence is None else self.confidence
+        return np.where(self.predicted == label, sure, -sure)
+
+    def take(self, rows: Bools | Ints) -> "Proxy":
+        parts = (part if part is None else part[rows] for part in (self.confidence, self.probs))
+        return Proxy(self.predicted[rows], *parts)
+
+
+class Tally(NamedTuple):
+    """The strata ``(S,)`` of one estimate."""
+
+    hits: Floats
+    rows: Floats
+    #: Pool rows.
+    pool: Floats
+    cell: Ints
+    #: A stratum's share of its cell, by the gold rows' weights.
+    within: Floats
+
+
+def merge_cells(gold: Ints, pool: Ints, cells: int, fewest: int) -> tuple[Ints, Ints]:
+    """Cells with fewer gold rows share one, or join the smallest other where they are too few even together."""
+    counts = np.bincount(gold, minlength=cells)
+    small = counts < fewest
+    place = np.where(small, cells, np.arange(cells))
+    if counts[small].sum() < fewest and not small.all():
+        place[small] = np.where(small, np.inf, counts).argmin()
+    return place[gold], place[pool]
+
+
+def tally(
+    hit: Bools, cells: tuple[Ints, Ints], cut_by: tuple[Floats | None, Floats | None], fewest: int,
+    weights: Floats | None,
+) -> Tally:  # fmt: skip
+    """``cells``: of gold and pool rows. ``cut_by``: what cuts a cell, of either; of gold alone, where the pool's is not
+    known and the parts are sized by the ``weights`` of the gold rows."""
+    (gold, pool), (by, on_pool) = cells, cut_by
+    weight = np.ones(len(hit)) if weights is None else weights
+    strata, pool_strata, cell_of = np.zeros_like(gold), np.zeros_like(pool), []
+    for cell in np.union1d(gold, pool):
+        mine, theirs, first = gold == cell, pool == cell, len(cell_of)
+        edges = np.empty(0) if by is None else cuts(by[mine], fewest)
+        strata[mine] = first if by is None else first + np.searchsorted(edges, by[mine], side="right")
+        pool_strata[theirs] = first if on_pool is None else first + np.searchsorted(edges, on_pool[theirs], "right")
+        cell_of += [cell] * (1 + len(edges))
+    cell, size = np.array(cell_of, dtype=np.int64), len(cell_of)
+    total, squares, right = (np.bincount(strata, each, size) for each in (weight, weight**2, weight * hit))
+    # Kish's effective number of rows; with equal weights, their number.
+    rows = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
+    hits = rows * np.divide(right, total, out=np.zeros(size), where=total > 0)
+    whole = np.bincount(cell, total)[cell]
+    within = np.divide(total, whole, out=np.ones(size), where=whole > 0)
+    sizes = np.bincount(pool_strata, minlength=size).astype(np.float64)
+    if weights is not None:
+        # Drawn by probability: what they were drawn from is the pool and gold together, as they are not alike.
+        sizes += np.bincount(strata, minlength=size)
+        if on_pool is None:
+            sizes = np.bincount(cell, sizes)[cell] * within
+    return Tally(hits, rows, sizes, cell, within)
+
+
+def cuts(values: Floats, fewest: int) -> Floats:
+    """Where the parts of a cell begin: at quantiles, equal values together, each with at least ``fewest`` rows."""
+    distinct, parts = np.unique(values), min(MOST_CUTS, len(values) // fewest)
+    if parts < 2:
+        return np.empty(0)
+    wanted = np.quantile(values, np.arange(1, parts) / parts, method="higher")
+    found: list[float] = []
+    below = 0
+    for cut in distinct[1:] if len(distinct) <= MOST_CUTS else wanted:
+        under = int((values < cut).sum())
+        if under - below >= fewest and len(values) - under >= fewest:
+            found.append(float(cut))
+            below = under
+    return np.array(found)
+
+
+def stacked(tallies: list[Tally], *, estimated: bool) -> tuple[Strata, Ints]:
+    """``(Q, S)`` each, and the strata's cells; shorter ones are filled up with strata that the pool has no row in.
+    ``estimated``: only the cells' sizes are known, not the strata's."""
+    most = max(len(one.hits) for one in tallies)
+    hits, rows, pool, cell, within = (
+        np.stack([np.pad(part, (0, most - len(part))) for part in parts]) for parts in zip(*tallies, strict=True)
+    )
+    known = hits, np.maximum(rows, NO_ROWS), np.maximum(pool, NO_ROWS * 1e-3)
+    return Strata(*known, *((cell, within) if estimated else ())), cell
