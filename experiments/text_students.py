@@ -91,8 +91,8 @@ def measure(key: Key) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder, rows, seed)
-        trained = _understudy(folder, *command(kind, method, seed))
-        predicted = _understudy(folder, "predict", "run", "test.parquet", "--out", "predictions.parquet")
+        trained = run_understudy(folder, *command(kind, method, seed))
+        predicted = run_understudy(folder, "predict", "run", "test.parquet", "--out", "predictions.parquet")
         given_labels, truth = (
             pq.read_table(folder / file)["label"].to_numpy() for file in ("predictions.parquet", "test.parquet")
         )
@@ -110,13 +110,13 @@ def encode(rows: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), rows, 0)
         before = _cpu()
-        _understudy(Path(name), *command(FROZEN, VANILLA, 0))
-        _understudy(Path(name), "predict", "run", "test.parquet", "--out", "predictions.parquet")
+        run_understudy(Path(name), *command(FROZEN, VANILLA, 0))
+        run_understudy(Path(name), "predict", "run", "test.parquet", "--out", "predictions.parquet")
         cold = _cpu() - before
     return {"seconds": cold}
 
 
-def _understudy(folder: Path, *arguments: str) -> float:
+def run_understudy(folder: Path, *arguments: str) -> float:
     before = _cpu()
     done = subprocess.run(
         [sys.executable, "-m", "understudy", *arguments], cwd=folder, capture_output=True, text=True, check=False

@@ -143,11 +143,19 @@ def test_sizes_are_judged_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch
         _fit(_objects(_bytes(GRADIENT)))
 
 
-def test_a_large_first_image_asks_for_a_size() -> None:
+def test_a_large_first_image_is_made_small(capsys: pytest.CaptureFixture[str]) -> None:
     columns = _objects(_bytes(np.zeros((600, 20), dtype=np.uint8)))
-    with pytest.raises(UnderstudyError, match="20 × 600 pixels; say which size"):
-        _fit(columns)
+    assert _fit(columns).shape == (1, 64, 64)
+    assert "resized from 20 × 600 to 64 × 64 pixels" in capsys.readouterr().err
     assert _fit(columns, image_size=(600, 20)).shape == (1, 600, 20)
+    assert _fit(_objects(_bytes(np.zeros((64, 20), dtype=np.uint8)))).shape == (1, 64, 20)
+
+
+def test_many_images_show_progress_from_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = _objects(*[_bytes(GRADIENT)] * 201)
+    _fit(columns)(columns, where="t.csv")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[2] for line in lines] == ["0/201", "100/201", "200/201"]
 
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:

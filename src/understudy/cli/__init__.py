@@ -13,7 +13,7 @@ import typer.core
 
 import understudy
 from understudy.errors import UnderstudyError
-from understudy.store.console import Stopped, collected_warnings, complain, ends_on_sigterm, last_words
+from understudy.store.console import ProgressBar, Stopped, collected_warnings, complain, ends_on_sigterm, last_words
 
 # What typer raises for a misspelt option or a missing argument; it does not export the name.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -32,6 +32,8 @@ class OneLineErrors(typer.core.TyperGroup):
             if isinstance(error, Stopped):
                 raise
             raise typer.Exit(words[1]) from error
+        finally:
+            ProgressBar.muted = False
 
     def main(
         self,

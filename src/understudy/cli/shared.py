@@ -22,6 +22,7 @@ import typer
 
 from understudy.errors import UnderstudyError
 from understudy.io.data_options import FILES, DataOptions
+from understudy.store.console import ProgressBar
 from understudy.store.files import check_new_file
 from understudy.store.option_fields import is_whole, known, typed_as
 from understudy.training.options import AUTO, CHOSEN_AUTOMATICALLY, TrainingOptions
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option whose default its help names, if any."""
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+def mute(quiet: bool) -> bool:
+    """For reading and encoding too, which are not told."""
+    ProgressBar.muted = quiet
+    return quiet
 
 
 def argument(help: str) -> Any:
@@ -87,7 +94,7 @@ Column = Annotated[
 ]
 Selected = Annotated[bool, flag("The student of the selected epoch.", "--selected")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Rows at once.")]
-Quiet = Annotated[bool, flag("No progress.", "--quiet")]
+Quiet = Annotated[bool, flag("No progress.", "--quiet", callback=mute)]
 NET = "A net and its sizes: linear, mlp:128,128, lenet…; hf:FOLDER, a pretrained net that reads --text; or auto"
 Student = Annotated[str, typer.Option(help=f"{NET}: chosen by the features.")]
 Track = Annotated[

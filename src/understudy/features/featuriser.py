@@ -64,7 +64,7 @@ class FeatureOptions:
     ngrams: int = 2
     #: An encoder reads so many tokens of a text. None: as many as it was made for.
     max_tokens: int | None = None
-    #: Height and width. None: those of the first training image.
+    #: Height and width. None: those of the first training image, 64 each where it is larger.
     image_size: tuple[int, int] | None = None
     #: ``L`` (grey) or ``RGB``. None: that of the first training image.
     image_mode: str | None = None

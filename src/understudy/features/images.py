@@ -23,6 +23,7 @@ from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line, install
 from understudy.features.tabular import Part, RawColumns
 from understudy.store.arrow import Array
+from understudy.store.console import ProgressBar, complain
 
 ImageFile = Path | bytes
 CHANNELS = {"L": 1, "RGB": 3}
@@ -116,8 +117,10 @@ def _pillow() -> Any:
 
 
 DECODED_BYTES = 1 << 30
-# A batch of 128 such images is 400 MB; larger ones need --image-size.
-MAX_SIDE = 512
+# The default size of larger images: a net on photographs at their own size trains for minutes and memorises them.
+SIDE = 64
+# Images between two signs of life: some seconds, for photographs.
+STEP_IMAGES = 100
 
 
 class ImageRows(Rows):
@@ -128,8 +131,13 @@ class ImageRows(Rows):
         self.per_row = bool(np.prod(shape, dtype=np.float64) > DECODED_BYTES)
         if not self.per_row:
             self.pixels = np.empty(shape, dtype=np.uint8)
-            for row in range(len(files)):
-                self.pixels[row] = self._decode(row)
+            steps = range(0, len(files), STEP_IMAGES)
+            with ProgressBar("reading images", len(files), shown=len(steps) > 1) as bar:
+                for start in steps:
+                    bar.done = start
+                    bar.show("")
+                    for row in range(start, min(start + STEP_IMAGES, len(files))):
+                        self.pixels[row] = self._decode(row)
 
     def take(self, index: Tensor) -> Tensor:
         rows = index.cpu().numpy()
@@ -155,16 +163,16 @@ class Images(Part):
 
     @classmethod
     def fit(cls, raw: RawColumns, name: str, *, size: tuple[int, int] | None, mode: str | None) -> Self:
-        """Size and mode as given, else those of the first image."""
+        """Size and mode as given, else those of the first image, at most ``SIDE`` × ``SIDE``."""
         if size is None or mode is None:
-            where = raw.at(name, 0)
-            first = open_image(image_files(_cells(raw, name), raw.folder, raw.at(name))[0], where)
+            first = open_image(image_files(_cells(raw, name), raw.folder, raw.at(name))[0], raw.at(name, 0))
             mode = mode or first.mode
             if size is None:
                 size = (first.height, first.width)
-                if max(size) > MAX_SIDE:
-                    large = f"{where} is {first.width} × {first.height} pixels"
-                    raise UnderstudyError(f"{large}; say which size the student takes (--image-size 224)")
+                if max(size) > SIDE:
+                    size = (SIDE, SIDE)
+                    resized = f"Images: resized from {first.width} × {first.height} to {SIDE} × {SIDE} pixels"
+                    complain(f"{resized}; --image-size 224 takes another size")
         return cls(name, size, mode)
 
     def __call__(self, raw: RawColumns) -> ImageRows:

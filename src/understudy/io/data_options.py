@@ -76,7 +76,8 @@ class DataOptions:
     )  # fmt: skip
     image: str | None = option(None, help="The column of images: paths or bytes.", typed=str | None, panel=FEATURES)
     image_size: int | None = option(
-        None, help="Pixels per side. Default: as the first image.", typed=int | None, panel=FEATURES, least=1,
+        None, help="Pixels per side. Default: as the first image, at most 64.", typed=int | None, panel=FEATURES,
+        least=1,
     )  # fmt: skip
     use: list[str] | None = option(
         None, help="Columns of numbers and categories to use (age,job). Default: all, or none beside a text.",

@@ -125,6 +125,7 @@ class CrossFit:
         predictions, going_on = OutOfFold(), list(self.base_models)
         bar = ProgressBar("base models", len(going_on) * self.folds, shown=progress)
         with self._opened() as parts, bar:
+            bar.show("")
             work = fingerprint(parts.settings)
             if self.c is None and self.recipe.weight_decay == AUTO:
                 self.c = self._stored_c(parts.folder.parent / CHOSEN)

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from html import escape
 from importlib import import_module
 from types import FrameType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 
@@ -160,8 +160,11 @@ class ProgressBar:
     """
 
     unit = ""
+    #: Of the whole program, by ``--quiet``: for bars whose makers know nothing of it.
+    muted: ClassVar[bool] = False
 
     def __init__(self, title: str, total: int, done: int = 0, *, shown: bool) -> None:
+        shown = shown and not ProgressBar.muted
         self.title, self.total, self.shown = title, total, shown
         self.done = self.earlier = done
         self.started = time.monotonic()
