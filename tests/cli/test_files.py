@@ -83,7 +83,7 @@ def test_names_go_all_the_way_round(reviews: Path) -> None:
         assert float(line["confidence"]) == float(line[f"probabilities_{line['label']}"])
 
     missing = call("predict run test.csv --column id=nokey", code=2).stderr
-    assert missing == "error: test.csv has no column 'nokey' (to serve as 'id'); check the name\n"
+    assert missing.startswith("error: test.csv has no column 'nokey' (to serve as 'id'); did you mean 'key'?")
 
     call("select run pool.jsonl -n 4 --labelled gold.csv --out batch.csv")
     batch = list(csv.DictReader(Path("batch.csv").read_text().splitlines()))
@@ -123,9 +123,9 @@ def test_categories_numbers_and_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lines = [f"{row},{['red', 'blue'][row % 2]},{'' if row == 5 else row * 10},{row % 2}" for row in range(20)]
     Path("pool.csv").write_text("\n".join(["id,colour,size,teacher_label", *lines]))
     fixed = "train --pool pool.csv --method vanilla --student linear --epochs 2 --quiet --out run"
-    error = call(fixed, code=2).stderr
-    assert "column 'size' row 5 holds no number" in error and not Path("run").exists()
-    call(f"{fixed} --missing mean")
+    error = call(f"{fixed} --missing error", code=2).stderr
+    assert "pool.csv line 7: column 'size' row 5 holds no number" in error and not Path("run").exists()
+    assert "empty cells become the training median ('size' 100)" in call(fixed).stdout
     assert Featuriser.load("run").names == ("size", "colour")
     call("predict run pool.csv --out predictions.parquet")
     call("train --pool pool.csv --method vanilla --student linear --epochs 1 --quiet --out other --use colour")
@@ -258,7 +258,7 @@ def test_a_pool_of_shards(blobs: Path) -> None:
         ("--image a --text b", "not from both"),
         ("--votes mean", "majority, dawid_skene, gold"),
         ("--patience 2", "patience stops on the select rows"),
-        ("--missing zero", "missing is 'zero'; choose one of error, mean"),
+        ("--missing zero", "missing is 'zero'; choose one of median, error"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(more: str, message: str, blobs: Path) -> None:

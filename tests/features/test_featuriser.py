@@ -36,7 +36,7 @@ def columns(rng: np.random.Generator) -> dict[str, Any]:
 REQUESTS = {
     "array": FeatureOptions(),
     "numbers": FeatureOptions(columns=("n", "m")),
-    "unscaled": FeatureOptions(columns=("n",), scale=False, missing="mean"),
+    "unscaled": FeatureOptions(columns=("n",), scale=False),
     "categories": FeatureOptions(columns=("c", "b")),
     "text": FeatureOptions(text="text"),
     "image": FeatureOptions(image="picture"),

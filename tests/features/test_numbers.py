@@ -1,9 +1,11 @@
 """Columns of numbers and of categories, and which columns become which."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.impute import SimpleImputer
 
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.features.featuriser import FeatureOptions, Featuriser
@@ -52,14 +54,33 @@ def test_without_scaling_values_stay() -> None:
 
 def test_missing_numbers_say_where() -> None:
     columns = {"age": np.array([1.0, np.nan, 3.0])}
-    with pytest.raises(UnderstudyError, match=r"train\.csv: column 'age' row 1 holds no number"):
-        _fit(columns)
-    fitted = _fit(columns, missing="mean")
-    assert fitted(columns, where="").tolist() == [[-1], [0], [1]]
+    with pytest.raises(UnderstudyError, match=r"train\.csv: column 'age' row 1 holds no number .*--missing median"):
+        _fit(columns, missing="error")
+    fitted = _fit(columns)
     with pytest.raises(UnderstudyError, match=r"new\.csv: column 'age' row 0 holds infinity"):
         fitted({"age": np.array([np.inf])}, where="new.csv")
-    with pytest.raises(UnderstudyError, match="no number at all"):
-        _fit({"age": np.full(3, np.nan)}, missing="mean")
+    with pytest.raises(UnderstudyError, match=r"column 'age' holds nothing; leave it out"):
+        _fit({"age": np.full(3, np.nan)}, columns=("age",))
+
+
+def test_missing_numbers_become_the_median_beside_an_indicator(tmp_path: Path) -> None:
+    # By hand: of 20, 40 and 90 the mean is 50, the deviation √((30² + 10² + 40²) / 3), the median 40.
+    columns = {"age": np.array([20.0, np.nan, 40.0, 90.0]), "full": np.array([1, 2, 3, 4])}
+    fitted = _fit(columns)
+    deviation = (2600 / 3) ** 0.5
+    x = fitted(columns, where="")
+    np.testing.assert_allclose(x[:, 0], [-30 / deviation, -10 / deviation, -10 / deviation, 40 / deviation], rtol=1e-6)
+    assert x[:, 2].tolist() == [0, 1, 0, 0] and fitted.shape == (3,)
+    assert fitted.notes() == ["empty cells become the training median ('age' 40), marked by a column each"]
+    # As scikit-learn imputes and marks, whatever the scale.
+    impute = SimpleImputer(strategy="median", add_indicator=True)
+    theirs = impute.fit_transform(np.stack([columns["age"], columns["full"]], axis=1))
+    np.testing.assert_array_equal(_fit(columns, scale=False)(columns, where=""), theirs)
+    # A run does the same with another file, and says what training has not seen.
+    fitted.save(tmp_path)
+    with pytest.warns(UnderstudyWarning, match=r"'full': 1 of 2 cells are empty, none was in training; .* median 2\.5"):
+        new = Featuriser.load(tmp_path)({"age": np.array([20.0, np.nan]), "full": np.array([np.nan, 2.5])}, where="new")
+    np.testing.assert_allclose(new, [[-30 / deviation, 0, 0], [-10 / deviation, 0, 1]], rtol=1e-6)
 
 
 def test_numbers_beyond_float32() -> None:
@@ -163,7 +184,7 @@ def test_several_kinds_side_by_side() -> None:
     [
         ({"text": "a", "image": "b"}, "from a text or from an image"),
         ({"image": "b", "columns": ("c",)}, "whole input"),
-        ({"missing": "zero"}, "choose one of error, mean"),
+        ({"missing": "zero"}, "choose one of median, error"),
         ({"image_mode": "RGBA"}, "choose one of L, RGB"),
         ({"max_terms": 0}, "max_terms is 0"),
         ({"image_size": (0, 5)}, "image_size is 0"),

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 import understudy as us
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import FeatureOptions, Featuriser, SparseRows
-from understudy.features.tabular import RawColumns
+from understudy.features.raw_columns import RawColumns
 
 ODD = [
     "",

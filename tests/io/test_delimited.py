@@ -129,8 +129,9 @@ def test_messages_name_lines_as_an_editor_counts(tmp_path: Path) -> None:
         "mine.csv (rows with a label) line 6: column 'label' row 0"
     )
     # A file that is gone does not hide the message.
-    (tmp_path / "mine.csv").unlink()
-    assert str(UnderstudyError(f"{given.where('label')} row 2")).endswith("mine.csv: column 'label' row 2")
+    other = table(tmp_path, "f,label\n1,a\n", "gone.csv")
+    (tmp_path / "gone.csv").unlink()
+    assert str(UnderstudyError(f"{other.where('label')} row 2")).endswith("gone.csv: column 'label' row 2")
 
 
 def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from torch import Tensor
 
 from understudy.errors import UnderstudyError, first_line, install
 from understudy.features.installed_encoders import INSTALL, installed
-from understudy.features.tabular import Part, RawColumns
+from understudy.features.raw_columns import RawColumns
+from understudy.features.tabular import Part
 from understudy.features.vector_cache import fetch, keep
 from understudy.store.arrow import Array
 from understudy.store.console import ProgressBar

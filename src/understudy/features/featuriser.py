@@ -12,6 +12,7 @@ x = featuriser(columns, where="pool.parquet")
 The features are fitted once, on the training rows, and kept in a run as JSON and safetensors.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,12 +28,22 @@ from understudy.errors import UnderstudyError, first_line, warn
 from understudy.features.encoder import Encoded
 from understudy.features.images import Images
 from understudy.features.installed_encoders import choose_encoder
-from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, RawColumns, Texts, Tfidf, column_kind
+from understudy.features.raw_columns import (
+    DATE_CATEGORIES,
+    DATE_NUMBERS,
+    DERIVED,
+    NUMBER,
+    RawColumns,
+    column_kind,
+    find_kind,
+    is_empty,
+)  # fmt: skip
+from understudy.features.tabular import Arrays, Block, Categories, Numbers, Part, Texts, Tfidf
 from understudy.store.arrow import Array
 from understudy.store.checked_folder import FolderKind
 from understudy.store.files import write_bytes
 
-MISSING = ("error", "mean")
+MISSING = ("median", "error")
 IMAGE_MODES = ("L", "RGB")
 #: Values of ``encoder`` beside names and folders: TF-IDF; one that is installed, else TF-IDF; the student's tokenizer.
 TFIDF, FIND, BY_STUDENT = "none", "auto", "student"
@@ -54,8 +65,8 @@ class FeatureOptions:
     #: The columns of numbers and categories to use. None: all of them, but none where ``text`` or ``image`` is given,
     #: because a column that merely lies beside a text (a rating beside a review) often gives the label away.
     columns: tuple[str, ...] | None = None
-    #: What a missing number means: ``error``, or ``mean``, the mean of the training rows.
-    missing: str = "error"
+    #: A missing number: ``median``, of the training rows, beside a column that says so; or ``error``.
+    missing: str = "median"
     #: A column with more distinct texts is no category.
     max_categories: int = 100
     #: TF-IDF keeps the most frequent terms.
@@ -98,14 +109,17 @@ def fit_parts(raw: RawColumns, options: FeatureOptions) -> list[Part]:
     if options.columns is None and (parts or "x" in raw.columns):
         return parts or [Arrays.fit(raw, "x")]
     names = _usable(raw, options) if options.columns is None else _named(raw, options)
-    kinds = {name: column_kind(raw[name]) for name in names}
+    kinds = {name: raw.kinds.get(name) or column_kind(raw[name]) for name in names}
     parts += [Arrays.fit(raw, name) for name in names if kinds[name] == "array"]
-    numbers = tuple(name for name in names if kinds[name] == "numbers")
+    dates = [name for name in names if kinds[name].startswith("dates")]
+    numbers = [name for name in names if kinds[name] == "numbers"]
+    numbers += [derived for name in dates for each in DATE_NUMBERS if np.nanmax(raw[derived := f"{each} of {name}"])]
     if numbers:
-        parts.append(Numbers.fit(raw, numbers, scale=options.scale, missing=options.missing))
-    categories = tuple(name for name in names if kinds[name] in ("flags", "texts"))
+        parts.append(Numbers.fit(raw, tuple(numbers), scale=options.scale, missing=options.missing))
+    categories = [name for name in names if kinds[name] in ("flags", "texts")]
+    categories += [f"{each} of {name}" for name in dates for each in DATE_CATEGORIES]
     if categories:
-        parts.append(Categories.fit(raw, categories, limit=options.max_categories))
+        parts.append(Categories.fit(raw, tuple(categories), limit=options.max_categories))
     return parts
 
 
@@ -126,8 +140,9 @@ def _named(raw: RawColumns, options: FeatureOptions) -> list[str]:
             raise UnderstudyError(f"{raw.at(name)} cannot be a feature: its name is reserved; leave it out")
         if name == options.text:
             raise UnderstudyError(f"{raw.at(name)} is the text already; name other columns beside it")
-        if column_kind(raw[name]) == "other":
-            raise UnderstudyError(f"{raw.at(name)} holds neither numbers nor texts; encode it as one of them")
+        if column_kind(raw[name]) == "other" or is_empty(raw[name]):
+            held = "nothing" if is_empty(raw[name]) else "neither numbers nor dates nor texts"
+            raise UnderstudyError(f"{raw.at(name)} holds {held}; leave it out")
     if not names and options.text is None:
         raise UnderstudyError(f"no column of {raw.where} is to be a feature; name at least one")
     return names
@@ -139,15 +154,33 @@ def _usable(raw: RawColumns, options: FeatureOptions) -> list[str]:
     if counted:
         warn(f"{raw.where}: {_shown(counted)} not used: it numbers the rows, as data frames write their index")
     others = _others(raw)
+    if empty := [name for name in raw.columns if name not in others and _may_be_used(name)]:
+        warn(f"{raw.where}: {_shown(empty)} not used: empty in every row")
     names = [name for name in others if _is_usable(raw, name, options.max_categories)]
     left_out = [name for name in others if name not in names]
-    if not names:
+    # Dates alone are hardly what a table with texts is about.
+    if not names or (left_out and all(raw.kinds.get(name, "").startswith("dates") for name in names)):
         hint = f"; {_shown(left_out)} could be the text (--text) or the image (--image)" if left_out else ""
         raise UnderstudyError(f"{raw.where} has no features; add a column 'x', numbers or categories{hint}")
+    for name in others:
+        _warn_of_mixture(raw, name, "a category" if name in names else "left out", options)
     if left_out:
         why = f"neither one number per row nor a category of at most {options.max_categories} values"
         warn(f"{raw.where}: {_shown(left_out)} left out: {why}; name a column of texts by --text to use it")
     return names
+
+
+def _warn_of_mixture(raw: RawColumns, name: str, becomes: str, options: FeatureOptions) -> None:
+    """Says why a column that looks like numbers, or like dates, is none."""
+    if name in options.types or name in raw.kinds or column_kind(raw[name]) != "texts":
+        return
+    cells = [cell for cell in raw.categories(name)[:1000] if cell.strip()]
+    words = [cell for cell in cells if not re.fullmatch(NUMBER, cell)]
+    if words and 5 * len(words) < len(cells):
+        held = f"holds numbers and {words[0]!r}, so it is {becomes}"
+        warn(f"{raw.at(name)} {held}; leave such cells empty, or say --types {name}=text")
+    elif all(re.fullmatch(r"\s*\d{1,2}/\d{1,2}/\d{4}.*", cell) for cell in cells):
+        warn(f"{raw.at(name)}: {cells[0]!r} may be a day or a month first, so it is {becomes}; write like 2025-01-31")
 
 
 def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: str) -> FeatureOptions:
@@ -164,8 +197,12 @@ def text_alone(columns: Mapping[str, Array], options: FeatureOptions, *, where: 
 
 
 def _others(raw: RawColumns) -> list[str]:
-    """Columns whose names are not reserved for something other than features."""
-    return [name for name in raw.columns if not (is_reserved(name) or is_index(name) or looks_like(name))]
+    """Columns that hold something, whose names are not reserved for something other than features."""
+    return [name for name in raw.columns if _may_be_used(name) and not is_empty(raw[name])]
+
+
+def _may_be_used(name: str) -> bool:
+    return not (is_reserved(name) or is_index(name) or looks_like(name))
 
 
 def _shown(names: list[str]) -> str:
@@ -174,9 +211,9 @@ def _shown(names: list[str]) -> str:
 
 def _is_usable(raw: RawColumns, name: str, limit: int) -> bool:
     column = raw[name]
-    kind = column_kind(column)
+    kind = raw.kinds.get(name) or column_kind(column)
     if kind != "texts":
-        return kind in ("numbers", "flags")
+        return kind in ("numbers", "flags") or kind.startswith("dates")
     # Values that hardly repeat (names, sentences) identify rows, not kinds of rows.
     distinct = len(set(raw.categories(name)))
     return distinct <= limit and 2 * distinct <= max(len(column), 4)
@@ -189,12 +226,28 @@ PARTS: dict[str, type[Part]] = {
 }
 
 
+def _found_kinds(raw: RawColumns, options: FeatureOptions) -> dict[str, str]:
+    """The columns that hold true or false, or dates, unless the user says what they hold."""
+    if options.image is not None or (options.columns is None and (options.text is not None or "x" in raw.columns)):
+        return {}
+    names = _others(raw) if options.columns is None else options.columns
+    kinds = {name: find_kind(raw[name]) for name in names if name not in options.types}
+    return {name: kind for name, kind in kinds.items() if kind == "flags" or kind.startswith("dates")}
+
+
+def origin(name: str, kinds: Mapping[str, str]) -> str:
+    """The column of the file that a feature is made of: of ``month of joined``, ``joined``."""
+    derived = DERIVED.fullmatch(name)
+    return derived[2] if derived and kinds.get(derived[2], "").startswith("dates") else name
+
+
 class Featuriser:
     def __init__(self, parts: list[Part], types: Mapping[str, str]) -> None:
         #: What each raw column held in training (``part.column_kind``, or what the user declared).
         self.parts, self.types = parts, dict(types)
         #: The raw columns it needs.
-        self.names = tuple(name for part in parts for name in part.names)
+        names = (name for part in parts for name in part.names)
+        self.names = tuple(dict.fromkeys(origin(name, self.types) for name in names))
         #: Of one row.
         self.shape = parts[0].shape if len(parts) == 1 else (sum(int(np.prod(part.shape)) for part in parts),)
 
@@ -203,15 +256,30 @@ class Featuriser:
         cls, columns: Mapping[str, Array], options: FeatureOptions, *, where: str, folder: str | Path = "."
     ) -> "Featuriser":
         """Learn from the training rows what the features are. ``folder``: what paths of images are relative to."""
-        raw = RawColumns(columns, where, Path(folder))
+        written = RawColumns(columns, where, Path(folder))
+        raw = replace(written, kinds=_found_kinds(written, options))
         parts = fit_parts(raw, options)
-        learned = [name for part in parts if not isinstance(part, Images) for name in part.names]
-        found = {name: column_kind(raw[name]) for name in learned}
+        names = {origin(name, raw.kinds) for part in parts if not isinstance(part, Images) for name in part.names}
+        found = {name: raw.kinds.get(name) or column_kind(raw[name]) for name in columns if name in names}
         return cls(parts, found | {name: f"declared {kind}s" for name, kind in options.types.items() if name in found})
 
     def __call__(self, columns: Mapping[str, Array], *, where: str, folder: str | Path = ".") -> Array | Rows:
-        raw = RawColumns(columns, where, Path(folder))
+        raw = RawColumns(columns, where, Path(folder), self.types)
         return _side_by_side([part(raw) for part in self.parts])
+
+    def notes(self) -> list[str]:
+        """What was decided about columns, for the user to know."""
+        filled = {
+            name: f"{name!r} {part.median[part.names.index(name)]:,g}"
+            for part in self.parts
+            if isinstance(part, Numbers) and part.median is not None
+            for name in part.gaps
+            if origin(name, self.types) == name
+        }
+        notes = [f"empty cells become the training median ({', '.join(filled.values())}), marked by a column each"]
+        dates = [repr(name) for name, kind in self.types.items() if kind.startswith("dates")]
+        notes = notes if filled else []
+        return notes + ([f"dates ({', '.join(dates)}) become day, month, weekday and hour"] if dates else [])
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, first_line, install
-from understudy.features.tabular import Part, RawColumns
+from understudy.features.raw_columns import RawColumns
+from understudy.features.tabular import Part
 from understudy.store.arrow import Array
 from understudy.store.console import ProgressBar, complain
 

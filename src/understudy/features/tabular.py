@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ from understudy.data.checks import describe
 from understudy.data.inputs import TextRows
 from understudy.data.rows import Rows
 from understudy.errors import UnderstudyError, warn
+from understudy.features.raw_columns import RawColumns
 from understudy.store.arrow import Array
 
 if TYPE_CHECKING:
@@ -32,67 +32,6 @@ if TYPE_CHECKING:
 
 # From this many texts on, a term that occurs in only one of them is dropped as noise.
 ROWS_FOR_PRUNING = 100
-
-
-@dataclass(frozen=True)
-class RawColumns:
-    """Columns as they come from a file, and where they came from, for the messages."""
-
-    columns: Mapping[str, Array]
-    #: The file, as messages name it.
-    where: str
-    #: What relative paths of images are relative to.
-    folder: Path = Path()
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise UnderstudyError(f"{self.where} has no column {name!r}, which is a feature; add it")
-        column: Any = self.columns[name]
-        # Arrow's arrays tell their numbers, but not their texts, to np.asarray without a copy to fixed width.
-        return column if isinstance(column, np.ndarray) else np.asarray(column.to_numpy(zero_copy_only=False))
-
-    def at(self, name: str, row: int | None = None) -> str:
-        column = f"{self.where}: column {name!r}"
-        return column if row is None else f"{column} row {row}"
-
-    def numbers(self, name: str) -> Array:
-        column = self[name]
-        if column.dtype.kind not in "biuf":
-            raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold numbers")
-        return column
-
-    def texts(self, name: str) -> list[str]:
-        column = self[name]
-        if column.ndim != 1 or column.dtype.kind not in "UTO":
-            raise UnderstudyError(f"{self.at(name)} holds {describe(column)}; it must hold one text per row")
-        texts: list[str] = column.tolist()
-        if column.dtype.kind == "O" and not {str, np.str_}.issuperset(map(type, texts)):
-            odd = next(row for row, text in enumerate(texts) if not isinstance(text, str))
-            held = "nothing" if texts[odd] is None else f"a {type(texts[odd]).__name__}"
-            raise UnderstudyError(f"{self.at(name, odd)} holds {held}, not a text; fill it in or remove the row")
-        return texts
-
-    def categories(self, name: str) -> list[str]:
-        """The values as texts; ``True`` and ``False`` are two of them, an empty cell is one like another."""
-        column = self[name]
-        if column_kind(column) == "flags":
-            return [str(value) for value in column.tolist()]
-        if column.ndim == 1 and column.dtype.kind == "O":
-            return RawColumns({name: np.where(column == None, "", column)}, self.where).texts(name)  # noqa: E711
-        return self.texts(name)
-
-
-def column_kind(column: Array) -> str:
-    """``array``, ``flags``, ``numbers``, ``texts`` or ``other``."""
-    kind = column.dtype.kind
-    if column.ndim > 1:
-        return "array" if kind in "biuf" else "other"
-    if kind == "O":
-        some = [value for value in column[:100].tolist() if value is not None]
-        # Columns that begin with a hundred empty cells are rare.
-        some = some or [value for value in column.tolist() if value is not None][:100]
-        return "texts" if some and all(isinstance(value, str) for value in some) else "other"
-    return {"b": "flags", "i": "numbers", "u": "numbers", "f": "numbers", "U": "texts", "T": "texts"}.get(kind, "other")
 
 
 #: A part's numbers for some rows. Sparse blocks and arrays of two axes can stand side by side.
@@ -145,8 +84,10 @@ class Arrays(Part):
 class Numbers(Part):
     """Columns of numbers, brought to mean 0 and deviation 1 over the training rows: (value − mean) / deviation.
 
-    A column that was constant in training becomes 0 everywhere: nothing could be learned from it. Statistics are taken
-    in float64 (times in seconds since 1970 differ in their last digits), the result is float32.
+    A missing number is the training median, and columns with gaps in training have another one behind all numbers, of
+    1 where the number is missing: age 20, –, 40 → (−1, 0), (0, 1), (1, 0). A column that was constant in training
+    becomes 0 everywhere: nothing could be learned from it. Statistics are taken in float64 (times in seconds since 1970
+    differ in their last digits), the result is float32.
     """
 
     kind = "numbers"
@@ -154,36 +95,51 @@ class Numbers(Part):
     mean: Array
     deviation: Array
     scale: bool
+    #: ``error``: none may be missing.
     missing: str
+    median: Array | None = None
+    #: The columns with gaps in training.
+    gaps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.mean) == len(self.deviation):
             raise ValueError("one mean and one deviation per column")
-        self.names, self.shape = tuple(self.names), (len(self.names),)
+        self.names, self.gaps = tuple(self.names), tuple(self.gaps)
+        self.shape = (len(self.names) + len(self.gaps),)
 
     @classmethod
     def fit(cls, raw: RawColumns, names: tuple[str, ...], *, scale: bool, missing: str) -> Self:
-        mean, deviation = np.zeros(len(names)), np.zeros(len(names))
+        mean, deviation, median = np.zeros((3, len(names)))
+        gaps = []
         for number, name in enumerate(names):
-            column = _checked(raw, name, missing)
-            column = column[~np.isnan(column)]
+            every = _checked(raw, name, missing)
+            column = every[~np.isnan(every)]
             if not len(column):
                 raise UnderstudyError(f"{raw.at(name)} holds no number at all; leave the column out")
+            if len(column) < len(every):
+                gaps.append(name)
             # A constant column's computed deviation is rounding error, not always 0.
             constant = column.min() == column.max()
             with np.errstate(over="ignore"):
                 mean[number] = column[0] if constant else column.mean()
                 deviation[number] = 0.0 if constant else column.std()
+                median[number] = np.median(column)
             if not np.isfinite(deviation[number]):
                 raise UnderstudyError(f"{raw.at(name)} holds numbers too large to scale; take their logarithms")
-        return cls(names, mean, deviation, scale=scale, missing=missing)
+        return cls(names, mean, deviation, scale, missing, median, tuple(gaps))
 
     def __call__(self, raw: RawColumns) -> Array:
-        block = np.empty((len(raw[self.names[0]]), len(self.names)), dtype=np.float32)
+        block = np.zeros((len(raw[self.names[0]]), *self.shape), dtype=np.float32)
         for number, name in enumerate(self.names):
             column = _checked(raw, name, self.missing)
-            if self.missing == "mean":
-                column = np.where(np.isnan(column), self.mean[number], column)
+            if (empty := np.isnan(column)).any():
+                assert self.median is not None
+                column = np.where(empty, self.median[number], column)
+                if name in self.gaps:
+                    block[:, len(self.names) + self.gaps.index(name)] = empty
+                else:
+                    filled = f"{int(empty.sum())} of {len(column)} cells are empty, none was in training"
+                    warn(f"{raw.at(name)}: {filled}; the training median {self.median[number]:,g} is used")
             if self.scale:
                 deviation = self.deviation[number]
                 column = (column - self.mean[number]) / deviation if deviation > 0 else np.zeros(len(column))
@@ -201,11 +157,11 @@ def _checked(raw: RawColumns, name: str, missing: str) -> Array:
     if column.ndim != 1 or column.dtype.kind == "b":
         raise UnderstudyError(f"{raw.at(name)} holds {describe(column)}; it held one number per row in training")
     column = column.astype(np.float64)
-    bad = np.isinf(column) if missing == "mean" else ~np.isfinite(column)
+    bad = ~np.isfinite(column) if missing == "error" else np.isinf(column)
     if bad.any():
         row = int(bad.argmax())
         held = "infinity" if np.isinf(column[row]) else "no number (NaN)"
-        cure = 'fill it in, remove the row, or ask for missing="mean"' if held != "infinity" else "remove the row"
+        cure = "fill it in, remove the row, or train with --missing median" if held != "infinity" else "remove the row"
         raise UnderstudyError(f"{raw.at(name, row)} holds {held}; {cure}")
     return column
 

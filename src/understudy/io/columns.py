@@ -11,9 +11,9 @@ say. An id that would match but for its spelling is a mistake to point at: the r
     table.expect(declared({"zip": "text"}))               # as the user declares: --types zip=text
     table.columns["zip"]                                  # "01", "02": text, though this CSV holds digits alone
 
-Kinds are those of ``features.tabular.column_kind``. A CSV file does not declare types: where another was inferred, the
-cells are read again as text. Columns of typed files keep their type, and one that does not fit is an error where it
-becomes a feature. A type that the user declares holds for typed files too: whole numbers as text are their digits.
+Kinds are those of ``column_kind``. A CSV file does not declare types: where another was inferred, the cells are read
+again as text. Columns of typed files keep their type, and one that does not fit is an error where it becomes a feature.
+A type that the user declares holds for typed files too: whole numbers as text are their digits.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from understudy.data.checks import describe, is_reserved
 from understudy.errors import UnderstudyError
-from understudy.features.tabular import column_kind
+from understudy.features.raw_columns import NUMBER, column_kind
 from understudy.io.readers import object_column
 from understudy.store.arrow import Array, text_array
 
@@ -90,7 +90,6 @@ def _plain(texts: Any) -> Any:
 
 
 DECLARED = {"text": "declared texts", "number": "declared numbers"}
-_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 
 
 def declared(types: Mapping[str, str]) -> dict[str, str]:
@@ -121,15 +120,13 @@ def as_kind(column: Array, kind: str, letters: Callable[[], Array] | None, where
             return _numbers(column, where)
         empty = found == "other" and column.dtype == object and all(cell is None for cell in column)
         return np.full(len(column), np.nan) if empty else column
-    if kind == "flags" and found == "texts" and letters is not None:
-        raise UnderstudyError(f"{where} row 0 is {column[0]!r}, but training had true and false; write these")
     return column
 
 
 def _numbers(column: Array, where: str) -> Array:
     values = pa.array(np.where(column == None, "", column), pa.large_string())  # noqa: E711
     given = pc.not_equal(values, "")
-    right = pc.or_(pc.match_substring_regex(values, _NUMBER), pc.invert(given))
+    right = pc.or_(pc.match_substring_regex(values, NUMBER), pc.invert(given))
     if not pc.all(right).as_py():
         row = int(pc.index(right, False).as_py())
         held = f"{column[row]!r}, where training or the other file has numbers"

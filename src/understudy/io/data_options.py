@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import UnderstudyError
+from understudy.errors import UnderstudyError, shown
 from understudy.store.option_fields import option, read_pairs
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ class DataOptions:
         read=read_types,
     )  # fmt: skip
     missing: str = option(
-        "error", help="A missing number: error, or mean (of the training rows).", typed=str, panel=FEATURES
-    )
+        "median", help="A missing number: median (of the training rows) beside a column that marks it, or error.",
+        typed=str, panel=FEATURES,
+    )  # fmt: skip
     scale: bool = option(
         True, help="Standardise numbers to mean 0, standard deviation 1.", typed=bool, panel=FEATURES,
         flag="scale/--no-scale",
@@ -118,6 +119,8 @@ class DataOptions:
         )  # fmt: skip
         if self.text is None and examples.text is not None:
             print(f"Text: column {examples.text!r}, the only one with words in it")
+        for note in examples.notes:
+            print(shown(note))
         return examples
 
     def for_student(self, student: str) -> "DataOptions":

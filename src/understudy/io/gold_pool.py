@@ -26,7 +26,8 @@ from understudy.data.inputs import as_rows
 from understudy.data.rows import MappedRows, Rows, SubsetRows, TensorRows
 from understudy.errors import UnderstudyError
 from understudy.features.featuriser import VALUES_FILE, FeatureOptions, Featuriser
-from understudy.features.tabular import Arrays, Numbers, column_kind
+from understudy.features.raw_columns import column_kind, is_empty, no_column
+from understudy.features.tabular import Arrays, Numbers
 from understudy.io.label_columns import DRAWN, SAW, SHOWN, Labelling, drawn_with, read_teacher, true_or_false
 from understudy.io.readers import TableSource
 from understudy.io.table import LazyColumns, Table
@@ -58,7 +59,9 @@ def _training_columns(main: Table, gold: Table | None, held_out: list[Table], im
             return column
         gold.expect({name: column_kind(column)})
         theirs = gold.columns[name][own]
-        if (theirs.dtype.kind in "OU") != (column.dtype.kind in "OU"):
+        if is_empty(theirs) or is_empty(column):
+            return theirs if is_empty(column) else column
+        if column_kind(theirs) != column_kind(column):
             both = f"{gold.where(name)} and {main.where(name)}"
             raise UnderstudyError(f"{both} hold different kinds of values; use one, or say which: --types {name}=text")
         return np.concatenate([column, theirs])
@@ -253,8 +256,8 @@ def _check_same_features(table: Table, pool: Table, index: Array, featuriser: Fe
     for name in featuriser.names:
         mine, theirs = table.columns[name][here], pool.columns[name][index[here]]
         same = mine == theirs
-        if mine.dtype.kind == theirs.dtype.kind == "f":
-            same |= np.isnan(mine) & np.isnan(theirs)
+        if mine.dtype.kind == theirs.dtype.kind and mine.dtype.kind in "fM":
+            same |= (mine != mine) & (theirs != theirs)  # both empty
         bad = np.flatnonzero(~np.asarray(same, dtype=bool).reshape(len(here), -1).all(1))
         if len(bad):
             row = int(here[bad[0]])
@@ -272,5 +275,5 @@ def _has_features(table: Table, featuriser: Featuriser) -> bool:
     present = [name for name in featuriser.names if name in table.names]
     if present and len(present) < len(featuriser.names):
         missing = next(name for name in featuriser.names if name not in table.names)
-        raise UnderstudyError(f"{table.path} has no column {missing!r}, but other features; add it, or leave all out")
+        raise no_column(f"{table.path}", missing, table.names, ", but other features: add it, or leave all out")
     return bool(present)

@@ -32,6 +32,7 @@ from torch import Tensor
 from understudy.data.checks import MAX_CLASSES, check_memory
 from understudy.data.examples import check_probability
 from understudy.errors import UnderstudyError, warn
+from understudy.features.raw_columns import FALSE, TRUE
 from understudy.io.table import Table
 from understudy.labels import class_names
 from understudy.labels.base import Column, VoteModel
@@ -43,7 +44,6 @@ from understudy.store.arrow import Array, text_array
 SAW, SHOWN = "teacher_saw", "suggestion_shown"
 #: With which probability the row was drawn for labelling.
 DRAWN = "probability"
-TRUE, FALSE = {"true", "1", "1.0", "yes"}, {"false", "0", "0.0", "no"}
 
 
 def true_or_false(cells: Sequence[Any], where: str, meaning: str) -> list[bool]:

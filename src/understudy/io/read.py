@@ -24,7 +24,7 @@ such a label is biased towards it, so it trains and never calibrates. Other colu
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -38,6 +38,7 @@ from understudy.data.examples import Gold, Pool
 from understudy.errors import UnderstudyError, warn
 from understudy.features.encoder import Encoded
 from understudy.features.featuriser import TFIDF, FeatureOptions, Featuriser, text_alone
+from understudy.features.raw_columns import no_column
 from understudy.io.columns import declared
 from understudy.io.gold_pool import (
     PoolFile,
@@ -85,6 +86,10 @@ class Examples:
     text: str | None = None
     #: The same sets by TF-IDF, where the texts are vectors of an encoder and both were wanted.
     tfidf: "Examples | None" = None
+    #: What was decided about files and columns, a line each, for the user to know.
+    notes: tuple[str, ...] = ()
+    #: The line of a pool row in its file, where it has lines.
+    line: Callable[[int], int] | None = None
 
     @property
     def encoder(self) -> str | None:
@@ -154,7 +159,8 @@ def read_examples(
             plain = _to_examples(replace(options, encoder=TFIDF), tables, pool_table, labelling, chosen, votes)
             examples = replace(examples, tfidf=plain)
     _check_truth_values(examples, tables.values(), pool_table)
-    return examples
+    files = [table.notes for table in (*tables.values(), pool_table) if table is not None]
+    return replace(examples, notes=(*filter(None, files), *examples.featuriser.notes()))
 
 
 def _to_examples(
@@ -183,6 +189,7 @@ def _to_examples(
     return Examples(
         sets.get("gold"), pool_set, sets.get("test"), sets.get("select"), featuriser,
         class_names=None if names is None else names.names, texts=texts, text=options.text,
+        line=None if pool_table is None else pool_table.line_of(pool_table.rows_without(tables.values())),
     )  # fmt: skip
 
 
@@ -195,7 +202,7 @@ def _prepare(tables: Mapping[str, Table], options: FeatureOptions) -> FeatureOpt
     kinds = declared(options.types) | {name: "texts" for name in (options.text, options.image) if name is not None}
     for name in options.types:
         if not any(name in table.names for table in tables.values()):
-            raise UnderstudyError(f"no file has the column {name!r} of --types; check the name")
+            raise _in_no_file(name, tables, ", which --types names")
     for table in tables.values():
         table.expect(kinds)
         table.warn_of_lookalikes(options.columns or ())
@@ -292,12 +299,16 @@ def named_answers(paths: Sequence[str | Path]) -> set[str]:
     return {label for label in labels if label and label.lower() not in SKIPPED}
 
 
+def _in_no_file(name: str, tables: Mapping[str, Table], why: str) -> UnderstudyError:
+    names = dict.fromkeys(name for table in tables.values() for name in table.theirs.values())
+    return no_column(", ".join(str(table.path) for table in tables.values()), name, names, why)
+
+
 def _check_mapping(columns: Mapping[str, str], tables: Mapping[str, Table]) -> None:
     """Refuses a name that is in none of the files."""
     for ours, theirs in columns.items():
         if all(table.theirs.get(ours) != theirs for table in tables.values()):
-            files = ", ".join(str(table.path) for table in tables.values())
-            raise UnderstudyError(f"no column {theirs!r} (to serve as {ours!r}) in {files}; check the name")
+            raise _in_no_file(theirs, tables, f" (to serve as {ours!r})")
 
 
 def _check_truth_values(examples: Examples, tables: Iterable[Table], pool: Table | None) -> None:

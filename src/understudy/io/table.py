@@ -126,11 +126,22 @@ class Table:
     def with_columns(self, columns: Mapping[str, Array], rows: Array, which: str) -> "Table":
         """Some rows of columns of the same file; ``which``, for messages."""
         other = Table(Path(f"{self.path} ({which})"), columns)
-        if (line := self.line) is not None:
-            LINES[str(other.path)] = lambda row: line(int(rows[row]))
+        if (line := self.line_of(rows)) is not None:
+            LINES[str(other.path)] = line
         other.declared, other.by_letter = self.declared, self.by_letter
         other.theirs.update({name: self.theirs.get(name, name) for name in columns})
         return other
+
+    def line_of(self, rows: Array) -> Callable[[int], int] | None:
+        """The line of each of some rows, in files that have lines."""
+        line = self.line
+        return None if line is None else lambda row: line(int(rows[row]))
+
+    @property
+    def notes(self) -> str:
+        """What was found out about the file, for the user to know."""
+        found = self.columns.source.notes
+        return f"{self.path}: {'; '.join(found)}" if found else ""
 
     def __len__(self) -> int:
         return self.columns.source.rows

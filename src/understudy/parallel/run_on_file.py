@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from understudy.data.rows import Rows, SubsetRows
 from understudy.data.trained_rows import TrainedRows
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, first_line, shown
 from understudy.features.featuriser import Featuriser
+from understudy.features.raw_columns import no_column
 from understudy.inference.passes import BATCH_SIZE, predict
 from understudy.io.data_options import read_mapping
 from understudy.io.gold_pool import features_of, load_featuriser
@@ -68,11 +69,13 @@ class RunOnFile:
         self.folder = self.run.path
         self.columns = {**(self.run.config.get("columns") or {}), **typed}
         self.table = read_table(file, columns=self.columns)
+        if self.table.notes:
+            print(shown(self.table.notes))
         #: The file, or the folder of the shards.
         self.pool = self.table.path if shards is None else shards.path
         for ours, theirs in typed.items():
             if self.table.theirs.get(ours, ours) != theirs or ours not in self.table.names:
-                raise UnderstudyError(f"{file} has no column {theirs!r} (to serve as {ours!r}); check the name")
+                raise no_column(f"{file}", theirs, self.table.theirs.values(), f" (to serve as {ours!r})")
         self.table.warn_of_lookalikes(self.run.config.get("features") or ())
         self.class_names = self.run.config.get("class_names")
         names = [] if self.class_names is None else self.class_names

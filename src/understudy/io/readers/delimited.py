@@ -17,6 +17,7 @@ import gzip
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -106,7 +107,11 @@ class Delimited:
                 raise UnderstudyError(f"{self.path}: {held}; save it as UTF-8, in Excel as 'CSV UTF-8'")
 
     def line(self, row: int) -> int:
-        return next(line for number, line in enumerate(self._lines()) if number == row)
+        return self._all_lines[row]
+
+    @cached_property
+    def _all_lines(self) -> list[int]:
+        return list(self._lines())
 
     def _lines(self) -> Iterator[int]:
         """The line where each row begins; cells may hold line breaks, and empty lines are no rows."""
