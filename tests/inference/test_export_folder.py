@@ -1,6 +1,7 @@
 """An exported folder predicts raw rows as the run does, in a Python that has neither torch nor this package."""
 
 import json
+import math
 import subprocess
 import sys
 import urllib.error
@@ -208,3 +209,23 @@ def test_word_pieces_are_those_of_the_tokenizers_library(tmp_path: Path) -> None
     for _ in range(300):
         text = "".join(rng.choice(pieces, int(rng.integers(0, 9))))
         assert ours(text) == found.encode(text).ids, text
+
+
+def test_dates_truth_values_and_gaps(tmp_path: Path) -> None:
+    rows: dict[str, list[Any]] = {
+        "age": [31.0, math.nan, 18.5, 40.0, 22.0],
+        "ok": ["yes", "No", "", "yes", "no"],
+        "joined": ["31.12.2024 23:45", "1.2.2025 00:00", "", "29.02.2024 12:00", "01.03.2024 08:15"],
+    }
+    options = FeatureOptions(columns=("age", "ok", "joined"))
+    run = a_run(tmp_path / "run", rows, options, columns={"joined": "Joined on"})
+    folder = export(run, tmp_path / "model")
+    given = {"age": [31.0, None, 18.5, 40.0, 22.0], "ok": rows["ok"], "Joined on": rows["joined"]}
+    np.testing.assert_allclose(alone(folder, given)[1], run.config["expected"].numpy(), atol=1e-5)
+    given["Joined on"] = ["2024-12-31T23:45", "2025-02-01", None, "2024-02-29T13:00+01:00", "2024-03-01T08:15:00"]
+    given["ok"] = [True, False, None, 1, "FALSE"]
+    np.testing.assert_allclose(alone(folder, given)[1], run.config["expected"].numpy(), atol=1e-5)
+    model = standalone.Model(folder)
+    for name, cell in (("ok", "maybe"), ("Joined on", "12/31/2024")):
+        with pytest.raises(ValueError, match=f"row 0: {name!r} holds {cell!r}"):
+            model.predict([{"age": 1.0, "ok": "no", "Joined on": None, name: cell}])

@@ -15,7 +15,9 @@ import copy
 import importlib.util
 import io
 import json
+import warnings
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from torch import Tensor, nn
 
 from understudy.data.inputs import as_rows
 from understudy.data.rows import Rows
-from understudy.errors import UnderstudyError, first_line
+from understudy.errors import UnderstudyError, UnderstudyWarning, first_line
 from understudy.features.encoder import Encoded, Encoder
 from understudy.features.featuriser import VALUES_FILE, Featuriser
 from understudy.features.images import Images
+from understudy.features.raw_columns import DERIVED
 from understudy.features.tabular import Arrays, Categories, Numbers, Part, Texts, Tfidf
 from understudy.inference import standalone
 from understudy.inference.export_formats import Probabilities, difference, example_inputs, onnx_bytes
@@ -69,7 +72,9 @@ def export_folder(run: Run, folder: Path, *, rows: Mapping[str, Sequence[Any]] |
         with torch.no_grad():
             count = model(*inputs).shape[1]
         classes = run.config.get("class_names") or [str(number) for number in range(count)]
-        settings = {"classes": list(classes), "parts": parts}
+        kinds = {theirs.get(name, name): kind for name, kind in featuriser.types.items()}
+        special = {name: kind for name, kind in kinds.items() if kind == "flags" or kind.startswith("dates")}
+        settings = {"classes": list(classes), "parts": parts, "kinds": special}
         (new / "features.json").write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
         source = Path(standalone.__file__).read_text(encoding="utf-8")
         (new / "predict.py").write_text(source, encoding="utf-8")
@@ -120,10 +125,14 @@ def _describe(part: Part, student: nn.Module, folder: Path) -> dict[str, Any]:
 
 def _under_file_names(part: dict[str, Any], theirs: Mapping[str, str]) -> dict[str, Any]:
     """Columns as the user's files call them."""
+
+    def renamed(name: str) -> str:
+        of_date = DERIVED.fullmatch(name)
+        return theirs.get(name) or (f"{of_date[1]} of {theirs.get(of_date[2], of_date[2])}" if of_date else name)
+
     if "known" in part:
-        part["known"] = [[theirs.get(name, name), values] for name, values in part["known"]]
-    if "names" in part:
-        part["names"] = [theirs.get(name, name) for name in part["names"]]
+        part["known"] = [[renamed(name), values] for name, values in part["known"]]
+    part |= {key: list(map(renamed, part[key])) for key in ("names", "gaps") if key in part}
     return part | ({"name": theirs.get(part["name"], part["name"])} if "name" in part else {})
 
 
@@ -171,7 +180,14 @@ def _made_up(featuriser: Featuriser) -> dict[str, list[Any]]:
             columns[part.name] = [_image(part, rng) for _ in range(rows)]
         else:
             columns[part.names[0]] = list(TEXTS)
-    return columns
+    for name, kind in featuriser.types.items():
+        if kind.startswith("dates"):
+            written = kind.removeprefix("dates").removeprefix(" ISO").strip() or "%Y-%m-%dT%H:%M:%S"
+            columns[name] = [
+                "",
+                *(f"{datetime(2024, 2, 29, 12, 30) + timedelta(day):{written}}" for day in (0, 9.4, 99)),
+            ]
+    return {name: columns[name] for name in featuriser.names}
 
 
 def _image(part: Images, rng: np.random.Generator) -> bytes:
@@ -190,7 +206,9 @@ def _read(featuriser: Featuriser, rows: Mapping[str, Sequence[Any]]) -> Rows:
     for name, values in rows.items():
         simple = isinstance(values[0], int | float | list | np.ndarray)
         columns[name] = np.array(values) if simple else np.array([*values, None], object)[:-1]
-    return as_rows(featuriser(columns, where="the check's rows"), "the check's rows")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnderstudyWarning)  # a month that training had no date of
+        return as_rows(featuriser(columns, where="the check's rows"), "the check's rows")
 
 
 def _check(new: Path, folder: Path, rows: Mapping[str, Sequence[Any]], expected: Tensor) -> None:

@@ -20,6 +20,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,11 @@ class Model:
         settings = json.loads((self.folder / "features.json").read_text(encoding="utf-8"))
         self.classes: list[str] = settings["classes"]
         self.parts = [PARTS[part["kind"]](part, self) for part in settings["parts"]]
+        #: Columns of true and false ("flags"), and of dates with their format ("dates %d.%m.%Y").
+        self.kinds: dict[str, str] = settings["kinds"]
+        made = {f"{part} of {name}": name for name in self.kinds for part in DATE_PARTS}
         #: The columns that a row must have.
-        self.names = [name for part in self.parts for name in part.names]
+        self.names = list(dict.fromkeys(made.get(name, name) for part in self.parts for name in part.names))
         self.net = self.session("model.onnx")
 
     def session(self, name: str) -> Any:
@@ -61,6 +65,7 @@ class Model:
         return np.concatenate(found) if found else np.zeros((0, len(self.classes)), np.float32)
 
     def _batch(self, columns: Columns) -> Any:
+        columns = with_kinds(columns, self.kinds)
         blocks = [part(columns) for part in self.parts]
         if isinstance(blocks[0], dict):
             return first_output(self.net, blocks[0])
@@ -91,6 +96,50 @@ def first_output(session: Any, inputs: Mapping[str, Any]) -> Any:
     return session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})[0]
 
 
+def with_kinds(columns: Columns, kinds: Mapping[str, str]) -> Columns:
+    """With flags as "True" and "False", and the parts of dates as columns ("month of joined")."""
+    found = dict(columns)
+    for name, kind in kinds.items():
+        cells = [value if isinstance(value, datetime) else as_text(value) for value in columns[name]]
+        if kind == "flags":
+            found[name] = [as_flag(cell, name, row) for row, cell in enumerate(cells)]
+            continue
+        dates = [as_date(cell, kind.partition(" ")[2], name, row) for row, cell in enumerate(cells)]
+        for part, of in DATE_PARTS.items():
+            found[f"{part} of {name}"] = [None if date is None else of(date) for date in dates]
+    return found
+
+
+def as_text(value: Any) -> str:
+    return "" if value is None or value != value else str(value).strip()
+
+
+def as_flag(text: str, name: str, row: int) -> str:
+    if text.lower() not in ("", "true", "1", "1.0", "yes", "false", "0", "0.0", "no"):
+        raise ValueError(f"row {row}: {name!r} holds {text!r}, neither true nor false")
+    return text and str(text.lower() in ("true", "1", "1.0", "yes"))
+
+
+def as_date(value: Any, written: str, name: str, row: int) -> Any:
+    try:
+        is_iso = written in ("", "ISO") or value[4:5] == "-"
+        date = value if isinstance(value, datetime) or not value else (
+            datetime.fromisoformat(value) if is_iso else datetime.strptime(value, written)
+        )  # fmt: skip
+    except ValueError:
+        raise ValueError(f"row {row}: {name!r} holds {value!r}, not a date as in training") from None
+    return date.astimezone(UTC).replace(tzinfo=None) if date and date.tzinfo else date or None
+
+
+#: Of a date: days since 2000, hours since midnight, month and weekday (Monday: 1).
+DATE_PARTS: dict[str, Any] = {
+    "day": lambda date: (date - datetime(2000, 1, 1)).days,
+    "hour": lambda date: (date - datetime(date.year, date.month, date.day)).total_seconds() / 3600,
+    "month": lambda date: date.month,
+    "weekday": lambda date: date.isoweekday(),
+}
+
+
 class FeaturePart:
     """``(rows, width)`` numbers of some columns."""
 
@@ -115,17 +164,20 @@ class ArrayPart(FeaturePart):
 
 class NumberPart(FeaturePart):
     def __call__(self, columns: Columns) -> Any:
-        part, blocks = self.part, []
-        for name, mean, deviation in zip(self.names, part["mean"], part["deviation"], strict=True):
+        part, blocks, marks = self.part, [], []
+        for name, mean, deviation, median in zip(
+            self.names, part["mean"], part["deviation"], part["median"] or part["mean"], strict=True
+        ):
             values = np.array([as_number(value, name, row) for row, value in enumerate(columns[name])])
             empty = np.isnan(values)
             if empty.any() and part["missing"] == "error":
                 raise ValueError(f"row {int(empty.argmax())}: {name!r} holds no number")
-            values = np.where(empty, mean, values)
+            values = np.where(empty, median, values)
+            marks += [empty] if name in part["gaps"] else []
             if part["scale"]:
                 values = (values - mean) / deviation if deviation > 0 else np.zeros(len(values))
             blocks.append(values)
-        return np.stack(blocks, 1).astype(np.float32)
+        return np.stack(blocks + marks, 1).astype(np.float32)
 
 
 def as_number(value: Any, name: str, row: int) -> float:
