@@ -17,6 +17,7 @@ _HOMES = {
     "active.label_plan": "plan_labels",
     "auditing.audit": "audit",
     "auditing.pool_estimates": "estimate",
+    "auditing.teacher_watch": "TeacherWatch",
     "comparison.auto": "auto",
     "comparison.compare": "compare",
     "data": "augment noise",

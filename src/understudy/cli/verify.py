@@ -12,7 +12,7 @@ from understudy.store.files import work_folder
 
 
 def verify_command(
-    folder: Annotated[Path, argument("A run, comparison, label store, loop, pass over shards or ask folder.")],
+    folder: Annotated[Path, argument("A run, comparison, label store, loop, pass over shards, watch or ask folder.")],
 ) -> None:
     """Check every file of a folder against its checksum. Exit code 0: all are unchanged; 2: one is not.
 
@@ -62,6 +62,7 @@ def kind_of(folder: Path) -> FolderKind:
 def folder_kinds() -> tuple[FolderKind, ...]:
     """Every kind of checked folder."""
     from understudy.active.loop_state import LOOP
+    from understudy.auditing.watch_files import WATCH
     from understudy.comparison.compare import COMPARISON
     from understudy.labels.label_shards import LABEL_STORE
     from understudy.llm.answer_folder import ASK
@@ -69,4 +70,4 @@ def folder_kinds() -> tuple[FolderKind, ...]:
     from understudy.training.job import TRAIN_REQUEST
     from understudy.training.run import RUN
 
-    return RUN, LABEL_STORE, LOOP, COMPARISON, SHARD_PASS, ASK, TRAIN_REQUEST
+    return RUN, LABEL_STORE, LOOP, COMPARISON, SHARD_PASS, ASK, TRAIN_REQUEST, WATCH
